@@ -11,8 +11,11 @@ use serde::Serialize;
 use units::{Duration, Instant};
 
 use crate::direction::Direction;
-use crate::half::Half;
+use crate::echoes::Echoes;
+use crate::half::{Half, Packets, TimeShares};
+use crate::loss_line::LossLine;
 use crate::optional_instant::OptionalInstant;
+use crate::samples::Samples;
 
 /// What a moment of a flow was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +35,7 @@ pub enum TimeCause {
     Outage,
     /// Data was under way at what path and congestion control allow.
     PathRate,
-    /// As loss recovery, but the losses hold the rate at a constant without a queue.
+    /// As loss recovery and path rate, but the losses are those of a token bucket that drops.
     Policer,
     /// After all data was acknowledged, until the last packet.
     Closing,
@@ -181,7 +184,7 @@ impl TimeBudget {
             .map(|cause| format!("{} {} %", cause.name(), percent(*cause)))
             .collect();
         let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-        Some(format!("slow because {} {} % of the time{others}", main.reason(), percent(main)))
+        Some(format!("slow because {} {} % of the flow's time{others}", main.reason(), percent(main)))
     }
 }
 
@@ -223,9 +226,12 @@ impl Parts {
 /// Least time without progress called an outage: longer than a first time-out and its repair.
 const OUTAGE: Duration = Duration::from_secs(1);
 /// Shortest time-out of a sender, less what timers may be early (Linux: 200 ms).
-const TIME_OUT: Duration = Duration::from_millis(180);
+pub(crate) const TIME_OUT: Duration = Duration::from_millis(180);
 /// Rounds without growth that end slow start, and the growth, as BBR has them: three, and a quarter.
 const FLAT_ROUNDS: u8 = 3;
+/// Lost segments from which on they may be a policer's, and their least share, one in so many.
+const LOST_MIN: u64 = 20;
+const LOST_SHARE: u64 = 50;
 /// Edges of the window remembered: one in each eighth of a round trip.
 const EDGES: usize = 8;
 
@@ -237,11 +243,14 @@ struct AdvertisedEdge {
 }
 
 /// What is known of a direction's time so far; it begins with its first data.
+///
+/// The first line of 64 bytes is what packets of the direction need, the second what acknowledgements of it
+/// need besides.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct TimeSpent {
-    /// When the first data came.
-    begin: OptionalInstant,
+    /// Up to when time has been given to its causes; none before the first data.
+    pub(crate) until: OptionalInstant,
     /// Since the last progress, while nothing told of loss.
     waited: Duration,
     /// Since the last progress, while loss was known.
@@ -253,17 +262,32 @@ pub(crate) struct TimeSpent {
     /// Bytes per second of the best round.
     best_rate: u64,
     flat_rounds: u8,
-    newest_edge: u8,
-    edges: u8,
-    has_left_slow_start: bool,
+    has_begun: bool,
+    pub(crate) has_left_slow_start: bool,
     was_idle: bool,
     has_timed_out: bool,
     was_pushed: bool,
     is_at_edge: bool,
-    /// Timestamp values of the first data and of the last.
-    stamps: Option<(u32, u32)>,
-    parts: Parts,
+    has_stamps: bool,
+    // The second line: all parts but the last three.
     longest_stall: Duration,
+    parts: Parts,
+    // The rest is what few packets need.
+    pub(crate) shares: TimeShares,
+    /// When the first data came.
+    begin: Instant,
+    /// How long what asked for the first data was repaired.
+    repaired_before: Duration,
+    /// Where losses showed; apart, for few flows have any.
+    loss_line: Option<Box<LossLine>>,
+    /// What the receiver's own clock says of round trips.
+    echoes: Option<Box<Echoes>>,
+    /// Timestamp values of the first data and of the last; meaningless without `has_stamps`.
+    stamps: (u32, u32),
+    /// Before the first data of this direction packets of it were lost: its identifications tell.
+    began_late: bool,
+    newest_edge: u8,
+    edges: u8,
     advertised: [AdvertisedEdge; EDGES],
 }
 
@@ -290,10 +314,33 @@ pub(crate) struct Resumed {
     pub(crate) is_beside_receiver: bool,
     /// It is sent again, or fills a hole.
     pub(crate) is_repair: bool,
+    /// It comes after a pause, and packets before it are missing: it may repair the last ones, which leave no hole.
+    pub(crate) is_after_loss: bool,
     pub(crate) is_time_out: bool,
     /// Timestamp value.
     pub(crate) stamp: Option<u32>,
+    /// Echo of a timestamp value.
+    pub(crate) echo: Option<u32>,
     pub(crate) rtt: Option<Duration>,
+    /// How long the other direction has repaired losses, if this is the first data.
+    pub(crate) repaired_before: Duration,
+}
+
+/// What is known of a flow's beginning and end besides the time of its data, for [`Half::time_parts`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) first: Instant,
+    /// End of the handshake.
+    pub(crate) opened: Instant,
+    pub(crate) last: Instant,
+    /// Time until then in which what ends the handshake was sent again.
+    pub(crate) reopened: Duration,
+    /// Time from then on in which what asks for the data was sent again, if that is not seen itself.
+    pub(crate) asked_again: Duration,
+    /// Nothing ended the flow.
+    pub(crate) is_open: bool,
+    /// Round trip of the path, if that is where it was captured.
+    pub(crate) beside_receiver: Option<Duration>,
 }
 
 impl TimeSpent {
@@ -318,10 +365,10 @@ impl TimeSpent {
     /// it: then it was under way, and the sender did not pause. How fast that clock runs is known from the
     /// packets before.
     fn was_sent_before(&mut self, s: &Resumed) -> bool {
-        let (Some((first, last)), Some(stamp)) = (self.stamps, s.stamp) else { return false };
-        self.stamps = Some((first, stamp));
-        let Some(begin) = self.begin.get() else { return false };
-        let (whole, pause) = (s.now.saturating_since(begin).as_micros(), self.waited.as_micros());
+        let Some(stamp) = s.stamp.filter(|_| self.has_stamps) else { return false };
+        let (first, last) = self.stamps;
+        self.stamps = (first, stamp);
+        let (whole, pause) = (s.now.saturating_since(self.begin).as_micros(), self.waited.as_micros());
         let [all, ticks] = [first, last].map(|from| u64::from(stamp.wrapping_sub(from)));
         let is_known = (10..1 << 31).contains(&all) && ticks < 1 << 31;
         is_known && u128::from(ticks) * 2 * u128::from(whole) < u128::from(all) * u128::from(pause)
@@ -348,17 +395,35 @@ impl TimeSpent {
         (self.round_start, self.round_una) = (OptionalInstant::at(now), una);
     }
 
-    /// The receiver advertised that it takes data up to `seq`.
-    pub(crate) fn on_edge(&mut self, now: Instant, seq: u32, rtt: Duration) {
-        let at_us = (now.as_nanos() / 1_000) as u32;
-        let newest = self.advertised[usize::from(self.newest_edge)];
-        let apart = u64::from(at_us.wrapping_sub(newest.at_us));
-        if self.edges > 0 && apart * EDGES as u64 <= rtt.as_micros() {
-            return;
+    /// The receiver, which acknowledges everything below `una`, says for the first time that it holds `news` bytes
+    /// above; with `shows_loss`, above a hole that was not known.
+    pub(crate) fn on_sacked(&mut self, now: Instant, una: u64, news: u64, shows_loss: bool) {
+        self.loss_line.get_or_insert_default().on_sacked(now, una, news, shows_loss);
+    }
+
+    /// Of what was acknowledged now, the receiver was known to hold `bytes`.
+    pub(crate) fn on_sacked_acknowledged(&mut self, bytes: u64) {
+        if let Some(line) = &mut self.loss_line {
+            line.on_acknowledged(bytes);
         }
+    }
+
+    /// The receiver sent a packet with this timestamp value.
+    pub(crate) fn on_receiver_stamp(&mut self, now: Instant, stamp: u32) {
+        self.echoes.get_or_insert_with(|| Box::new(Echoes::new(now, stamp))).on_stamp(now, stamp);
+    }
+
+    /// The receiver advertised that it takes data up to `seq`; told as often as [`Packets::wants_edge`] says.
+    pub(crate) fn on_edge(&mut self, now: Instant, seq: u32) {
+        let at_us = (now.as_nanos() / 1_000) as u32;
         self.newest_edge = (self.newest_edge + 1) % EDGES as u8;
         self.edges = (self.edges + 1).min(EDGES as u8);
         self.advertised[usize::from(self.newest_edge)] = AdvertisedEdge { seq, at_us };
+    }
+
+    fn oldest_edge(&self) -> Option<u32> {
+        let oldest = (usize::from(self.newest_edge) + 1 + EDGES - usize::from(self.edges)) % EDGES;
+        (self.edges > 0).then(|| self.advertised[oldest].seq)
     }
 
     /// True when data up to `end` that comes now used what the sender knew of the window: less than two
@@ -370,7 +435,26 @@ impl TimeSpent {
             let edge = self.advertised[(usize::from(self.newest_edge) + EDGES - age) % EDGES];
             (u64::from(now_us.wrapping_sub(edge.at_us)) >= way).then_some(edge.seq)
         });
+        // In the first round trip it is that of the handshake.
+        let is_first = known.is_none() && usize::from(self.edges) < EDGES;
+        let known = known.or_else(|| is_first.then(|| self.oldest_edge()).flatten());
         known.is_some_and(|seq| i64::from(seq.wrapping_sub(end) as i32) < 2 * segment as i64)
+    }
+}
+
+impl Packets {
+    /// True when an edge that this sender advertises now is to be remembered: an eighth of a round trip after
+    /// the last one.
+    #[inline]
+    pub(crate) fn wants_edge(&self, now: Instant) -> bool {
+        let at_us = (now.as_nanos() / 1_000) as u32;
+        self.edge_gap_us == 0 || at_us.wrapping_sub(self.edge_at_us) >= self.edge_gap_us
+    }
+
+    /// It was remembered; the path takes `rtt` there and back.
+    pub(crate) fn edge_noted(&mut self, now: Instant, rtt: Duration) {
+        self.edge_at_us = (now.as_nanos() / 1_000) as u32;
+        self.edge_gap_us = u32::try_from(rtt.as_micros() / EDGES as u64 + 1).unwrap_or(u32::MAX);
     }
 }
 
@@ -379,11 +463,16 @@ impl Half {
     #[inline]
     pub(crate) fn spend(&mut self, spending: &Spending) {
         let Spending { passed, window, .. } = *spending;
-        if self.time.begin.is_none() {
+        if !self.time.has_begun {
             return;
         }
         let outstanding = self.outstanding();
-        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
+        // As long as there is room for the largest packet, how large its pieces are need not be known.
+        let room = outstanding + u64::from(self.edge.segment_max).max(1);
+        let segment = match window.is_some_and(|window| window < room) {
+            true => self.wire_segment(u64::from(self.edge.segment_max)).max(1),
+            false => 0,
+        };
         let is_recovering = self.is_recovering();
         let has_hole = self.edge.coverage.as_ref().is_some_and(crate::coverage::Coverage::has_open_hole);
         let is_done = self.data.fin_seen && self.edge.una + 1 >= self.data.fin_end;
@@ -417,7 +506,7 @@ impl Half {
 
     /// The other side acknowledged data that it had not before.
     pub(crate) fn progress(&mut self, now: Instant, is_beside_receiver: bool, path_rtt: Option<Duration>) {
-        if self.time.begin.is_none() {
+        if !self.time.has_begun {
             return;
         }
         let una = self.edge.una;
@@ -431,13 +520,16 @@ impl Half {
 
     /// Data or a FIN of this direction came.
     pub(crate) fn resume(&mut self, s: &Resumed) {
-        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
+        let is_repair = s.is_repair || s.is_after_loss && self.packets.ids.is_regular();
         let spent = &mut self.time;
-        if spent.begin.is_none() {
+        if !spent.has_begun {
             if s.has_data {
-                spent.begin = OptionalInstant::at(s.now);
+                (spent.has_begun, spent.begin) = (true, s.now);
+                spent.repaired_before = s.repaired_before;
+                spent.began_late = s.is_after_loss;
                 spent.was_pushed = s.is_pushed;
-                spent.stamps = s.stamp.map(|stamp| (stamp, stamp));
+                spent.has_stamps = s.stamp.is_some();
+                spent.stamps = s.stamp.map_or((0, 0), |stamp| (stamp, stamp));
             }
             return;
         }
@@ -456,46 +548,94 @@ impl Half {
             return;
         }
         let rtt = s.rtt.unwrap_or(Duration::ZERO);
+        if let (Some(echoes), Some(echo)) = (&mut spent.echoes, s.echo)
+            && spent.repaired.is_zero()
+            && spent.waited <= rtt
+        {
+            echoes.on_echo(s.now, echo);
+        }
         let is_silence = spent.waited >= rtt + TIME_OUT;
         let was_sent_before = spent.was_sent_before(s);
-        if spent.is_at_edge && !is_silence && spent.repaired.is_zero() {
+        if spent.is_at_edge && !is_silence && !is_repair && spent.repaired.is_zero() {
             let waited = std::mem::take(&mut spent.waited);
             spent.parts.add(TimeCause::ReceiveWindow, waited);
         } else if !s.has_data
-            || (spent.was_pushed && !was_sent_before && !s.is_repair && spent.repaired.is_zero())
+            || (spent.was_pushed && !was_sent_before && !is_repair && spent.repaired.is_zero())
         {
             // Seen from the sender the pause begins with the acknowledgement and ends with the next segment.
             let paused = spent.waited.saturating_sub(rtt);
             spent.waited = spent.waited.saturating_sub(paused);
             spent.parts.add(pause, paused);
             spent.was_idle |= !paused.is_zero();
-        } else if is_silence {
+        } else if is_silence || is_repair {
             spent.repaired += std::mem::take(&mut spent.waited);
         }
         spent.settle(true);
         spent.was_pushed = s.is_pushed;
-        spent.is_at_edge = s.rtt.is_some_and(|rtt| spent.reaches_edge(s.now, s.end, segment, rtt));
+        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
+        self.time.is_at_edge = s.rtt.is_some_and(|rtt| self.time.reaches_edge(s.now, s.end, segment, rtt));
     }
 
-    /// The parts from the flow's first packet to its last, and the longest time without progress. `is_open` says that nothing ended it;
-    /// `beside_receiver` is the round trip of the path, if that is where it was captured.
-    pub(crate) fn time_parts(
-        &mut self,
-        (first, handshake, last): (Instant, Instant, Instant),
-        is_open: bool,
-        beside_receiver: Option<Duration>,
-    ) -> (Parts, Duration) {
-        let mut spent = std::mem::take(&mut self.time);
-        let begin = spent.begin.get().unwrap_or(last).min(last).max(first);
-        let opened = handshake.max(first).min(begin);
-        let rest = if is_open { TimeCause::Application } else { TimeCause::Closing };
+    /// True when the losses so far are those of a policer.
+    pub(crate) fn is_policed(&self, rtt: Option<Duration>) -> bool {
+        let lost = self.cold.retransmissions.wire_segments + self.cold.holes.lost_before;
+        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
+        let is_much = lost >= LOST_MIN && lost * LOST_SHARE >= self.data.totals.wire_segments;
+        let line = self.time.loss_line.as_ref().filter(|_| is_much);
+        line.is_some_and(|line| line.is_policers(segment, rtt.unwrap_or_default(), self.time.best_rate))
+    }
+
+    /// Round trips as the receiver sees them, if the capture was made there.
+    pub(crate) fn receiver_rtt(&self) -> Option<&Samples<Duration>> {
+        self.time.echoes.as_ref().map(|echoes| echoes.samples())
+    }
+
+    /// Its first data has come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.time.has_begun
+    }
+
+    /// How long losses were repaired so far.
+    pub(crate) fn time_repaired(&self) -> Duration {
+        let parts = &self.time.parts.0;
+        parts[TimeCause::LossRecovery as usize] + parts[TimeCause::Outage as usize] + self.time.repaired
+    }
+
+    /// When the first data came, if identifications say that packets before it were lost.
+    pub(crate) fn late_begin(&self) -> Option<Instant> {
+        (self.time.has_begun && self.time.began_late).then_some(self.time.begin)
+    }
+
+    /// The parts from the flow's first packet to its last, and the longest time without progress.
+    pub(crate) fn time_parts(&mut self, bounds: &Bounds) -> (Parts, Duration) {
+        let Bounds { first, last, .. } = *bounds;
+        let spent = &mut self.time;
+        let begin = if spent.has_begun { spent.begin } else { last }.min(last).max(first);
+        let opened = bounds.opened.max(first).min(begin);
+        let rest = if bounds.is_open { TimeCause::Application } else { TimeCause::Closing };
         let (idle, is_outage) = (spent.idle, spent.has_timed_out);
-        spent.settle(is_outage);
+        if let Some(rtt) = bounds.beside_receiver {
+            // As at other pauses, but that nothing ends this one.
+            if spent.was_pushed {
+                let paused = spent.waited.saturating_sub(rtt);
+                spent.waited = spent.waited.saturating_sub(paused);
+                spent.parts.add(rest, paused);
+            } else if spent.waited >= rtt + TIME_OUT {
+                spent.repaired += std::mem::take(&mut spent.waited);
+            }
+        }
+        spent.settle(is_outage || bounds.beside_receiver.is_some());
         spent.parts.add(rest, idle);
-        spent.parts.add(TimeCause::Handshake, opened.saturating_since(first));
-        // The first data is a round trip on its way after what asked for it.
+        let opening = opened.saturating_since(first);
+        let reopened = opening.min(bounds.reopened);
+        spent.parts.add(TimeCause::Handshake, opening.saturating_sub(reopened));
+        spent.parts.add(TimeCause::LossRecovery, reopened);
+        // What asked for the data may have been lost. The first data is a round trip on its way after it.
         let before = begin.saturating_since(opened);
-        let on_the_way = before.min(beside_receiver.unwrap_or(Duration::ZERO));
+        let asked_again = before.min(bounds.asked_again.max(spent.repaired_before));
+        let before = before.saturating_sub(asked_again);
+        spent.parts.add(TimeCause::LossRecovery, asked_again);
+        let on_the_way = before.min(bounds.beside_receiver.unwrap_or(Duration::ZERO));
         spent.parts.add(TimeCause::SlowStart, on_the_way);
         spent.parts.add(TimeCause::Application, before.saturating_sub(on_the_way));
         (spent.parts, spent.longest_stall)

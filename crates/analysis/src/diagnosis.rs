@@ -97,7 +97,7 @@ pub(crate) fn diagnose(flow: &FlowReport) -> Vec<Diagnosis> {
         }
         add(zero_window(receiver));
         add(window_limited(flow, data, receiver));
-        add(bufferbloat(flow, data, receiver));
+        add(bufferbloat(flow, data));
         add(application_limited(flow, data));
         add(time_outs(flow, data));
         add(needless(data));
@@ -167,6 +167,12 @@ fn of_main<'a>(flow: &'a FlowReport, data: &DirectionReport) -> Option<&'a TimeB
     std::ptr::eq(data, &raw const flow.directions[flow.budget.direction]).then_some(&flow.budget)
 }
 
+/// A part in words, of the same whole as the sentence of the budget.
+fn share_of_flow(part_ns: u64, budget: &TimeBudget) -> String {
+    let share = 100.0 * part_ns as f64 / budget.total_ns.max(1) as f64;
+    format!("{share:.0} % of the flow's time")
+}
+
 fn milliseconds(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
@@ -196,38 +202,37 @@ fn window_limited(
         return None;
     }
     let mbps = window as f64 * 8.0 / whole / 1_000.0;
-    let evidence = format!(
-        "{window} B / {whole:.1} ms = {mbps:.2} Mbit/s; window full {:.0} % of the time",
-        100.0 * (limited / active).min(1.0)
-    );
+    // The share is that of the budget, where there is one.
+    let share = of_main(flow, data).map(|budget| share_of_flow(budget.receive_window_ns, budget));
+    let share = share.unwrap_or_else(|| {
+        format!("{:.0} % of the time between first and last data", 100.0 * (limited / active).min(1.0))
+    });
+    let evidence = format!("{window} B / {whole:.1} ms = {mbps:.2} Mbit/s; window full {share}");
     Some((DiagnosisKind::ReceiveWindowLimited, evidence))
 }
 
-fn bufferbloat(
-    flow: &FlowReport,
-    data: &DirectionReport,
-    receiver: &DirectionReport,
-) -> Option<(DiagnosisKind, String)> {
+fn bufferbloat(flow: &FlowReport, data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
     let is_beside_receiver = data.sender.in_flight_max.is_none();
     // There, what the receiver's timestamps took to come back is the whole path.
-    let rtt = if is_beside_receiver { receiver.rtt.timestamps } else { data.rtt.karn };
+    let by_receiver = of_main(flow, data).and(flow.receiver_rtt);
+    let rtt = if is_beside_receiver { by_receiver } else { data.rtt.karn };
     let rtt = rtt.filter(|rtt| rtt.n >= 20)?;
     let is_usual = rtt.p50_ms >= 1.5 * rtt.min_ms;
     let stall = of_main(flow, data).map_or(0.0, |budget| milliseconds(budget.longest_stall_ns));
-    // What was under way at a stall came late by it, and that is no queue. Echoes wait for the next data, too.
-    if !is_usual && (is_beside_receiver || 2.0 * stall >= rtt.p95_ms - rtt.min_ms) {
+    // What was under way at a stall came late by it, and that is no queue: then what is usual tells.
+    let is_by_stall = 2.0 * stall >= rtt.p95_ms - rtt.min_ms;
+    if !is_usual && is_by_stall {
         return None;
     }
+    let is_far_off = rtt.p95_ms >= 2.0 * rtt.p50_ms;
+    let (high, percent) = if is_by_stall && is_far_off { (rtt.p50_ms, 50) } else { (rtt.p95_ms, 95) };
     // A queue is a multiple of the path, and long enough to feel.
-    (data.volume.unique_bytes >= LITTLE_BYTES
-        && rtt.p95_ms >= 2.0 * rtt.min_ms
-        && rtt.p95_ms >= rtt.min_ms + 50.0)
-        .then(|| {
-            let rate = data.throughput.active_bps.unwrap_or(0.0) / 1e6;
-            let evidence =
-                format!("RTT {:.0} -> {:.0} ms (95 %) at {rate:.2} Mbit/s", rtt.min_ms, rtt.p95_ms);
-            (DiagnosisKind::Bufferbloat, evidence)
-        })
+    let is_long = high >= 2.0 * rtt.min_ms && high >= rtt.min_ms + 50.0;
+    (data.volume.unique_bytes >= LITTLE_BYTES && is_long).then(|| {
+        let rate = data.throughput.active_bps.unwrap_or(0.0) / 1e6;
+        let evidence = format!("RTT {:.0} -> {high:.0} ms ({percent} %) at {rate:.2} Mbit/s", rtt.min_ms);
+        (DiagnosisKind::Bufferbloat, evidence)
+    })
 }
 
 fn application_limited(flow: &FlowReport, data: &DirectionReport) -> Option<(DiagnosisKind, String)> {
@@ -235,8 +240,8 @@ fn application_limited(flow: &FlowReport, data: &DirectionReport) -> Option<(Dia
     // A pause before the end is none for want of data, nor is one at a shut window.
     let (idle, whole) = (budget.application_ns, budget.total_ns.saturating_sub(budget.closing_ns));
     (data.volume.unique_bytes >= LITTLE_BYTES && idle as f64 > whole as f64 * MOST).then(|| {
-        let share = 100.0 * idle as f64 / whole as f64;
-        let evidence = format!("nothing outstanding {share:.0} % of the time, and more data came later");
+        let share = share_of_flow(idle, budget);
+        let evidence = format!("nothing outstanding {share}, and more data came later");
         (DiagnosisKind::ApplicationLimited, evidence)
     })
 }

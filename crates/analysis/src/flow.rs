@@ -8,7 +8,7 @@ use serde::Serialize;
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
-use crate::budget::{Resumed, Spending};
+use crate::budget::{Resumed, Spending, TIME_OUT};
 use crate::copies::CopyContext;
 use crate::coverage::Coverage;
 use crate::direction::{Direction, PerDirection};
@@ -88,16 +88,16 @@ pub(crate) struct HandshakeTimes {
     /// Direction of the first SYN.
     pub(crate) client: Option<Direction>,
     /// The SYN last seen before the first SYN-ACK.
-    pub(crate) syn: Option<Instant>,
+    pub(crate) syn: OptionalInstant,
     /// The first SYN-ACK.
-    syn_ack: Option<Instant>,
+    syn_ack: OptionalInstant,
     /// The SYN-ACK last seen before the ACK.
-    last_syn_ack: Option<Instant>,
-    pub(crate) ack: Option<Instant>,
+    last_syn_ack: OptionalInstant,
+    pub(crate) ack: OptionalInstant,
     /// It came with data: a plain one may have been lost before.
     pub(crate) ack_has_data: bool,
-    pub(crate) syns: u64,
-    pub(crate) syn_acks: u64,
+    pub(crate) syns: u16,
+    pub(crate) syn_acks: u16,
     /// Another SYN was seen before the first SYN-ACK.
     has_more_syns: bool,
     offers_to_count_marks: bool,
@@ -111,7 +111,7 @@ impl HandshakeTimes {
     }
     /// The last SYN before the first SYN-ACK, to that: no way to the server and back is shorter.
     fn least_to_server(self) -> Option<Duration> {
-        Some(self.syn_ack?.saturating_since(self.syn?))
+        Some(self.syn_ack.get()?.saturating_since(self.syn.get()?))
     }
     /// SYN-ACK to ACK; none when several SYN-ACKs came before.
     pub(crate) fn to_client(self) -> Option<Duration> {
@@ -119,7 +119,7 @@ impl HandshakeTimes {
     }
     /// The last SYN-ACK before the ACK, to the ACK: no way to the client and back is shorter.
     fn least_to_client(self) -> Option<Duration> {
-        Some(self.ack?.saturating_since(self.last_syn_ack?))
+        Some(self.ack.get()?.saturating_since(self.last_syn_ack.get()?))
     }
 }
 
@@ -157,13 +157,13 @@ pub(crate) struct Flow {
     // The next line, with what few packets need.
     pub(crate) id: u64,
     pub(crate) first: Instant,
-    pub(crate) cut_by_tool: u64,
+    pub(crate) cut_by_tool: u32,
     pub(crate) reset_by: Option<Direction>,
     pub(crate) is_tunnelled: bool,
     /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
     counts_marks: bool,
-    pub(crate) halves: PerDirection<Half>,
     pub(crate) opening: HandshakeTimes,
+    pub(crate) halves: PerDirection<Half>,
 }
 
 impl Flow {
@@ -205,8 +205,8 @@ impl Flow {
             reset_by: None,
             is_tunnelled: segment.is_tunnelled(),
             counts_marks: false,
-            halves,
             opening: HandshakeTimes::default(),
+            halves,
         }
     }
 
@@ -233,16 +233,24 @@ impl Flow {
     pub(crate) fn lines_for(direction: Direction, segment: &SegmentRecord) -> u64 {
         const FIRST: usize = offset_of!(Flow, halves) / LINE;
         const SECOND: usize = FIRST + size_of::<Half>() / LINE;
-        const DATA: PerDirection<u64> = PerDirection::new(
-            1 | Half::SENT_DATA << FIRST | Half::ACKED_BY_DATA << SECOND,
-            1 | Half::SENT_DATA << SECOND | Half::ACKED_BY_DATA << FIRST,
-        );
-        const BARE: PerDirection<u64> = PerDirection::new(
-            1 | Half::SENT_BARE << FIRST | Half::ACKED_BARE << SECOND,
-            1 | Half::SENT_BARE << SECOND | Half::ACKED_BARE << FIRST,
-        );
-        let lines = if segment.len() > 0 { &DATA } else { &BARE };
-        lines[direction]
+        const fn both(sent: u64, acked: u64) -> PerDirection<u64> {
+            PerDirection::new(sent << FIRST | acked << SECOND, sent << SECOND | acked << FIRST)
+        }
+        const DATA: [PerDirection<u64>; 2] =
+            [both(Half::SENT_DATA[0], Half::ACKED_BY_DATA), both(Half::SENT_DATA[1], Half::ACKED_BY_DATA)];
+        const BARE: [PerDirection<u64>; 2] =
+            [both(Half::SENT_BARE, Half::ACKED_BARE[0]), both(Half::SENT_BARE, Half::ACKED_BARE[1])];
+        const CONTROL: PerDirection<u64> = both(Half::CONTROL, Half::CONTROL);
+        let with_stamps = usize::from(segment.stamp().is_some());
+        // Of the flow's own lines acknowledgements need that with the times of the handshake, too.
+        let lines = match segment.len() > 0 {
+            true => 0b1 | DATA[with_stamps][direction],
+            false => 0b11 | BARE[with_stamps][direction],
+        };
+        match segment.flags.contains(TcpFlags::FIN) {
+            true => lines | CONTROL[direction],
+            false => lines,
+        }
     }
 
     /// The address of what `segment` will change of the segments in flight.
@@ -317,6 +325,15 @@ impl Flow {
         })
     }
 
+    /// Of the time of the handshake, what its last acknowledgement came late because it had been lost: with
+    /// the data that was sent again, and later than a time-out after a round trip of data.
+    pub(crate) fn reopened(&self) -> Duration {
+        let opening = self.opening.to_client().filter(|_| self.opening.ack_has_data);
+        let [first, second] = self.halves.as_array().each_ref().map(|half| half.rtt.karn.min());
+        let late = opening.zip(first.zip(second)).map(|(took, (a, b))| took.saturating_sub(a + b));
+        late.filter(|late| *late >= TIME_OUT).unwrap_or(Duration::ZERO)
+    }
+
     /// What tells whether `segment` is a copy of one seen before.
     #[inline]
     pub(crate) fn copy_context(&self, direction: Direction, segment: &SegmentRecord) -> CopyContext {
@@ -349,11 +366,11 @@ impl Flow {
         emit: &mut dyn FnMut(Event),
     ) {
         let now = segment.time;
-        self.share_time(now);
+        self.share_time(direction, segment, now);
         let pause = now.saturating_since(self.last);
         self.last = self.last.max(now);
         if segment.is_cut_by_tool() {
-            self.cut_by_tool += 1;
+            self.cut_by_tool = self.cut_by_tool.saturating_add(1);
         }
         self.count(direction, segment, now);
         if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || !self.is_open {
@@ -366,10 +383,9 @@ impl Flow {
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
         if !segment.flags.contains(TcpFlags::RST) {
             seen.kind = self.on_data(direction, segment, now, emit);
-            self.resume(direction, segment, seen.kind);
-            if segment.is_v4() && !segment.flags.contains(TcpFlags::SYN) {
-                self.on_id(direction, segment, pause, seen);
-            }
+            let has_id = segment.is_v4() && !segment.flags.contains(TcpFlags::SYN);
+            let is_after_loss = has_id && self.on_id(direction, segment, pause, seen);
+            self.resume(direction, segment, seen.kind, is_after_loss);
         }
         let cwr = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
         let answers = cwr && !self.counts_marks;
@@ -407,13 +423,14 @@ impl Flow {
         }
     }
 
+    /// True when identifications say that packets of a pause before this one are missing.
     fn on_id(
         &mut self,
         direction: Direction,
         segment: &SegmentRecord,
         pause: Duration,
         seen: &PacketFindings,
-    ) {
+    ) -> bool {
         let (len, kind) = (segment.len(), seen.kind);
         let own = &mut self.halves[direction];
         let standing = PacketContext {
@@ -432,10 +449,12 @@ impl Flow {
         }
         match own.packets.ids.on_packet(segment.id, &standing) {
             AckStep::Usual => {}
+            AckStep::AfterLoss => return true,
             AckStep::Ahead(missing) => own.cold.ack_gaps.ahead(missing, seen.acked),
             AckStep::Late if own.cold.ack_gaps.late() => {}
             AckStep::Late => own.packets.ids.on_unsound(),
         }
+        false
     }
 
     /// True when data of `direction` is seen beside its receiver.
@@ -472,7 +491,13 @@ impl Flow {
     }
 
     /// Data or FIN in the time of its direction.
-    fn resume(&mut self, direction: Direction, segment: &SegmentRecord, kind: PacketKind) {
+    fn resume(
+        &mut self,
+        direction: Direction,
+        segment: &SegmentRecord,
+        kind: PacketKind,
+        is_after_loss: bool,
+    ) {
         let is_fin = segment.flags.contains(TcpFlags::FIN);
         let is_probe = matches!(kind, PacketKind::WindowProbe | PacketKind::KeepAlive);
         if is_probe || (segment.len() == 0 && !is_fin) {
@@ -485,6 +510,14 @@ impl Flow {
         let largest = u64::from(own.edge.segment_max);
         let piece = own.wire_segment(largest).min(largest).max(1);
         let is_short = !segment.len().is_multiple_of(piece);
+        // Asked for once: it lies where packets of this direction have nothing to fetch.
+        let repaired_before = match own.has_begun() {
+            true => Duration::ZERO,
+            false => {
+                self.spend_until(direction.reverse(), Duration::ZERO);
+                self.halves[direction.reverse()].time_repaired()
+            }
+        };
         self.halves[direction].resume(&Resumed {
             now: self.last,
             has_data: segment.len() > 0,
@@ -492,48 +525,69 @@ impl Flow {
             end: segment.seq.get().wrapping_add(segment.len() as u32),
             is_beside_receiver,
             is_repair: matches!(kind, PacketKind::Retransmission { .. } | PacketKind::Repaired),
+            is_after_loss,
             is_time_out: matches!(kind, PacketKind::Retransmission { cause: Cause::Rto, .. }),
             stamp: segment.stamp(),
+            echo: segment.echo(),
             rtt,
+            repaired_before,
         });
     }
 
-    /// Where the time since the last packet went, for both senders.
+    /// Where the time since the last packet went, for the senders whose situation `segment` may change. What
+    /// the other one waited for goes on: its time is given to it later, at once.
     #[inline]
-    fn share_time(&mut self, now: Instant) {
+    fn share_time(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
         let passed = now.saturating_since(self.last);
-        if passed.is_zero() {
+        let has_control = segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
+        let changes_both = has_control || !self.is_open || passed >= IDLE_GAP;
+        if changes_both || segment.len() > 0 {
+            self.spend_until(direction, passed);
+        }
+        if changes_both || segment.len() == 0 || self.tells_news(direction, segment) {
+            self.spend_until(direction.reverse(), passed);
+        }
+    }
+
+    /// True when a segment with data tells the other sender something besides.
+    #[inline]
+    fn tells_news(&self, direction: Direction, segment: &SegmentRecord) -> bool {
+        let una = SeqNum::new(self.halves[direction.reverse()].edge.una as u32);
+        let is_same_window = self.halves[direction].packets.windows.raw == Some(segment.window);
+        segment.ack != una || !is_same_window || !segment.sack().is_empty()
+    }
+
+    /// Gives the sender of `direction` all time that it has not had, up to `passed` after the last packet.
+    #[inline]
+    fn spend_until(&mut self, direction: Direction, passed: Duration) {
+        let is_beside_receiver = self.is_beside_receiver(direction);
+        let is_answered = self.halves[direction.reverse()].edge.coverage.is_some();
+        let window = self.window_towards(direction);
+        let (last, is_closed) = (self.last, self.is_closed);
+        let half = &mut self.halves[direction];
+        let Some(until) = half.time.until.get() else { return };
+        let unspent = last.saturating_since(until) + passed;
+        if unspent.is_zero() {
             return;
         }
-        let is_closed = self.is_closed;
-        let beside = PerDirection::each(|direction| self.is_beside_receiver(direction));
-        let answered =
-            PerDirection::each(|direction| self.halves[direction.reverse()].packets.totals.packets > 0);
-        for direction in Direction::BOTH {
-            let window = self.window_towards(direction);
-            let half = &mut self.halves[direction];
-            if half.edge.first_data.is_none() {
-                continue;
-            }
-            let outstanding = half.outstanding();
-            if outstanding == 0 {
-                half.packets.shares.idle += passed;
-                if passed >= IDLE_GAP {
-                    half.cold.idle_gaps.count += 1;
-                    half.cold.idle_gaps.longest = half.cold.idle_gaps.longest.max(passed);
-                }
-            }
-            half.spend(&Spending {
-                passed,
-                window,
-                is_closed,
-                is_beside_receiver: beside[direction],
-                is_answered: answered[direction],
-            });
-            if window.is_some_and(|window| outstanding + u64::from(half.edge.segment_max) > window) {
-                half.packets.shares.window_limited += passed;
+        half.time.until = OptionalInstant::at(last + passed);
+        let outstanding = half.outstanding();
+        if outstanding == 0 {
+            half.time.shares.idle += unspent;
+            if passed >= IDLE_GAP {
+                half.cold.idle_gaps.count += 1;
+                half.cold.idle_gaps.longest = half.cold.idle_gaps.longest.max(passed);
             }
         }
+        half.spend(&Spending { passed: unspent, window, is_closed, is_beside_receiver, is_answered });
+        if window.is_some_and(|window| outstanding + u64::from(half.edge.segment_max) > window) {
+            half.time.shares.window_limited += unspent;
+        }
+    }
+
+    /// Gives both senders their time up to the last packet.
+    pub(crate) fn spend_all(&mut self) {
+        Direction::BOTH.into_iter().for_each(|direction| self.spend_until(direction, Duration::ZERO));
     }
 
     fn count(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
@@ -628,23 +682,25 @@ impl Flow {
                 self.counts_marks =
                     opening.offers_to_count_marks && matches!(ecn, [false, true, _] | [true, _, false]);
                 opening.client.get_or_insert(direction.reverse());
-                opening.syn_acks += 1;
-                opening.syn_ack.get_or_insert(now);
+                opening.syn_acks = opening.syn_acks.saturating_add(1);
+                if opening.syn_ack.is_none() {
+                    opening.syn_ack = OptionalInstant::at(now);
+                }
                 if opening.ack.is_none() {
-                    opening.last_syn_ack = Some(now);
+                    opening.last_syn_ack = OptionalInstant::at(now);
                 }
             } else {
                 opening.client.get_or_insert(direction);
                 opening.offers_to_count_marks = ecn == [true; 3];
-                opening.syns += 1;
+                opening.syns = opening.syns.saturating_add(1);
                 if opening.syn_ack.is_none() {
-                    opening.has_more_syns = opening.syn.is_some();
-                    opening.syn = Some(now);
+                    opening.has_more_syns = !opening.syn.is_none();
+                    opening.syn = OptionalInstant::at(now);
                 }
             }
-        } else if self.opening.client == Some(direction) && self.opening.syn_ack.is_some() {
+        } else if self.opening.client == Some(direction) && !self.opening.syn_ack.is_none() {
             self.is_open = true;
-            self.opening.ack = Some(now);
+            self.opening.ack = OptionalInstant::at(now);
             self.opening.ack_has_data = segment.len() > 0;
             self.vantage = self.place();
         }
@@ -703,7 +759,6 @@ impl Flow {
         emit: &mut dyn FnMut(Event),
     ) {
         let id = self.id;
-        let path_rtt = self.path_rtt();
         let beside = self.is_beside_receiver(direction.reverse());
         let [own, other] = self.halves.pair_mut(direction);
         let echo = segment.echo();
@@ -724,7 +779,7 @@ impl Flow {
         let outcome = other.on_ack(&ack, |retransmission| {
             emit(spurious(id, direction.reverse(), now, first, retransmission));
         });
-        (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt, outcome.is_duplicate);
+        (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt(), outcome.is_duplicate);
         if has_sack {
             // Counted for who says it.
             let (own, other) = (&mut own.cold.acks, &mut other.cold.acks);
@@ -737,22 +792,41 @@ impl Flow {
             own.cold.acks.duplicate += 1;
             own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
-        if before != other.edge.una {
-            seen.acked = if before == 0 { 0 } else { other.edge.una - before };
-            other.progress(now, beside, path_rtt);
+        let is_progress = before != other.edge.una;
+        if is_progress && before != 0 {
+            seen.acked = other.edge.una - before;
+        }
+        let wants_edge = beside && own.packets.wants_edge(now);
+        // Round trips are asked for of the direction with most data.
+        if let Some(stamp) = segment.stamp().filter(|_| beside && other.extent() > own.extent()) {
+            other.time.on_receiver_stamp(now, stamp);
+        }
+        if is_progress {
+            let rtt = if other.time.has_left_slow_start { None } else { self.path_rtt() };
+            self.halves[direction.reverse()].progress(now, beside, rtt);
         }
         // Only there is the edge of a round trip ago asked for.
-        if let Some(rtt) = path_rtt.filter(|_| beside && !other.edge.first_data.is_none())
-            && let Some(window) = own.edge.window.get()
-        {
-            other.time.on_edge(now, segment.ack.get().wrapping_add(window), rtt);
+        if wants_edge {
+            self.on_edge(direction, segment, now);
         }
+        let [own, other] = self.halves.pair_mut(direction);
         let is_update = plain && segment.len() == 0 && !is_same_window && before == other.edge.una;
         if is_update && before != 0 {
             own.cold.window_events.updates += 1;
         }
         if before != other.edge.una && other.data.fin_acked && own.data.fin_acked {
+            self.spend_all();
             self.is_closed = true;
+        }
+    }
+
+    /// Notes up to where the sender of `segment` takes data.
+    fn on_edge(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
+        let Some(rtt) = self.path_rtt() else { return };
+        let [own, other] = self.halves.pair_mut(direction);
+        if let Some(window) = own.edge.window.get() {
+            own.packets.edge_noted(now, rtt);
+            other.time.on_edge(now, segment.ack.get().wrapping_add(window));
         }
     }
 
@@ -787,6 +861,9 @@ impl Flow {
         let kind = own.on_segment(&sent);
         if let Some(stamp) = stamp.filter(|_| segment.takes_sequence_space()) {
             own.data.echo.on_sent(stamp, now);
+        }
+        if segment.len() > 0 && own.time.until.is_none() && !own.edge.first_data.is_none() {
+            own.time.until = OptionalInstant::at(self.last);
         }
         if kind == PacketKind::Usual {
             return kind;

@@ -126,7 +126,6 @@ pub(crate) struct Edge {
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Packets {
-    pub(crate) shares: TimeShares,
     pub(crate) last: OptionalInstant,
     pub(crate) pause_max: Duration,
     pub(crate) totals: PacketTotals,
@@ -142,63 +141,77 @@ pub(crate) struct Packets {
     pub(crate) settled_echo: u32,
     pub(crate) windows: Windows,
     pub(crate) pure_acks: u64,
+    /// When the last edge of its window was remembered, in microseconds that wrap, and how long until the next
+    /// one is; zero for none yet.
+    pub(crate) edge_at_us: u32,
+    pub(crate) edge_gap_us: u32,
 }
 
 /// What data of this direction changes, and acknowledgements of it.
+///
+/// Acknowledgements need what is in the first two lines, data what is in the first three, and both the last
+/// one if they have timestamps.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Data {
     pub(crate) in_flight: InFlight,
-    /// Last segment with data or SYN or FIN.
-    last_sent: Instant,
-    /// The byte above the edge that last probed a zero window.
-    window_probe: Option<u64>,
-    smoothed: Option<SmoothedRtt>,
+    highest_sacked: u64,
+    pub(crate) fin_end: u64,
+    /// The byte above the edge that last probed a zero window; [`NO_PROBE`] for none.
+    window_probe: u64,
+    /// Round trips as tcptrace takes them; only from where they differ from [`RoundTrips::karn`].
+    pub(crate) rtt_tcptrace: Option<Box<Samples<Duration>>>,
     /// In a row.
     duplicate_acks: u32,
     pub(crate) fin_seen: bool,
     pub(crate) fin_acked: bool,
     has_retransmitted: bool,
-    highest_sacked: u64,
-    pub(crate) fin_end: u64,
-    /// Round trips as tcptrace takes them; only from where they differ from [`RoundTrips::karn`].
-    pub(crate) rtt_tcptrace: Option<Box<Samples<Duration>>>,
+    // The second line.
+    smoothed: Option<SmoothedRtt>,
+    /// Last segment with data or SYN or FIN.
+    last_sent: Instant,
     bin: Bin,
     pub(crate) last: OptionalInstant,
+    // Most of it is in the third one.
     pub(crate) totals: DataTotals,
     pub(crate) echo: TimestampRtt,
 }
 
+/// Positions begin at 2^32: no byte is there.
+const NO_PROBE: u64 = 0;
+
 /// Round-trip times of data of this direction.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct RoundTrips {
     pub(crate) karn: Samples<Duration>,
     pub(crate) timestamps: Samples<Duration>,
 }
 
-/// What few packets change.
+/// What few packets change. The first two lines of 64 bytes are what SYN and FIN need.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Cold {
     pub(crate) flags: FlagCounts,
-    pub(crate) ecn: EcnCounts,
-    pub(crate) retransmissions: RetransmissionCounts,
-    pub(crate) probes: ProbeCounts,
-    pub(crate) holes: HoleCounts,
-    pub(crate) acks: AckCounts,
-    pub(crate) ack_gaps: AckGaps,
-    pub(crate) recovery: Recovery,
-    pub(crate) throughput: Throughput,
-    pub(crate) idle_gaps: IdleGaps,
-    pub(crate) window_events: WindowEvents,
     pub(crate) isn: Option<SeqNum>,
-    pub(crate) has_mptcp: bool,
+    pub(crate) offered: SynOptions,
+    // The second line.
+    pub(crate) acks: AckCounts,
     /// Packets that the capture has more than once, but for the first of each.
     pub(crate) copies: u64,
     /// Largest payload of a packet that is none of several merged, while the segment size is not known.
     pub(crate) plain_max: u32,
-    pub(crate) offered: SynOptions,
+    pub(crate) has_mptcp: bool,
+    // The rest.
+    pub(crate) ecn: EcnCounts,
+    pub(crate) probes: ProbeCounts,
+    pub(crate) holes: HoleCounts,
+    pub(crate) ack_gaps: AckGaps,
+    pub(crate) retransmissions: RetransmissionCounts,
+    pub(crate) recovery: Recovery,
+    pub(crate) throughput: Throughput,
+    pub(crate) idle_gaps: IdleGaps,
+    pub(crate) window_events: WindowEvents,
 }
 
 /// A segment's place and what is known when it is sent, for [`Half::on_segment`].
@@ -233,16 +246,36 @@ impl Half {
         }
     }
 
-    /// The lines that a segment of this direction with data will need.
-    pub(crate) const SENT_DATA: u64 = lines(0, offset_of!(Self, rtt));
-    /// The same for one without.
+    /// The lines of [`Data`] up to a field.
+    const fn data_to(field: usize) -> u64 {
+        lines(offset_of!(Self, data), offset_of!(Self, data) + field)
+    }
+    /// The first line of how time was spent.
+    const TIME: u64 = lines(offset_of!(Self, time), offset_of!(Self, time) + LINE);
+    /// The lines that a segment of this direction with data will need: without timestamps, and with them.
+    pub(crate) const SENT_DATA: [u64; 2] = [
+        lines(0, offset_of!(Self, data)) | Self::data_to(offset_of!(Data, echo)) | Self::TIME,
+        lines(0, offset_of!(Self, rtt)) | Self::TIME,
+    ];
+    /// The same for one without data.
     pub(crate) const SENT_BARE: u64 = lines(0, offset_of!(Self, data));
     /// The lines that an acknowledgement of this direction's data will need which comes with data of the
     /// other's, as long as it acknowledges and echoes nothing new.
     pub(crate) const ACKED_BY_DATA: u64 = lines(0, offset_of!(Self, packets));
-    /// The same for one without data.
-    pub(crate) const ACKED_BARE: u64 =
-        lines(0, offset_of!(Self, packets)) | lines(offset_of!(Self, data), offset_of!(Self, cold));
+    /// What FIN needs besides.
+    pub(crate) const CONTROL: u64 = lines(offset_of!(Self, cold), offset_of!(Self, cold) + 2 * LINE);
+    /// The same as before for one without data: without timestamps, and with them.
+    pub(crate) const ACKED_BARE: [u64; 2] = {
+        let times = Self::TIME | Self::TIME << 1;
+        let karn = offset_of!(Self, rtt) + offset_of!(RoundTrips, timestamps);
+        [
+            Self::ACKED_BY_DATA
+                | Self::data_to(offset_of!(Data, totals))
+                | lines(offset_of!(Self, rtt), karn)
+                | times,
+            Self::ACKED_BY_DATA | lines(offset_of!(Self, data), offset_of!(Self, cold)) | times,
+        ]
+    };
 
     /// Loss is being repaired, or is known from acknowledgements.
     pub(crate) fn is_recovering(&self) -> bool {
@@ -253,6 +286,11 @@ impl Half {
 
     pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
         self.data.smoothed.map(|rtt| rtt.srtt)
+    }
+
+    /// From the first byte seen to the last, bytes.
+    pub(crate) fn extent(&self) -> u64 {
+        self.edge.coverage.as_ref().map_or(0, |coverage| coverage.next.saturating_sub(coverage.first))
     }
 
     pub(crate) fn outstanding(&self) -> u64 {
@@ -299,7 +337,7 @@ impl Half {
         }
         if is_plain && s.len == 1 && s.peer_window == Some(0) {
             if position == next {
-                self.data.window_probe = Some(position);
+                self.data.window_probe = position;
             }
             return self.on_probe(true);
         }
@@ -344,7 +382,8 @@ impl Half {
     /// what was sent or acknowledged since lies at `position`. Else the same byte comes again, and for the
     /// first time.
     fn settle_probe(&mut self, position: u64, now: Instant) {
-        if let Some(probed) = self.data.window_probe.take()
+        let probed = std::mem::replace(&mut self.data.window_probe, NO_PROBE);
+        if probed != NO_PROBE
             && position > probed
             && let Some(coverage) = &mut self.edge.coverage
         {
@@ -353,7 +392,7 @@ impl Half {
     }
 
     fn settle_probe_if_accepted(&mut self, position: u64, now: Instant) {
-        if self.data.window_probe.is_some_and(|probed| position > probed) {
+        if self.data.window_probe != NO_PROBE && position > self.data.window_probe {
             self.settle_probe(position, now);
         }
     }
@@ -499,7 +538,11 @@ impl Half {
             if sample.is_ambiguous {
                 self.cold.acks.ambiguous += 1;
             }
-            outcome.rtt = sample.karn;
+            if sample.sacked > 0 {
+                self.time.on_sacked_acknowledged(sample.sacked);
+            }
+            outcome.rtt =
+                sample.karn.map_or(OptionalInstant::NONE, |rtt| OptionalInstant::at(Instant::ZERO + rtt));
             if let Some(rtt) = sample.karn {
                 if sample.tcptrace.is_none() && self.data.rtt_tcptrace.is_none() {
                     self.data.rtt_tcptrace = Some(Box::new(self.rtt.karn.clone()));
@@ -517,7 +560,7 @@ impl Half {
         }
         self.edge.last_acked = now;
         if !ack.sack.is_empty() {
-            self.on_sack(position, ack.sack, found);
+            self.on_sack(position, ack, found);
         }
         outcome
     }
@@ -526,7 +569,8 @@ impl Half {
         self.data.duplicate_acks
     }
 
-    fn on_sack(&mut self, ack: u64, blocks: &[SackBlock], mut found: impl FnMut(&Retransmission)) {
+    fn on_sack(&mut self, position: u64, ack: &Ack<'_>, mut found: impl FnMut(&Retransmission)) {
+        let (now, blocks, ack) = (ack.now, ack.sack, position);
         let ranges = blocks.iter().map(|block| {
             let start = unwrap(ack, block.start);
             (start, start + u64::from(block.end.since(block.start)))
@@ -547,8 +591,12 @@ impl Half {
                 self.cold.acks.dsacks += 1;
                 self.cold.acks.dsacks_unexplained += u64::from(!explained);
             } else if start >= ack && end > start {
+                let shows_loss = start > self.data.highest_sacked.max(ack);
                 self.data.highest_sacked = self.data.highest_sacked.max(end);
-                self.data.in_flight.sack(start, end);
+                let news = self.data.in_flight.sack(start, end);
+                if news > 0 {
+                    self.time.on_sacked(now, ack, news, shows_loss);
+                }
             }
         }
     }
@@ -569,8 +617,15 @@ impl Half {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acknowledged {
     pub(crate) is_duplicate: bool,
-    /// By Karn's rule.
-    pub(crate) rtt: Option<Duration>,
+    /// By Karn's rule; as an instant, because with its absence that fits into a register.
+    rtt: OptionalInstant,
+}
+
+impl Acknowledged {
+    /// The round trip by Karn's rule.
+    pub(crate) fn rtt(self) -> Option<Duration> {
+        self.rtt.get().map(|rtt| rtt.saturating_since(Instant::ZERO))
+    }
 }
 
 /// An acknowledgement, for [`Half::on_ack`].
@@ -594,7 +649,11 @@ mod tests {
         // Each part is of as many lines as its fields need.
         let parts = [size_of::<Edge>(), size_of::<Packets>(), size_of::<Data>(), size_of::<RoundTrips>()];
         assert_eq!(parts.map(|bytes| bytes / LINE), [1, 2, 4, 3]);
-        assert_eq!([Half::SENT_BARE, Half::SENT_DATA], [0b111, 0b111_1111]);
-        assert_eq!([Half::ACKED_BY_DATA, Half::ACKED_BARE], [0b1, 0b11_1111_1001]);
+        let time = 1 << (offset_of!(Half, time) / LINE);
+        assert_eq!((Half::SENT_BARE, Half::ACKED_BY_DATA), (0b111, 0b1));
+        assert_eq!(Half::SENT_DATA, [0b11_1111, 0b111_1111].map(|lines| lines | time));
+        let acked = [0b1_1001_1001 | 1 << 7, 0b11_1111_1001];
+        assert_eq!(Half::ACKED_BARE, acked.map(|lines| lines | time | time << 1));
+        assert_eq!(size_of::<TimeSpent>() / LINE, 5);
     }
 }

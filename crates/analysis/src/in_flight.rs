@@ -35,6 +35,8 @@ pub(crate) struct AckSample {
     pub(crate) tcptrace: Option<Duration>,
     /// The exactly acknowledged segment was sent more than once.
     pub(crate) is_ambiguous: bool,
+    /// Bytes newly acknowledged that the receiver was known to hold.
+    pub(crate) sacked: u64,
 }
 
 /// Segments in flight, by position.
@@ -99,14 +101,19 @@ impl InFlight {
         });
     }
 
-    /// The receiver holds `[start, end)`.
-    pub(crate) fn sack(&mut self, start: u64, end: u64) {
+    /// The receiver holds `[start, end)`; gives the bytes of it that this was not known of.
+    pub(crate) fn sack(&mut self, start: u64, end: u64) -> u64 {
         let from = self.segments.partition_point(|segment| segment.start < start);
+        let mut news = 0;
         self.from(from, |segment| {
             let is_within = segment.end() <= end;
-            segment.is_sacked |= is_within;
+            if is_within && !segment.is_sacked {
+                segment.is_sacked = true;
+                news += u64::from(segment.len);
+            }
             is_within
         });
+        news
     }
 
     /// True when the receiver has said that it holds all of `[start, end)`.
@@ -121,18 +128,21 @@ impl InFlight {
     pub(crate) fn acknowledge(&mut self, ack: u64, now: Instant) -> AckSample {
         let mut latest_below = Instant::ZERO;
         let mut exact = None;
+        let mut sacked = 0;
         while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end() <= ack) {
             self.segments.pop_front();
+            sacked += if segment.is_sacked { u64::from(segment.len) } else { 0 };
             if let Some(previous) = exact.replace(segment) {
                 latest_below = latest_below.max(previous.last);
             }
         }
-        let Some(segment) = exact.filter(|segment| segment.end() == ack) else { return AckSample::default() };
+        let nothing = AckSample { sacked, ..AckSample::default() };
+        let Some(segment) = exact.filter(|segment| segment.end() == ack) else { return nothing };
         if segment.was_retransmitted {
-            return AckSample { is_ambiguous: true, ..AckSample::default() };
+            return AckSample { is_ambiguous: true, ..nothing };
         }
         let karn = (latest_below <= segment.last).then(|| now.saturating_since(segment.last));
-        AckSample { karn, tcptrace: karn.filter(|_| !segment.has_later_below), is_ambiguous: false }
+        AckSample { karn, tcptrace: karn.filter(|_| !segment.has_later_below), ..nothing }
     }
 
     /// A new one with the memory that this one holds.

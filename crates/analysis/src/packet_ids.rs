@@ -13,6 +13,11 @@ use units::Duration;
 /// A jump further than this is no loss but another way to number.
 const JUMP_MAX: u16 = 2_000;
 
+/// More than this is not missing of a tail: other connections used the counter.
+const TAIL_MAX: u16 = 16;
+/// Packets numbered one by one from which on the numbers are those of the connection.
+const REGULAR_MIN: u32 = 8;
+
 /// Identifications of the packets of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PacketIds {
@@ -35,15 +40,17 @@ pub(crate) struct PacketContext {
     pub(crate) segments: u64,
 }
 
-/// What the identification of a packet without data says.
+/// What the identification of a packet says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckStep {
-    /// Nothing is missing before it, or the packet has data.
+    /// Nothing is missing before it, or at data what is counted here.
     Usual,
     /// So many packets are missing before it.
     Ahead(u16),
     /// It lies before others that have been seen.
     Late,
+    /// A packet with data follows a pause, and packets before it are missing.
+    AfterLoss,
 }
 
 /// Jumps of identifications at acknowledgements without data.
@@ -103,7 +110,7 @@ impl AckGaps {
 const PAUSE: Duration = Duration::from_millis(60);
 
 impl PacketIds {
-    /// Gives what is said of a packet without data; jumps at data are counted here.
+    /// Gives what is said of a packet without data, or of one after a pause; other jumps at data are counted here.
     #[inline]
     pub(crate) fn on_packet(&mut self, id: u16, standing: &PacketContext) -> AckStep {
         let after = id.wrapping_add(standing.segments as u16);
@@ -137,6 +144,9 @@ impl PacketIds {
             self.missing = self.missing.saturating_add(u32::from(ahead));
         } else if standing.pause >= PAUSE {
             self.missing_after_pause = self.missing_after_pause.saturating_add(u32::from(ahead));
+            if self.unsound == 0 && ahead <= TAIL_MAX {
+                return AckStep::AfterLoss;
+            }
         } else {
             self.on_unsound();
         }
@@ -150,13 +160,18 @@ impl PacketIds {
 
     /// True when this sender numbers the packets of the connection, as far as was seen.
     pub(crate) fn is_sound(&self) -> bool {
-        self.regular >= 8 && u64::from(self.unsound) * 50 <= u64::from(self.regular)
+        self.is_regular() && u64::from(self.unsound) * 50 <= u64::from(self.regular)
     }
 
     /// True when this identification does not lie close before the one expected.
     #[inline]
     pub(crate) fn is_new(&self, id: u16) -> bool {
         self.expected.is_none_or(|expected| !(1..=64).contains(&expected.wrapping_sub(id)))
+    }
+
+    /// True when the numbers have been seen to count up.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.regular >= REGULAR_MIN
     }
 
     /// Packets missing; none if this sender does not number the packets of the connection.
@@ -183,8 +198,9 @@ mod tests {
         (65_530..65_536)
             .chain(0..6)
             .for_each(|id| assert_eq!(ids.on_packet(id as u16, &USUAL), AckStep::Usual));
-        ids.on_packet(8, &PacketContext { is_at_hole: true, ..USUAL });
-        ids.on_packet(10, &PacketContext { pause: Duration::from_millis(250), ..USUAL });
+        assert_eq!(ids.on_packet(8, &PacketContext { is_at_hole: true, ..USUAL }), AckStep::Usual);
+        let paused = PacketContext { pause: Duration::from_millis(250), ..USUAL };
+        assert_eq!(ids.on_packet(10, &paused), AckStep::AfterLoss);
         ids.on_packet(11, &PacketContext { segments: 4, ..USUAL });
         ids.on_packet(15, &USUAL);
         assert_eq!(ids.missing(), Some(3));

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use units::{Duration, Instant};
 
-use crate::budget::{TimeBudget, TimeCause};
+use crate::budget::{Bounds, TIME_OUT, TimeBudget, TimeCause};
 use crate::diagnosis::{self, Diagnosis};
 use crate::direction::{Direction, PerDirection};
 use crate::flow::{Flow, OpeningMark};
@@ -52,6 +52,10 @@ pub struct FlowReport {
     pub directions: PerDirection<DirectionReport>,
     /// Where the time went.
     pub budget: TimeBudget,
+    /// Round trips of the direction with most data as its receiver sees them, from an acknowledgement to the data that
+    /// echoes its timestamp; none but beside the receiver. No part of the JSON.
+    #[serde(skip)]
+    pub receiver_rtt: Option<SampleSummary>,
     /// What held the flow back, with evidence.
     pub diagnoses: Vec<Diagnosis>,
 }
@@ -409,6 +413,7 @@ impl FlowReport {
 
     /// Draws up the report of a flow that has ended.
     pub(crate) fn of(flow: &mut Flow) -> Self {
+        flow.spend_all();
         flow.halves.iter_mut().for_each(Half::close_bin);
         for half in &mut flow.halves {
             if let Some(since) = half.packets.windows.zero_since.take() {
@@ -416,6 +421,7 @@ impl FlowReport {
             }
         }
         let place = flow.place();
+        let receiver_rtt = receiver_rtt(flow);
         let budget = budget(flow);
         let ends = flow.ends();
         let packets: u64 = flow.halves.iter().map(|half| half.packets.totals.packets).sum();
@@ -440,8 +446,8 @@ impl FlowReport {
                 per_packet: (by_first + by_second) as f64 / packets.max(1) as f64,
             },
             handshake: Handshake {
-                syns: opening.syns,
-                syn_acks: opening.syn_acks,
+                syns: u64::from(opening.syns),
+                syn_acks: u64::from(opening.syn_acks),
                 to_server_ms: opening.to_server().map(Duration::as_millis_f64),
                 to_client_ms: opening.to_client().map(Duration::as_millis_f64),
                 total_ms: halves.map(|(a, b)| (a + b).as_millis_f64()),
@@ -449,9 +455,10 @@ impl FlowReport {
                 mark: flow.opening_mark(),
             },
             vantage: place,
-            cut_by_tool: flow.cut_by_tool,
+            cut_by_tool: u64::from(flow.cut_by_tool),
             directions: PerDirection::each(|direction| direction_report(flow, direction, place)),
             budget,
+            receiver_rtt,
             diagnoses: Vec::new(),
         };
         report.diagnoses = diagnosis::diagnose(&report);
@@ -466,41 +473,44 @@ impl FlowReport {
     }
 }
 
+fn main_direction(flow: &Flow) -> Direction {
+    let [first, second] = flow.halves.as_array().each_ref().map(|half| half.data.totals.unique);
+    Direction::from_second_if(second > first)
+}
+
+fn receiver_rtt(flow: &Flow) -> Option<SampleSummary> {
+    flow.halves[main_direction(flow)].receiver_rtt().and_then(summary)
+}
+
 /// Where the time of the direction with most data went.
 fn budget(flow: &mut Flow) -> TimeBudget {
-    let [first, second] = flow.halves.as_array().each_ref().map(|half| half.data.totals.unique);
-    let direction = Direction::from_second_if(second > first);
+    let direction = main_direction(flow);
     let opening = &flow.opening;
-    let handshake = match (opening.client, opening.ack) {
+    let handshake = match (opening.client, opening.ack.get()) {
         (None, _) => flow.first,
         (Some(_), Some(ack)) => ack,
         (Some(_), None) => flow.last,
     };
-    let (times, is_open) = ((flow.first, handshake, flow.last), end(flow) == End::Open);
-    let is_policed = is_policed(&flow.halves[direction]);
-    let beside = flow.path_rtt().filter(|_| flow.is_beside_receiver(direction));
-    let (mut parts, longest_stall) = flow.halves[direction].time_parts(times, is_open, beside);
+    let is_policed = flow.halves[direction].is_policed(flow.path_rtt());
+    let asker = &flow.halves[direction.reverse()];
+    let asked_again = asker.late_begin().map_or(Duration::ZERO, |begin| begin.saturating_since(handshake));
+    let bounds = Bounds {
+        first: flow.first,
+        opened: handshake,
+        last: flow.last,
+        reopened: flow.reopened(),
+        asked_again: if asked_again >= TIME_OUT { asked_again } else { Duration::ZERO },
+        is_open: end(flow) == End::Open,
+        beside_receiver: flow.path_rtt().filter(|_| flow.is_beside_receiver(direction)),
+    };
+    let (mut parts, longest_stall) = flow.halves[direction].time_parts(&bounds);
     if is_policed {
-        parts.rename(TimeCause::LossRecovery, TimeCause::Policer);
+        // Its drops hold the congestion window, too, where it is.
+        for cause in [TimeCause::LossRecovery, TimeCause::PathRate] {
+            parts.rename(cause, TimeCause::Policer);
+        }
     }
     TimeBudget::new(direction, parts, longest_stall)
-}
-
-/// Loss of two percent and more that holds the rate at a constant, while round trips show no queue, as behind
-/// a token bucket that drops (Flach et al., SIGCOMM 2016). All but the best twentieth of the bins of 100 ms
-/// are compared.
-fn is_policed(half: &Half) -> bool {
-    let lost = half.cold.retransmissions.wire_segments + half.cold.holes.lost_before;
-    let [low, middle, high] = half.cold.throughput.bins.percentiles([25, 50, 95]);
-    let (Some(low), Some(middle), Some(high)) = (low, middle, high) else { return false };
-    let [shortest, longest] =
-        [half.rtt.karn.min(), half.rtt.karn.percentiles([95])[0]].map(Option::unwrap_or_default);
-    lost >= 20
-        && lost * 50 >= half.data.totals.wire_segments
-        && half.cold.throughput.bins.count() >= 20
-        && high.get() * 4 <= middle.get() * 5
-        && low.get() * 4 >= middle.get() * 3
-        && longest <= shortest.mul_ratio(5, 4) + Duration::from_millis(5)
 }
 
 fn end(flow: &Flow) -> End {
@@ -586,7 +596,7 @@ fn flag_report(half: &Half) -> FlagReport {
 
 fn sender_report(flow: &Flow, direction: Direction, sees_sender: bool) -> SenderReport {
     let half = &flow.halves[direction];
-    let (shares, gaps, episodes) = (&half.packets.shares, &half.cold.idle_gaps, &half.cold.recovery.episodes);
+    let (shares, gaps, episodes) = (&half.time.shares, &half.cold.idle_gaps, &half.cold.recovery.episodes);
     SenderReport {
         in_flight_max: sees_sender.then_some(half.data.totals.in_flight_max),
         window_limited_ms: flow

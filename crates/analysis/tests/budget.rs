@@ -156,6 +156,28 @@ fn what_was_held_on_its_way_is_no_pause_of_the_application() {
 }
 
 #[test]
+fn a_lost_tail_is_no_pause_of_the_application_beside_the_receiver() {
+    // A segment each 5 ms, and a pause of 300 ms after the end of a write: identifications say what it was.
+    let seen = |missing: u16| {
+        let mut tape = both_ends(&[], 60, None)[1].clone();
+        for n in 0..40 {
+            let us = u64::from(100 + n * 5 + if n >= 20 { 300 } else { 0 }) * 1_000;
+            let flags = if n == 19 { TcpFlags::PSH } else { TcpFlags::default() };
+            let with = With { flags, missing: if n == 20 { missing } else { 0 }, ..With::default() };
+            tape.send(us, 0, 1 + n * MSS, 1, MSS, &with);
+            tape.ack(us + 10, n + 1, &[]);
+        }
+        let budget = tape.flow().budget;
+        [budget.loss_recovery_ns, budget.application_ns].map(|ns| ns / 1_000_000)
+    };
+    let ([lost, paused], [none, of_application]) = (seen(3), seen(0));
+    assert!(lost >= 300 && paused < 30, "{lost} {paused}");
+    assert!(none == 0 && of_application >= 260, "{none} {of_application}");
+    // So many are those of other connections.
+    assert_eq!(seen(300), seen(0));
+}
+
+#[test]
 fn a_pause_before_the_end_is_closing_and_not_the_application() {
     let segments: Vec<Sent> = (0..100).map(|n| sent(50_000 + u64::from(n) * 4_000, n)).collect();
     for tape in both_ends(&segments, 60, Some(5_000_000)) {

@@ -96,8 +96,8 @@ fn reinjections_count_once_for_all_packets_of_a_mapping() {
             }
         }
         // Mapping 4 again, on the other subflow; then two packets of that again, and one of the original.
-        (0..PACKETS).for_each(|packet| drop(download.packet(1, 3, 4, packet)));
-        (0..2).for_each(|packet| drop(download.packet(1, 3, 4, packet)));
+        (0..PACKETS).for_each(|packet| _ = download.packet(1, 3, 4, packet));
+        (0..2).for_each(|packet| _ = download.packet(1, 3, 4, packet));
         download.packet(0, 2, 4, 3);
         let ([first, second], whole) = download.found();
         assert_eq!(figures(&first), [12_000, 0, 1_000, 13], "SYNs: {keeps_syns}");
@@ -113,8 +113,8 @@ fn beside_the_receiver_only_what_came_counts() {
     let mut download = Download::new(true);
     // Of mapping 0 only the first packet comes; the other subflow brings the rest.
     download.packet(0, 0, 0, 0);
-    (0..PACKETS).for_each(|packet| drop(download.packet(1, 0, 0, packet)));
-    (0..PACKETS).for_each(|packet| drop(download.packet(1, 1, 1, packet)));
+    (0..PACKETS).for_each(|packet| _ = download.packet(1, 0, 0, packet));
+    (0..PACKETS).for_each(|packet| _ = download.packet(1, 1, 1, packet));
     let ([first, second], whole) = download.found();
     assert_eq!((figures(&first), first.share), ([1_000, 0, 0, 1], Some(0.125)));
     assert_eq!((figures(&second), second.share), ([7_000, 1_000, 0, 8], Some(0.875)));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use io::{Clock, INSTANCE_DIRECTORY, PidFd, SpawnOptions};
-use run::{Answer, Question, Status};
+use run::{Answer, Question, Snapshot, Status};
 use units::Duration;
 
 use crate::error::Context;
@@ -97,14 +97,25 @@ impl BoxProgram {
 
     /// What it says of itself; only `cellerator run` and the bare echo can tell.
     pub fn status(&self) -> Result<Status, BenchError> {
+        match self.ask(&Question::Status)? {
+            Answer::Status(status) => Ok(*status),
+            other => Err(self.failed(&format!("asked for its status it said {other:?}"))),
+        }
+    }
+
+    /// What it shows as metrics.
+    pub fn snapshot(&self) -> Result<Snapshot, BenchError> {
+        match self.ask(&Question::Metrics)? {
+            Answer::Metrics(snapshot) => Ok(*snapshot),
+            other => Err(self.failed(&format!("asked for metrics it said {other:?}"))),
+        }
+    }
+
+    fn ask(&self, question: &Question) -> Result<Answer, BenchError> {
         let all = run::find(Path::new(INSTANCE_DIRECTORY))?;
         let found = all.into_iter().find(|found| found.process == self.pid());
-        match found.map(|found| found.ask(&Question::Status)) {
-            Some(Ok(Answer::Status(status))) => Ok(*status),
-            Some(Ok(other)) => Err(self.failed(&format!("asked for its status it said {other:?}"))),
-            Some(Err(error)) => Err(self.failed(&error.to_string())),
-            None => Err(self.failed("it cannot be asked for its status")),
-        }
+        let found = found.ok_or_else(|| self.failed("it cannot be asked"))?;
+        found.ask(question).map_err(|error| self.failed(&error.to_string()))
     }
 
     /// Refuses to go on when it has ended by itself.
@@ -130,13 +141,22 @@ impl BoxProgram {
     }
 
     /// Ends it in good order; gives the flows it says it accelerated.
-    pub fn stop(mut self, pause: &mut Pause<'_>) -> Result<Option<u64>, BenchError> {
+    pub fn stop(self, pause: &mut Pause<'_>) -> Result<Option<u64>, BenchError> {
+        self.stop_within(PATIENCE, pause)
+    }
+
+    /// The same, where it may take longer.
+    pub fn stop_within(
+        mut self,
+        patience: Duration,
+        pause: &mut Pause<'_>,
+    ) -> Result<Option<u64>, BenchError> {
         if self.proxy.is_some() {
             // It would wait for its connections; they have ended as far as the benchmark is concerned.
             return Ok(None);
         }
         PidFd::open(self.pid())?.send_signal(libc::SIGTERM)?;
-        let give_up = Clock::now() + PATIENCE;
+        let give_up = Clock::now() + patience;
         let status = loop {
             if let Some(status) =
                 self.child.try_wait().doing(|| "wait for the program in the box".to_owned())?
@@ -144,7 +164,7 @@ impl BoxProgram {
                 break status;
             }
             if Clock::now() >= give_up {
-                return Err(self.failed(&format!("it did not end within {PATIENCE}")));
+                return Err(self.failed(&format!("it did not end within {patience}")));
             }
             pause.wait(POLL)?;
         };

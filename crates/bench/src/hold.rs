@@ -9,6 +9,7 @@
 //! | `pulse PER_S LEN` | server | sends LEN bytes on one flow after the other, so many a second |
 //! | `blast` | server | sends on all flows as fast as they take it |
 //! | `quiet` | server | stops either |
+//! | `once LEN` | server | sends LEN bytes on every flow, and answers `once FLOWS`: how many took them |
 //! | `deaf` | clients | reads nothing any more |
 //! | `hear` | clients | reads again |
 //!
@@ -248,16 +249,29 @@ impl End {
                 }
                 ["blast"] => self.watch_writes(true)?,
                 ["quiet"] => self.watch_writes(false)?,
+                ["once", len] => say(&format!("once {}", self.send_once(len.parse().unwrap_or(0)))),
                 ["deaf"] => self.flows.iter().for_each(|flow| drop(self.waiter.remove(flow))),
                 ["hear"] => self.listen_again()?,
                 _ => {
                     return Err(BenchError::Load(format!(
-                        "`{line}` is not among count, pulse, blast, quiet, deaf, hear"
+                        "`{line}` is not among count, pulse, blast, quiet, once, deaf, hear"
                     )));
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Sends `len` bytes on every flow; gives how many flows took all of them.
+    fn send_once(&mut self, len: usize) -> usize {
+        let block = self.block.get(..len).unwrap_or(&self.block);
+        let mut taken = 0;
+        for mut flow in &self.flows {
+            let written = flow.write(block).unwrap_or(0);
+            self.bytes += written as u64;
+            taken += usize::from(written == block.len());
+        }
+        taken
     }
 
     fn listen_again(&mut self) -> Result<(), BenchError> {

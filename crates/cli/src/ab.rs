@@ -85,6 +85,12 @@ fn lines(report: &AbReport) -> Vec<String> {
             passed.direction, passed.subscribers, passed.flows, fast.subscribers, fast.flows
         ));
     }
+    if report.metrics.iter().all(|metric| metric.control.is_none() && metric.accelerated.is_none()) {
+        lines.push(
+            "no flow has been measured: one counts when it has ended, or at the end of the phase".to_owned(),
+        );
+        return lines;
+    }
     let table = history::comparison(report);
     lines.extend(table.to_string().lines().filter(|line| !line.is_empty()).map(str::to_owned));
     lines.push("means over subscribers, in brackets the 95 % confidence interval".to_owned());
@@ -115,6 +121,8 @@ mod tests {
             control,
             accelerated,
             change,
+            control_quantiles: Vec::new(),
+            accelerated_quantiles: Vec::new(),
         };
         let report = AbReport {
             phase: AbPhase {

@@ -272,6 +272,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("lab list", &[("Running labs, and what killed labs left", "lab list")]),
     ("lab clean", &[("After a kill", "lab clean")]),
+    (
+        "lab moves",
+        &[
+            ("All cases, as long as the file says", "lab moves experiments/ev/moves.toml"),
+            (
+                "One case for ten minutes",
+                "lab moves experiments/ev/moves.toml --case '20 ms' --time '10 min' --json -",
+            ),
+        ],
+    ),
     ("lab benchmark", &[("As a table", "lab benchmark"), ("For a program", "lab benchmark --json -")]),
     ("sim", &[("Run a scenario", "sim run scenarios/demo-lte-drive.toml")]),
     (

@@ -36,6 +36,8 @@ enum LabCommand {
     Clean,
     /// Run scenarios of several radios with kernel MPTCP, with and without the path manager
     Multipath(crate::lab_multipath::Args),
+    /// Run subscribers that move between two base stations, with a box behind each (docs/handover.md)
+    Moves(crate::lab_moves::Args),
     /// Measure how exact the emulator is: delay, rate, throughput
     Benchmark(BenchmarkArgs),
 }
@@ -144,6 +146,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
             Ok(ExitCode::SUCCESS)
         }
         LabCommand::Multipath(args) => crate::lab_multipath::main(&args),
+        LabCommand::Moves(args) => crate::lab_moves::main(&args),
         LabCommand::Benchmark(args) => benchmark(&args),
     }
 }

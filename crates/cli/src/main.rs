@@ -16,6 +16,7 @@ mod feedback_adapter;
 mod instance;
 mod interruption;
 mod lab;
+mod lab_moves;
 mod lab_multipath;
 mod live_capture;
 mod man;

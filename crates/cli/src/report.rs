@@ -75,7 +75,10 @@ pub fn history(args: &HistoryArgs) -> Result<ExitCode, String> {
     let mut file = HistoryFile::open(&args.directory, &args.name, keep_ms).map_err(|error| text(&error))?;
     let mut recorder = Recorder::new(Path::new(io::INSTANCE_DIRECTORY), &args.name, args.every.0);
     let path = HistoryFile::path(&args.directory, &args.name);
-    Words::default().say(&format!("recording '{}' into {}", args.name, path.display()));
+    let directory = Path::new(io::INSTANCE_DIRECTORY);
+    let is_there = run::find(directory).unwrap_or_default().iter().any(|found| found.name == args.name);
+    let wait = if is_there { "" } else { " as soon as it runs: this user sees none of that name now" };
+    Words::default().say(&format!("recording '{}' into {}{wait}", args.name, path.display()));
     while signals.take().is_none() {
         if let Some(slice) = recorder.turn().map_err(|error| text(&error))? {
             file.add(&slice).map_err(|error| text(&error))?;

@@ -59,7 +59,12 @@ pub fn serve_beside<E: std::fmt::Display>(
     drop(own);
     let ended = server.wait().map_err(|error| text(&error))?;
     answered.map_err(|error| text(&error))?;
-    if ended.success() { Ok(ExitCode::SUCCESS) } else { Err(format!("the server has ended: {ended}")) }
+    match ended.code() {
+        Some(0) => Ok(ExitCode::SUCCESS),
+        // It has said why, in a line.
+        Some(1) => Ok(ExitCode::FAILURE),
+        _ => Err(format!("the server has ended: {ended}")),
+    }
 }
 
 /// The way to the other process, which is standard input.

@@ -94,6 +94,10 @@ fn look<S: Source + Send + 'static>(args: &Args, place: &str, source: S) -> Resu
         } else {
             top::table(&report)
         };
+        if lines.is_empty() {
+            let text = "no accelerator is running, or this user may not see it";
+            return Err(TopError::Setting(text.to_owned()));
+        }
         say(&lines.join("\n"));
         return Ok(());
     }

@@ -239,3 +239,43 @@ fn an_interrupted_reproduction_shows_what_was_finished() {
     }
     assert!(!scratch.0.join("out/ma-table-5.json").exists());
 }
+
+/// Kernel TCP at both ends, two boxes and a router. Short: what it costs is for the experiment to say.
+#[test]
+fn flows_go_on_between_boxes_and_break_at_split_proxies() {
+    let scratch = Scratch::new("moves");
+    let text = include_str!("../../../experiments/ev/moves.toml");
+    let short = [
+        ("time = \"60 s\"", "time = \"4 s\""),
+        ("every = \"5 s\"", "every = \"2 s\""),
+        ("bulk = 8", "bulk = 1"),
+        ("exchanges = 4", "exchanges = 1"),
+        ("uploads = 4", "uploads = 1"),
+    ];
+    let short = short.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    fs::create_dir_all(scratch.0.join("ev")).unwrap();
+    fs::write(scratch.0.join("ev/moves.toml"), short).unwrap();
+    let (out, folder) = (scratch.path("out"), scratch.0.to_str().unwrap());
+    let run = reproduce(&["ev-moves", "--lab", "--out", &out, "--experiments", folder]);
+    assert!(run.status.success(), "{}", said(&run));
+    let document: Value = serde_json::from_str(&scratch.read("out/ev-moves.lab.json")).unwrap();
+    schema::check_against(&document, include_str!("../../../schemas/reproduction.schema.json"));
+    let checks = document["outcome"]["checks"].as_array().unwrap();
+    for between in ["20 ms", "100 ms"] {
+        for what in ["moves that a box refused", "flows broken, or with a wrong byte", "resets"] {
+            let claim = format!("{between} between the boxes: {what}");
+            let check = checks.iter().find(|check| check["claim"] == claim.as_str()).unwrap();
+            assert_eq!(check["measured"], 0.0, "{claim}: {}", said(&run));
+        }
+    }
+    let table = document["outcome"]["tables"][0]["rows"].as_array().unwrap();
+    let value = |row: &str, column: usize| {
+        let row = table.iter().find(|one| one["label"] == row).unwrap();
+        row["values"][column]["mean"].as_f64().unwrap()
+    };
+    assert!(value("20 ms", 0) >= 3.0 && value("100 ms", 0) >= 3.0, "{table:?}");
+    assert_eq!(value("split TCP", 1), 3.0, "no proxy knows the other's connections: {table:?}");
+}

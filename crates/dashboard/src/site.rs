@@ -65,8 +65,11 @@ const FILES: [(&str, &str, &str); 5] = [
 /// What everybody gets: nothing of it is secret.
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
 
+/// The form that asks for the token, and what stands for `TITLE` and `SAID` in it.
 const LOGIN: &str = include_str!("page/login.html");
-const REFUSED: &str = include_str!("page/refused.html");
+const ASKED: [&str; 2] = ["token", "<p>This page is for those who know the token.</p>"];
+const REFUSED: [&str; 2] =
+    ["refused", "<p class=\"refused\" role=\"alert\">The token is refused: it is another one.</p>"];
 
 /// Whether the page may be served at `listen` without TLS and a token.
 ///
@@ -174,16 +177,20 @@ async fn post(guard: &Guard, request: Request<Incoming>, path: &str) -> Answer {
 
 /// What those get who may not look.
 fn unknown(path: &str, bearer: Bearer) -> Answer {
-    let (kind, text) = match (path, bearer) {
-        ("/", Bearer::Wrong) => (HTML, REFUSED),
-        ("/", _) => (HTML, LOGIN),
-        (_, Bearer::Wrong) => (TEXT, "the token is refused\n"),
-        _ => (TEXT, "this needs the token\n"),
+    let is_wrong = matches!(bearer, Bearer::Wrong);
+    let mut answer = match path {
+        "/" => whole(StatusCode::UNAUTHORIZED, HTML, form(if is_wrong { REFUSED } else { ASKED })),
+        _ if is_wrong => whole(StatusCode::UNAUTHORIZED, TEXT, "the token is refused\n"),
+        _ => whole(StatusCode::UNAUTHORIZED, TEXT, "this needs the token\n"),
     };
-    let mut answer = whole(StatusCode::UNAUTHORIZED, kind, text);
     let realm = HeaderValue::from_static("Bearer realm=\"cellerator\"");
     answer.headers_mut().insert(WWW_AUTHENTICATE, realm);
     answer
+}
+
+/// The form with a title, and what is said above it.
+fn form([title, said]: [&str; 2]) -> String {
+    LOGIN.replace("TITLE", title).replace("SAID", said)
 }
 
 impl Live {
@@ -195,7 +202,7 @@ impl Live {
             return refused;
         }
         if let Some((_, kind, text)) = FILES.iter().find(|(own, _, _)| *own == path) {
-            return whole(StatusCode::OK, kind, text);
+            return whole(StatusCode::OK, kind, *text);
         }
         match path {
             "/page.css" => whole(StatusCode::OK, STYLE.0, STYLE.1),
@@ -246,8 +253,8 @@ fn is_this_machine(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-fn whole(status: StatusCode, kind: &'static str, text: &'static str) -> Answer {
-    with_headers(status, kind, Either::Left(Full::new(Bytes::from_static(text.as_bytes()))))
+fn whole(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Answer {
+    with_headers(status, kind, Either::Left(Full::new(text.into())))
 }
 
 fn with_headers(status: StatusCode, kind: &'static str, body: Either<Full<Bytes>, Feed>) -> Answer {
@@ -271,6 +278,16 @@ mod tests {
         }
         for other in ["", "example.net", "127.0.0.1.example.net:80", "10.0.0.1:9470", "[fd00::1]:1", "[::1"] {
             assert!(!is_this_machine(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_form_says_whether_a_token_was_refused() {
+        let [asked, refused] = [ASKED, REFUSED].map(form);
+        assert!(asked.contains("<title>Cellerator: token</title>") && !asked.contains("refused"), "{asked}");
+        assert!(refused.contains("<title>Cellerator: refused</title>") && refused.contains("role=\"alert\""));
+        for page in [asked, refused] {
+            assert!(page.contains("action=\"login\"") && !page.contains("SAID") && !page.contains("TITLE"));
         }
     }
 

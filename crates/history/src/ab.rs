@@ -1,12 +1,16 @@
 //! A/B phases in reports: which lie in a stretch of time, and what they have shown.
 
 use figures::Table;
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series};
 use run::{AbMetric, AbReport, Estimate};
 
 use crate::page::span;
 
 /// Readings of the beginning of one phase differ by less: the machine's clock is adjusted.
 const SAME_WITHIN_MS: u64 = 1_000;
+
+/// Fewer subscribers make no curve.
+const CURVE_OF: usize = 5;
 
 /// True if both are of one phase.
 pub(crate) fn is_same(one: &AbReport, other: &AbReport) -> bool {
@@ -60,8 +64,38 @@ pub fn comparison(report: &AbReport) -> Table {
     }
 }
 
+/// How the subscribers of both groups lie: over the share of subscribers, what these have at most. None if the phase
+/// has no metric with enough subscribers in both groups.
+#[must_use]
+pub fn distributions(report: &AbReport) -> Option<Chart> {
+    let x = Axis::linear("share of the subscribers, %").over(Range::Between(0.0, 100.0));
+    let mut chart = Chart::new("What subscribers have at most", x);
+    for metric in &report.metrics {
+        let groups =
+            [("passed", 1, &metric.control_quantiles), ("accelerated", 0, &metric.accelerated_quantiles)];
+        if groups.iter().any(|(_, _, values)| values.len() < CURVE_OF) {
+            continue;
+        }
+        let (scale, unit) = scaled(metric);
+        let series = groups.map(|(name, colour, values)| {
+            let share = |at: usize| 100.0 * at as f64 / (values.len() - 1) as f64;
+            let points = values.iter().enumerate().map(|(at, value)| Point::new(share(at), value * scale));
+            Series::new(name, Ink::Colour(colour), Mark::Line, points)
+        });
+        let of = if metric.direction == "uplink" { "uploads, " } else { "" };
+        let label = format!("{of}{}, {unit}", metric.name.replace('-', " "));
+        chart = chart.panel(Axis::linear(&label), series.into());
+    }
+    (!chart.panels.is_empty()).then_some(chart)
+}
+
+/// The factor and the unit in which a metric is shown.
+fn scaled(metric: &AbMetric) -> (f64, &str) {
+    if metric.unit == "bit/s" { (1e-6, "Mbit/s") } else { (1.0, metric.unit.as_str()) }
+}
+
 fn row(metric: &AbMetric) -> Vec<String> {
-    let (scale, unit) = if metric.unit == "bit/s" { (1e-6, "Mbit/s") } else { (1.0, metric.unit.as_str()) };
+    let (scale, unit) = scaled(metric);
     let value = |estimate: Option<Estimate>| shown(estimate, scale, unit, false);
     let change = match metric.unit.as_str() {
         "bit/s" => shown(metric.change, 1.0, "times", false),
@@ -118,6 +152,8 @@ pub(crate) mod tests {
                 control: None,
                 accelerated: None,
                 change,
+                control_quantiles: Vec::new(),
+                accelerated_quantiles: Vec::new(),
             }],
             ..AbReport::default()
         }
@@ -143,6 +179,24 @@ pub(crate) mod tests {
         assert_eq!(of(7, 12), [(2, 0), (10, 5)]);
         assert_eq!(of(8, 10), [], "what ended and what begins there is not in it");
         assert_eq!(of(44, 45), [(40, 0)]);
+    }
+
+    #[test]
+    fn curves_are_of_metrics_with_enough_subscribers() {
+        let mut report = phase(0, 30, None);
+        assert_eq!(distributions(&report), None);
+        let metric = &mut report.metrics[0];
+        metric.control_quantiles = vec![1e6, 2e6, 3e6, 4e6, 5e6];
+        metric.accelerated_quantiles = vec![2e6, 4e6, 6e6, 8e6];
+        assert_eq!(distributions(&report), None, "four are no curve");
+        report.metrics[0].accelerated_quantiles.push(1e7);
+        let chart = distributions(&report).unwrap();
+        let [panel] = &chart.panels[..] else { panic!("{chart:?}") };
+        assert_eq!(panel.y.label, "goodput, Mbit/s");
+        let points =
+            |at: usize| panel.series[at].points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>();
+        assert_eq!((points(0)[0], points(0)[4]), ((0.0, 1.0), (100.0, 5.0)));
+        assert_eq!((panel.series[1].name.as_str(), points(1)[2]), ("accelerated", (50.0, 6.0)));
     }
 
     #[test]

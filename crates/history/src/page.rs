@@ -284,6 +284,17 @@ impl Report {
         }
     }
 
+    /// How the subscribers of A/B phases lie.
+    fn distributions(&self) -> Markup {
+        html! {
+            @for chart in self.ab.iter().filter_map(ab::distributions) {
+                p { "How the subscribers of both groups lie: at 50 % stands what half of a group's subscribers have at \
+                     most." }
+                (chart.figure())
+            }
+        }
+    }
+
     fn facts(&self) -> Markup {
         html! {
             p class="facts" {
@@ -337,6 +348,7 @@ pub fn html(report: &Report) -> String {
         (report.tiles())
         (report.chart().figure())
         (report.phases())
+        (report.distributions())
         (report.comparison())
         h2 { "Accelerated downloads" }
         p { "Flows that have ended, " (report.flows.ended) " in all, by what they delivered." }

@@ -128,7 +128,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn start(
+    /// Starts a program and waits until it says `ready`; its messages go to the file `log`.
+    ///
+    /// # Errors
+    /// When it ends or keeps silent; its own message is passed on.
+    pub(crate) fn start(
         name: &'static str,
         program: &Path,
         arguments: &[String],

@@ -48,11 +48,12 @@ impl Instance {
             return Err(LabError::Which(format!("a lab named `{name}` is running: choose another --name")));
         }
         let registered = io::Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
-        let record = Record {
-            namespaces: Host::ALL.map(|host| Network::namespace_name(&name, host)).to_vec(),
-            name: name.clone(),
-            title: title.to_owned(),
-        };
+        let further = crate::moves::HOSTS.map(|host| format!("cellab-{name}-{host}"));
+        let mut namespaces = Host::ALL.map(|host| Network::namespace_name(&name, host)).to_vec();
+        namespaces.extend(further);
+        namespaces.sort();
+        namespaces.dedup();
+        let record = Record { namespaces, name: name.clone(), title: title.to_owned() };
         // Written before anything is made, so that a kill at any later moment leaves a trail.
         registered.record(&serde_json::to_string(&record).unwrap_or_default())?;
         Ok(Self { name, registered })

@@ -19,6 +19,7 @@ mod error;
 mod figures;
 pub mod instance;
 mod lateness;
+pub mod moves;
 mod origin;
 pub mod radios;
 mod recorder;

@@ -284,13 +284,45 @@ impl<'a> Context<'a> {
             done += 1;
             self.tell(done, of, &run.case);
         });
-        let run = self.experiment.name.to_owned();
-        let result = result.map_err(|error| match error {
-            lab::LabError::Interrupted => ReproduceError::Interrupted { run },
-            error => ReproduceError::Lab { run, problem: error.to_string() },
-        })?;
+        let result = result.map_err(|error| self.lab_error(error))?;
         self.runs.extend(result.runs.iter().map(|run| RunRecord::of_radios(&scenario.name, run)));
         Ok(Some(result))
+    }
+
+    /// Runs the scenario of moving subscribers in the lab; none elsewhere.
+    ///
+    /// # Errors
+    /// The scenario cannot be read, or the lab fails.
+    pub(crate) fn moves(&mut self) -> Result<Option<lab::moves::MovesResult>, ReproduceError> {
+        let file = &crate::ev::MOVES;
+        let text = text_of(file, self.folder)?;
+        let scenario = crate::ev::read_moves(&text)?;
+        let Where::Lab { runner, .. } = self.place else { return Ok(None) };
+        let hash = fingerprint(text.as_bytes());
+        let (seed, description) = (scenario.seed, scenario.description.trim().to_owned());
+        self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed, description, text });
+        let moving = lab::moves::MovesRunner {
+            instance: runner.instance,
+            signals: runner.signals,
+            program: runner.program.clone(),
+            traces: PathBuf::from("experiments"),
+        };
+        let mut done = 0;
+        let result = moving.run(&scenario, &mut |run| {
+            done += 1;
+            self.tell(done, scenario.cases.len(), &run.case);
+        });
+        let result = result.map_err(|error| self.lab_error(error))?;
+        self.runs.extend(result.runs.iter().map(|run| RunRecord::of_moves(&scenario.name, run)));
+        Ok(Some(result))
+    }
+
+    fn lab_error(&self, error: lab::LabError) -> ReproduceError {
+        let run = self.experiment.name.to_owned();
+        match error {
+            lab::LabError::Interrupted => ReproduceError::Interrupted { run },
+            error => ReproduceError::Lab { run, problem: error.to_string() },
+        }
     }
 
     /// Every case that is looked up is there; a file of the lab may leave out what the longer one has.

@@ -138,6 +138,27 @@ impl RunRecord {
             problems: run.error.iter().cloned().chain(broken).collect(),
         }
     }
+
+    /// Of a run with moving subscribers, which exists in the lab only. Flows that break are its figures, no problems.
+    pub(crate) fn of_moves(scenario: &str, run: &lab::moves::MovesRun) -> Self {
+        let refused = run.moves.iter().filter_map(|one| one.refused.as_ref());
+        Self {
+            scenario: scenario.to_owned(),
+            case: run.case.clone(),
+            seed: run.seed,
+            goodput_mbps: Some(run.flows.iter().map(|flow| flow.goodput_mbps).sum()),
+            simulated_goodput_mbps: None,
+            utilisation: None,
+            queue_p95_ms: None,
+            log_hash: None,
+            late_p99_us: Some(run.late_p99_us),
+            late_p50_us: Some(run.late_p50_us),
+            late_max_us: Some(run.late_max_us),
+            distrusted: run.distrusted.clone(),
+            skipped: None,
+            problems: refused.take(3).cloned().collect(),
+        }
+    }
 }
 
 /// An outcome with all that made it.

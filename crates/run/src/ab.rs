@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use engine::{Direction, MeasuredFlow};
-use figures::stats::{Moments, difference_interval, half_width};
+use figures::stats::{Moments, difference_interval, half_width, quantiles};
 use serde::{Deserialize, Serialize};
 
 /// Flows with less data have no goodput: it would be that of TCP's beginning.
@@ -16,6 +17,9 @@ const GOODPUT_BYTES_MIN: u64 = 100_000;
 
 /// Subscribers of a shard that are told apart.
 const SUBSCRIBERS_MAX: usize = 65_536;
+
+/// Quantiles of a group that are told: at 0, 5, … 100 %.
+const QUANTILES: usize = 21;
 
 /// What was measured of each subscriber's flows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,10 +75,29 @@ impl Tally {
         self.subscribers.entry(key).or_default().add(flow);
     }
 
-    /// Takes in what another shard has measured, of other subscribers.
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.subscribers.extend(other.subscribers);
-        self.lost += other.lost;
+    /// The sums of each subscriber with flows in a direction of data.
+    fn of(&self, is_uplink: bool) -> impl Iterator<Item = Sums> {
+        self.subscribers.iter().filter(move |((uplink, _), _)| *uplink == is_uplink).map(|(_, sums)| *sums)
+    }
+}
+
+/// A [`Tally`] that a packet loop fills and the thread that answers reads. So an answer copies nothing in the packet
+/// loop, whose time for it does not depend on the number of subscribers.
+#[derive(Clone, Debug, Default)]
+pub struct SharedTally(Arc<Mutex<Tally>>);
+
+impl SharedTally {
+    /// Takes in what `fill` does; nothing while somebody reads: then it is time for it later.
+    pub(crate) fn try_fill(&self, fill: impl FnOnce(&mut Tally)) {
+        match self.0.try_lock() {
+            Ok(mut tally) => fill(&mut tally),
+            Err(TryLockError::Poisoned(tally)) => fill(&mut tally.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Tally) -> T) -> T {
+        read(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -155,14 +178,23 @@ pub struct AbMetric {
     pub accelerated: Option<Estimate>,
     /// What acceleration changes: for goodput the factor, otherwise the difference in the unit.
     pub change: Option<Estimate>,
+    /// How the values of those who were passed lie: quantiles at 0, 5, … 100 % of the subscribers, in rising order and
+    /// with four digits; all values where there are fewer.
+    #[serde(default)]
+    pub control_quantiles: Vec<f64>,
+    /// The same of those who were accelerated.
+    #[serde(default)]
+    pub accelerated_quantiles: Vec<f64>,
 }
 
 impl AbReport {
-    pub(crate) fn of(phase: AbPhase, tally: &Tally) -> Self {
-        let mut report = Self { phase, lost_flows: tally.lost, ..Self::default() };
+    /// What the shards have measured, each of other subscribers.
+    pub(crate) fn of(phase: AbPhase, tallies: &[SharedTally]) -> Self {
+        let lost_flows = tallies.iter().map(|tally| tally.read(|tally| tally.lost)).sum();
+        let mut report = Self { phase, lost_flows, ..Self::default() };
         for (is_uplink, direction) in [(false, "downlink"), (true, "uplink")] {
-            let all = tally.subscribers.iter().filter(|((uplink, _), _)| *uplink == is_uplink);
-            let all: Vec<Sums> = all.map(|(_, sums)| *sums).collect();
+            let of = |tally: &SharedTally| tally.read(|tally| tally.of(is_uplink).collect::<Vec<Sums>>());
+            let all: Vec<Sums> = tallies.iter().flat_map(of).collect();
             if is_uplink && all.is_empty() {
                 continue;
             }
@@ -230,6 +262,8 @@ const KINDS: [Kind; 4] = [
 impl Kind {
     fn compare(&self, direction: &str, control: &[Sums], accelerated: &[Sums]) -> AbMetric {
         let moments = |sums: &[Sums]| Moments::of(sums.iter().filter_map(self.value));
+        let [control_quantiles, accelerated_quantiles] =
+            [control, accelerated].map(|sums| self.quantiles(sums));
         let (control, accelerated) = (moments(control), moments(accelerated));
         let around =
             |moments: &Moments| half_width(moments).map(|half| (moments.mean - half, moments.mean + half));
@@ -245,11 +279,23 @@ impl Kind {
             control: control.as_ref().map(estimate),
             accelerated: accelerated.as_ref().map(estimate),
             change,
+            control_quantiles,
+            accelerated_quantiles,
         }
     }
 
+    fn quantiles(&self, sums: &[Sums]) -> Vec<f64> {
+        let mut values: Vec<f64> = sums.iter().filter_map(self.value).collect();
+        values.sort_by(f64::total_cmp);
+        quantiles(&values, QUANTILES).into_iter().map(|value| four_digits(self.shown(value))).collect()
+    }
+
+    fn shown(&self, value: f64) -> f64 {
+        if self.is_logarithm { value.exp() } else { value }
+    }
+
     fn estimate(&self, subscribers: usize, value: f64, interval: Option<(f64, f64)>) -> Estimate {
-        let shown = |value: f64| if self.is_logarithm { value.exp() } else { value };
+        let shown = |value: f64| self.shown(value);
         Estimate {
             subscribers: subscribers as u64,
             value: shown(value),
@@ -257,6 +303,17 @@ impl Kind {
             high: interval.map(|(_, high)| shown(high)),
         }
     }
+}
+
+/// A value with four digits: no picture shows more, and a record of many stays small.
+fn four_digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let places = 3 - value.abs().log10().floor() as i32;
+    let scale = 10f64.powi(places.abs());
+    // By whole powers of ten, which are exact.
+    if places >= 0 { (value * scale).round() / scale } else { (value / scale).round() * scale }
 }
 
 #[cfg(test)]
@@ -279,9 +336,13 @@ mod tests {
     }
 
     fn report(flows: &[MeasuredFlow]) -> AbReport {
-        let mut tally = Tally::default();
-        flows.iter().for_each(|flow| tally.add(flow));
-        AbReport::of(AbPhase::default(), &tally)
+        // Each subscriber is one shard's.
+        let shards = [SharedTally::default(), SharedTally::default()];
+        for flow in flows {
+            let IpAddr::V4(subscriber) = flow.subscriber else { panic!("{flow:?}") };
+            shards[usize::from(subscriber.octets()[3] % 2)].try_fill(|tally| tally.add(flow));
+        }
+        AbReport::of(AbPhase::default(), &shards)
     }
 
     fn near(value: f64, wanted: f64) -> bool {
@@ -305,6 +366,42 @@ mod tests {
         assert!(near(value(resent.control), 20.0) && near(value(resent.change), -20.0), "{resent:?}");
         let change = goodput.change.unwrap();
         assert!(change.low.unwrap() < 1.0 && change.high.unwrap() > 4.0, "two each say little: {change:?}");
+    }
+
+    #[test]
+    fn quantiles_show_what_a_mean_hides() {
+        // Of a hundred one in ten waits for a second; nobody who is accelerated does.
+        let slow = |n: u8| if n < 20 { 1_040 } else { 60 };
+        let passed = (0..200).step_by(2).map(|n: u8| flow(n, true, 8, slow(n)));
+        let accelerated = (0..200).skip(1).step_by(2).map(|n: u8| flow(n, false, 8, 50));
+        let report = report(&passed.chain(accelerated).collect::<Vec<_>>());
+        let queueing = &report.metrics[2];
+        assert_eq!((queueing.name.as_str(), queueing.control_quantiles.len()), ("queueing-delay", 21));
+        let at = |percent: usize| queueing.control_quantiles[percent / 5];
+        assert_eq!([0, 50, 90, 95, 100].map(at), [20.0, 20.0, 20.0, 1_000.0, 1_000.0]);
+        assert_eq!(queueing.accelerated_quantiles, [10.0; 21]);
+        let goodput = &report.metrics[0];
+        assert_eq!(goodput.control_quantiles[10], 8e6, "in the unit, although means are of logarithms");
+    }
+
+    #[test]
+    fn of_few_all_are_told_and_with_four_digits() {
+        let report = report(&[flow(1, true, 4, 140), flow(3, true, 4, 90), flow(5, true, 4, 45)]);
+        let rtt = &report.metrics[1];
+        assert_eq!(
+            (&rtt.control_quantiles[..], &rtt.accelerated_quantiles[..]),
+            (&[45.0, 90.0, 140.0][..], &[][..])
+        );
+        let shown = [0.0, 0.300_04, 1.234_56, 123_456.0, 8e9, 0.000_123_45].map(four_digits);
+        assert_eq!(shown, [0.0, 0.3, 1.235, 123_500.0, 8e9, 0.000_123_5]);
+    }
+
+    #[test]
+    fn who_reads_does_not_keep_the_packet_loop_waiting() {
+        let tally = SharedTally::default();
+        tally.read(|_| tally.try_fill(|_| panic!("somebody reads")));
+        tally.try_fill(|tally| tally.lost += 1);
+        assert_eq!(tally.read(|tally| tally.lost), 1);
     }
 
     #[test]

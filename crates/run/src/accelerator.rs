@@ -15,7 +15,7 @@ use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
-use crate::ab::Tally;
+use crate::ab::SharedTally;
 use crate::{EngineMeters, FlowList, FlowState, Frame, Outlets, Processor, ProcessorStatus, Relayed, Roam};
 use crate::{SubscriberList, SubscriberView};
 use crate::{status, subscribers};
@@ -58,7 +58,7 @@ pub struct Accelerator {
     /// Flows of another process that are not ours yet.
     arriving: Option<Arriving>,
     /// What was measured in an A/B phase.
-    measured: Tally,
+    measured: SharedTally,
     /// Subscribers that other boxes have, and the ways there.
     elsewhere: Elsewhere,
     outlets: Outlets,
@@ -119,7 +119,7 @@ impl Accelerator {
                 given_up: None,
                 expecting: None,
                 arriving: None,
-                measured: Tally::default(),
+                measured: SharedTally::default(),
                 elsewhere: Elsewhere::new(config.ipv6_prefix_len),
                 outlets: Outlets::new(),
             })
@@ -315,18 +315,21 @@ impl Processor for Accelerator {
     fn set_control_group(&mut self, group: Option<ControlGroup>) {
         self.engine.set_control_group(group);
         if group.is_some() {
-            self.measured = Tally::default();
+            self.measured = SharedTally::default();
         }
     }
 
     fn gather_measured(&mut self) {
-        while let Some(flow) = self.engine.take_measured() {
-            self.measured.add(&flow);
-        }
-        self.measured.lost += self.engine.take_lost_measured();
+        let engine = &mut self.engine;
+        self.measured.try_fill(|tally| {
+            while let Some(flow) = engine.take_measured() {
+                tally.add(&flow);
+            }
+            tally.lost += engine.take_lost_measured();
+        });
     }
 
-    fn measured(&mut self) -> Tally {
+    fn measured(&mut self) -> SharedTally {
         self.gather_measured();
         self.measured.clone()
     }

@@ -158,12 +158,30 @@ impl PacketTime {
     }
 }
 
+/// What the loop has answered between its turns: questions for metrics, the status, subscribers, flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answering {
+    /// How many.
+    pub count: u64,
+    /// Time in which packets waited for them, ns.
+    pub sum_ns: u64,
+}
+
+impl Answering {
+    /// Adds what another loop has answered.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+}
+
 /// A path and what passed along it.
 #[derive(Debug)]
 pub(crate) struct PacketLoop<P> {
     path: P,
     counters: Counters,
     packet_time: PacketTime,
+    answering: Answering,
     /// Packets read, and made by the processor.
     handled: u64,
     /// Where flows go that the processor takes no part in.
@@ -178,6 +196,7 @@ impl<P: PacketPath> PacketLoop<P> {
             path,
             counters: Counters::default(),
             packet_time: PacketTime::default(),
+            answering: Answering::default(),
             handled: 0,
             bypass,
             reporter: None,
@@ -195,6 +214,16 @@ impl<P: PacketPath> PacketLoop<P> {
 
     pub fn packet_time(&self) -> PacketTime {
         self.packet_time
+    }
+
+    pub fn answering(&self) -> Answering {
+        self.answering
+    }
+
+    /// Notes that a question was answered here, since `began`.
+    pub fn has_answered(&mut self, began: Instant) {
+        let sum_ns = Clock::now().saturating_since(began).as_nanos();
+        self.answering.add(Answering { count: 1, sum_ns });
     }
 
     pub fn path(&self) -> &P {
@@ -385,6 +414,18 @@ mod tests {
         sum.add(&time);
         sum.add(&time);
         assert_eq!((sum.counts[4], sum.sum_ns), (20, 62_000));
+    }
+
+    #[test]
+    fn the_time_of_answers_adds_up() {
+        let path = Flood { virtio: [0; VNET_HEADER_LEN], packet: [0; 40] };
+        let mut packet_loop = PacketLoop::new(path, None);
+        let began = Clock::now();
+        while Clock::now().saturating_since(began) < Duration::from_micros(200) {}
+        packet_loop.has_answered(began);
+        packet_loop.has_answered(began);
+        let answering = packet_loop.answering();
+        assert!(answering.count == 2 && answering.sum_ns >= 400_000, "{answering:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
-use crate::ab::Tally;
+use crate::ab::SharedTally;
 use crate::{
     EngineMeters, FlowList, FlowState, Outlets, ProcessorStatus, Roam, SubscriberList, SubscriberView,
 };
@@ -77,9 +77,9 @@ pub trait Processor: Middlebox {
     /// Takes in what was measured of flows since the last time; a few times a second.
     fn gather_measured(&mut self) {}
 
-    /// What was measured since the A/B phase began.
-    fn measured(&mut self) -> Tally {
-        Tally::default()
+    /// What was measured since the A/B phase began, and is until the next one begins.
+    fn measured(&mut self) -> SharedTally {
+        SharedTally::default()
     }
 
     /// What was noted first and not taken yet.

@@ -44,6 +44,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(300);
 /// under way arrive.
 const HEARING: Duration = Duration::from_millis(500);
 
+/// Flows that are asked before answers are taken in, and packets that are taken in then: of many flows the answers would
+/// not fit into the socket's buffer. The tap hears all that passes, which may be more than answers.
+const ASKED_AT_ONCE: usize = 128;
+const HEARD_AT_ONCE: usize = 8 * ASKED_AT_ONCE;
+
 /// An end that has said nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -84,7 +89,7 @@ pub(crate) fn reset_ends(owed: &[Left], passage: Passage<'_>, netlink: &Netlink)
     let mut recovery = Recovery::new(owed, passage, netlink)?;
     let last = Clock::now() + ABSENCE_MAX;
     loop {
-        recovery.ask_receivers();
+        recovery.ask_receivers()?;
         recovery.listen(Clock::now() + HEARING)?;
         if !recovery.take_absence() || Clock::now() >= last {
             break;
@@ -96,7 +101,7 @@ pub(crate) fn reset_ends(owed: &[Left], passage: Passage<'_>, netlink: &Netlink)
     let mut give_up = Clock::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
     while recovery.is_unfinished() && Clock::now() < give_up {
-        recovery.ask();
+        recovery.ask()?;
         recovery.listen((Clock::now() + pause).min(give_up))?;
         pause = pause + pause;
         if recovery.take_absence() {
@@ -214,48 +219,78 @@ impl<'a> Recovery<'a> {
     }
 
     /// Sends an old acknowledgement to every receiving host.
-    fn ask_receivers(&self) {
-        let Some(medium) = &self.medium else { return };
-        for flow in self.flows.values() {
-            question(medium, flow.ends[1], flow.ends[0]);
-        }
+    fn ask_receivers(&mut self) -> Result<(), IoError> {
+        self.ask_each(|medium, flow| question(medium, flow.ends[1], flow.ends[0]))
     }
 
     /// Sends a reset by the newest knowledge, and an old acknowledgement, to every end that is not reset.
-    fn ask(&mut self) {
-        let Some(medium) = &self.medium else { return };
-        for flow in self.flows.values() {
+    fn ask(&mut self) -> Result<(), IoError> {
+        self.ask_each(|medium, flow| {
             for (to, from) in [(flow.ends[0], flow.ends[1]), (flow.ends[1], flow.ends[0])] {
                 if !to.is_reset {
                     reset(medium, from, to);
                     question(medium, from, to);
                 }
             }
+        })
+    }
+
+    /// Asks about every flow, and takes in meanwhile what is answered.
+    fn ask_each(&mut self, ask: impl Fn(&Medium, &DeadFlow)) -> Result<(), IoError> {
+        let keys: Vec<_> = self.flows.keys().copied().collect();
+        let mut buffer = medium::buffer();
+        for keys in keys.chunks(ASKED_AT_ONCE) {
+            let Some(medium) = &self.medium else { return Ok(()) };
+            keys.iter().filter_map(|key| self.flows.get(key)).for_each(|flow| ask(medium, flow));
+            for _ in 0..HEARD_AT_ONCE {
+                if !self.hear_one(&mut buffer)? {
+                    break;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Answers what the ends say, until `until` or until all are reset.
     fn listen(&mut self, until: Instant) -> Result<(), IoError> {
         let mut buffer = medium::buffer();
+        // Looking at all of them takes as long as hearing many.
         while self.is_unfinished() && Clock::now() < until {
-            let Some(mut medium) = self.medium.take() else {
+            let mut is_more = true;
+            for _ in 0..HEARD_AT_ONCE {
+                is_more = self.hear_one(&mut buffer)?;
+                if !is_more {
+                    break;
+                }
+            }
+            if self.medium.is_none() {
                 self.waiter.wait(Some(until.min(Clock::now() + ABSENCE_LOOK)))?;
                 self.open()?;
-                continue;
-            };
-            match medium.hear(&mut buffer) {
-                Ok(Some(heard)) => self.hear(&medium, &heard),
-                Ok(None) => drop(self.waiter.wait(Some(until))?),
-                Err(error) if error.is_device_gone() => {
-                    // Other sockets, when it is back: it may be another one then.
-                    self.was_absent = true;
-                    continue;
-                }
-                Err(error) => return Err(error),
+            } else if !is_more && self.is_unfinished() {
+                self.waiter.wait(Some(until))?;
             }
-            self.medium = Some(medium);
         }
         Ok(())
+    }
+
+    /// Hears a packet, if there is one now.
+    fn hear_one(&mut self, buffer: &mut medium::Buffer) -> Result<bool, IoError> {
+        let Some(mut medium) = self.medium.take() else { return Ok(false) };
+        match medium.hear(buffer) {
+            Ok(Some(heard)) => self.hear(&medium, &heard),
+            Ok(None) => {
+                self.medium = Some(medium);
+                return Ok(false);
+            }
+            Err(error) if error.is_device_gone() => {
+                // Other sockets, when it is back: it may be another one then.
+                self.was_absent = true;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        }
+        self.medium = Some(medium);
+        Ok(true)
     }
 
     fn hear(&mut self, medium: &Medium, heard: &Heard<'_>) {

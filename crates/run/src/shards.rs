@@ -28,7 +28,7 @@ use units::{Duration, Instant};
 
 pub(crate) use queue_choice::{install, is_possible, shard_of};
 
-use crate::ab::Tally;
+use crate::ab::SharedTally;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::roaming::{Hand, Job};
@@ -65,7 +65,7 @@ pub(crate) enum Command<S> {
     /// Begin an A/B phase with that control group, or end it.
     SetControlGroup(Option<ControlGroup>),
     /// Give what was measured in it.
-    Measured { answer: mpsc::Sender<Tally> },
+    Measured { answer: mpsc::Sender<SharedTally> },
     /// List flows; the answer comes with the number of all there are.
     Flows { skip: usize, count: usize, answer: mpsc::Sender<(FlowList, usize)> },
     /// List subscribers from a place on.
@@ -88,6 +88,21 @@ pub(crate) enum Command<S> {
     Drain,
     /// Nothing is steered here any more: pass on what is left, and end.
     Finish,
+}
+
+impl<S> Command<S> {
+    /// It wants to know something, and changes nothing.
+    pub const fn is_question(&self) -> bool {
+        matches!(
+            self,
+            Self::Report { .. }
+                | Self::Meter { .. }
+                | Self::Measured { .. }
+                | Self::Flows { .. }
+                | Self::Subscribers { .. }
+                | Self::Subscriber { .. }
+        )
+    }
 }
 
 /// What becomes of shards that were stopped.
@@ -442,7 +457,7 @@ impl<S> Asker<S> {
     }
 
     /// What each has measured in an A/B phase; nothing of one that does not answer.
-    pub fn measured(&self) -> Vec<Tally> {
+    pub fn measured(&self) -> Vec<SharedTally> {
         self.ask(|answer| Command::Measured { answer })
     }
 

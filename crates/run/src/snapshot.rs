@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use engine::{BOUNDS_US, Engine, FlowState, Meters, PassReason, Stats};
 use serde::{Deserialize, Serialize};
 
-use crate::packet_loop::{PACKET_TIME_BOUNDS_NS, PacketLoop, PacketTime};
+use crate::packet_loop::{Answering, PACKET_TIME_BOUNDS_NS, PacketLoop, PacketTime};
 use crate::packet_path::PacketPath;
 use crate::{Counters, Processor, RecoveryStatus};
 
@@ -20,6 +20,7 @@ use crate::{Counters, Processor, RecoveryStatus};
 pub(crate) struct ShardMeters {
     counters: Counters,
     packet_time: PacketTime,
+    answering: Answering,
     engine: EngineMeters,
 }
 
@@ -28,6 +29,7 @@ impl ShardMeters {
         Self {
             counters: packet_loop.counters(),
             packet_time: packet_loop.packet_time(),
+            answering: packet_loop.answering(),
             engine: processor.meters(),
         }
     }
@@ -91,6 +93,10 @@ pub struct Snapshot {
     pub resident_bytes: u64,
     /// Time in which packets of the first shard waited for this answer, ns.
     pub packets_waited_ns: u64,
+    /// Questions that the packet loops have answered before this one.
+    pub answers: u64,
+    /// Time in which packets waited for those answers, of all shards together, ns.
+    pub answering_ns: u64,
     /// Who goes on if this process dies, and what became of those that have died.
     pub recovery: RecoveryStatus,
     /// Upgrades in which a process of this line took the place of another one with its devices.
@@ -225,6 +231,8 @@ impl Snapshot {
         for shard in shards {
             counters.add(&shard.counters);
             packet_time.add(&shard.packet_time);
+            self.answers += shard.answering.count;
+            self.answering_ns += shard.answering.sum_ns;
             self.add_engine(&shard.engine);
             let halves = [&shard.engine.downlink, &shard.engine.uplink].into_iter().flatten();
             let (flows, held_bytes) = halves.fold((0, 0), |(flows, held), half| {
@@ -281,6 +289,7 @@ mod tests {
         let half = shard.engine.downlink.as_mut().unwrap();
         (half.stats.flows_now, half.stats.buffer_bytes_now, half.stats.bytes_delivered) = (3, 700, 5);
         half.stats.bytes_retransmitted = 9;
+        shard.answering = Answering { count: 4, sum_ns: 5_000 };
         shard.counters.sides[0].sent_on_link = crate::OnLink { packets: 2, bytes: 2_000 };
         let snapshot = Snapshot::default().with_meters(&[shard.clone(), shard], [1, 0]);
         assert_eq!(snapshot.shards.len(), 2);
@@ -288,6 +297,7 @@ mod tests {
         assert_eq!(snapshot.downlink.counter("bytes_delivered"), 10);
         assert_eq!(snapshot.downlink.counter("bytes_retransmitted"), 0, "those that were seen when sent");
         assert_eq!((snapshot.sides[0].sent_bytes, snapshot.sides[0].dropped_packets), (4_000, 1));
+        assert_eq!((snapshot.answers, snapshot.answering_ns), (8, 10_000));
         assert_eq!(snapshot.passed.len(), PassReason::COUNT);
         assert_eq!(snapshot.downlink.round_trip.counts.len(), snapshot.downlink.round_trip.bounds.len() + 1);
         assert!(snapshot.uplink.is_none());

@@ -65,6 +65,8 @@ pub enum Source {
     Whole(fn(&Snapshot) -> Option<f64>),
     /// One count.
     Count(fn(&Snapshot) -> u64),
+    /// One sum of times, in ns.
+    Spent(fn(&Snapshot) -> u64),
     /// One count of [`Snapshot::others`], by its name; none if there is none of that name.
     Other(&'static str),
     /// Reports of base stations, by what became of them.
@@ -126,9 +128,12 @@ impl Family {
     #[must_use]
     pub const fn labels(&self) -> &'static [&'static str] {
         match self.source {
-            Source::Answers | Source::Whole(_) | Source::Count(_) | Source::Other(_) | Source::PacketTime => {
-                &[]
-            }
+            Source::Answers
+            | Source::Whole(_)
+            | Source::Count(_)
+            | Source::Spent(_)
+            | Source::Other(_)
+            | Source::PacketTime => &[],
             Source::Reports => &["outcome"],
             Source::Interface(_) | Source::Side(_) => &["side"],
             Source::Shard(_) => &["shard"],
@@ -232,6 +237,10 @@ families! {
 
     Gauge "scrape_wait" in "seconds" Source::Whole(|s| Some(s.packets_waited_ns as f64 / 1e9))
         => "Time in which packets of the first shard waited for this answer";
+    Counter "answers" Source::Count(|s| s.answers)
+        => "Questions that packet loops have answered: of metrics, status, live views";
+    Counter "answering" in "seconds" Source::Spent(|s| s.answering_ns)
+        => "Time in which packets waited for these answers, all shards together";
 
     Counter "kernel_refusals" Source::Other("kernel_refusals") => "What the kernel has refused for the moment";
     Counter "bypass_flows" Source::Other("bypass_flows") => "Passed flows left to the kernel";
@@ -352,6 +361,13 @@ impl Series<'_> {
         }
     }
 
+    /// Seconds, of nanoseconds.
+    fn spend(&mut self, labels: &[Label<'_>], ns: u64) -> fmt::Result {
+        let labels = labels.to_vec();
+        let seconds = ns as f64 / 1e9;
+        self.metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)
+    }
+
     /// `scale` of them are a second.
     fn distribute(&mut self, labels: &[Label<'_>], seen: &Distribution, scale: f64) -> fmt::Result {
         let labels = labels.to_vec();
@@ -370,6 +386,7 @@ fn show(series: &mut Series<'_>, name: Label<'_>, source: Source, of: &Snapshot)
         Source::Answers => Ok(()),
         Source::Whole(value) => value(of).map_or(Ok(()), |value| series.put(&[name], value)),
         Source::Count(value) => series.count(&[name], value(of)),
+        Source::Spent(value) => series.spend(&[name], value(of)),
         Source::Other(counter) => {
             of.others.get(counter).map_or(Ok(()), |value| series.count(&[name], *value))
         }

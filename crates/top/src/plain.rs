@@ -126,9 +126,6 @@ pub fn table(report: &Report) -> Vec<String> {
         }
         lines.extend(of.subscribers.iter().map(|row| columns(fields(row))));
     }
-    if lines.is_empty() {
-        lines.push("no accelerator is running, or this user may not see it".to_owned());
-    }
     lines
 }
 

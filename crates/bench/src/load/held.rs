@@ -127,6 +127,14 @@ impl Held {
         self.servers.iter_mut().try_for_each(|server| server.tell("quiet"))
     }
 
+    /// Has the servers send `len` bytes on every flow; gives how many flows took them.
+    pub fn send_once(&mut self, len: usize) -> Result<u64, BenchError> {
+        self.servers.iter_mut().try_for_each(|server| server.tell(&format!("once {len}")))?;
+        self.servers
+            .iter_mut()
+            .try_fold(0, |flows, server| Ok(flows + server.hear("once")?.first().copied().unwrap_or(0)))
+    }
+
     /// Has the clients read nothing any more.
     pub fn deafen(&mut self) -> Result<(), BenchError> {
         self.clients.iter_mut().try_for_each(|client| client.tell("deaf"))

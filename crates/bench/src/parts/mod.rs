@@ -11,6 +11,7 @@ mod latency;
 mod packets;
 mod scrape;
 mod steering;
+mod stop;
 mod upgrade;
 
 use crate::stage::Measure;
@@ -40,13 +41,15 @@ pub enum PartName {
     Growth,
     /// One program takes the place of another.
     Upgrade,
-    /// While somebody asks for metrics.
+    /// The end with live flows.
+    Stop,
+    /// While somebody asks for metrics, or looks at a subscriber.
     Scrape,
 }
 
 impl PartName {
     /// All, in the order of the results.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Bulk,
         Self::Packets,
         Self::Connections,
@@ -58,6 +61,7 @@ impl PartName {
         Self::Engine,
         Self::Growth,
         Self::Upgrade,
+        Self::Stop,
         Self::Scrape,
     ];
 
@@ -76,6 +80,7 @@ impl PartName {
             Self::Engine => "engine",
             Self::Growth => "growth",
             Self::Upgrade => "upgrade",
+            Self::Stop => "stop",
             Self::Scrape => "scrape",
         }
     }
@@ -95,7 +100,8 @@ impl PartName {
             Self::Engine => "the engine alone, up to a million flows in virtual time",
             Self::Growth => "throughput, processor time and memory against flows, subscribers and loss",
             Self::Upgrade => "pause while live flows move to a new process, up to 100,000 flows",
-            Self::Scrape => "throughput of 10,000 flows while metrics are asked for, and while not",
+            Self::Stop => "the end with 100,000 live flows: how long it takes, and what becomes of them",
+            Self::Scrape => "what it costs to be asked for metrics, and to be looked at, with 100,000 flows",
         }
     }
 
@@ -112,6 +118,7 @@ impl PartName {
             Self::Engine => Box::new(engine::EnginePart),
             Self::Growth => Box::new(growth::GrowthPart),
             Self::Upgrade => Box::new(upgrade::UpgradePart),
+            Self::Stop => Box::new(stop::StopPart),
             Self::Scrape => Box::new(scrape::ScrapePart),
         }
     }

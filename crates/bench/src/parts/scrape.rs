@@ -1,23 +1,26 @@
-//! Whether metrics cost throughput: many flows, while somebody asks for metrics once a second and while nobody does.
+//! What looking costs: many flows, while somebody asks for metrics once a second, while somebody looks at a subscriber
+//! ten times a second, and while nobody does.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::Duration as Span;
 
 use io::{Clock, SpawnOptions};
 use units::Duration;
 
 use super::{count_text, flows};
+use crate::boxed::BoxProgram;
 use crate::comparison::Comparison;
 use crate::error::Context;
 use crate::load::Held;
 use crate::results::Sample;
 use crate::stage::{Measure, Plan, Stage, metric};
-use crate::topology::NetworkOptions;
+use crate::topology::{NetworkOptions, subscriber};
 use crate::{BenchError, Way};
 
-const FLOWS: u32 = 10_000;
+const FLOWS: u32 = 100_000;
 
 const SUBSCRIBERS: u32 = 1_000;
 
@@ -27,91 +30,152 @@ const WARM_UP: Duration = Duration::from_millis(2_000);
 /// How often Prometheus asks, in the shortest setting that is of use.
 const EVERY: Duration = Duration::from_millis(1_000);
 
+/// Looks a second that a page has to get, of ten.
+const LOOKS_MIN: f64 = 8.0;
+
 /// How long an answer may take.
 const PATIENCE: Span = Span::from_secs(5);
 
-/// Where `cellerator metrics` listens, in the namespace of the box.
-const PORT: u16 = 9_469;
+/// Where `cellerator metrics` and `cellerator dashboard` listen, in the namespace of the box.
+const METRICS_PORT: u16 = 9_469;
+const PAGE_PORT: u16 = 9_470;
 
 /// Whether it is asked in each stretch of a round: what drifts on the machine, in a line or in a parabola, is
 /// the same for both.
 const STRETCHES: [bool; 8] = [false, true, true, false, true, false, false, true];
 
+/// Who looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looker {
+    Prometheus,
+    Page,
+}
+
+impl Looker {
+    /// The case in which it looks, and the one in which it does not.
+    fn case(self, does: bool) -> String {
+        let what = match (self, does) {
+            (Self::Prometheus, true) => "scraped once a second",
+            (Self::Prometheus, false) => "not scraped",
+            (Self::Page, true) => "a subscriber looked at ten times a second",
+            (Self::Page, false) => "not looked at",
+        };
+        format!("{}, {what}", count_text(FLOWS, "flow"))
+    }
+}
+
 pub(crate) struct ScrapePart;
 
 impl Measure for ScrapePart {
     fn plan(&self) -> Plan {
-        let (asked, alone) = (case(true), case(false));
+        let throughput = |title: &str, looker: Looker| {
+            let (with, without) = (looker.case(true), looker.case(false));
+            Comparison::between_cases(title, "gbps", Way::Adaptive, &with, &without).in_unit("", 3)
+        };
+        let alone = |title: &str, metric, looker: Looker| {
+            Comparison::alone(title, metric, &looker.case(true), Way::Adaptive)
+        };
         Plan {
-            title: "Metrics",
-            how: "10,000 flows of 1,000 client addresses send as fast as they can, and the client's \
-                  processes count what they read. `cellerator metrics` runs beside the box all the time. Each \
-                  round has eight stretches in a row. In four of them somebody asks for metrics over HTTP, \
-                  at the begin and once a second. *Answer* is the time until the whole text has come, on \
-                  processors that are all busy. *Wait* is how long packets of the box waited for an answer, \
-                  as the answer itself says.",
+            title: "What looking costs",
+            how: "100,000 flows of 1,000 client addresses send as fast as they can, and the client's \
+                  processes count what they read. `cellerator metrics` and `cellerator dashboard` run beside the \
+                  box all the time. Each round has eight stretches in a row. In four of them somebody asks for \
+                  metrics over HTTP, at the begin and once a second. Eight more follow; in four of them a page \
+                  of the dashboard shows one of the subscribers, ten samples a second, and its flows. *Answer* is \
+                  the time until the whole text has come, on processors that are all busy. *Wait* is how long \
+                  packets of the box waited for the metrics, as the answer itself says. *Share* is the time in \
+                  which packets waited for answers of any kind, of all shards together, as the metrics say.",
             metrics: vec![
                 metric("gbps", "Gbit/s", 3),
                 metric("answer_ms", "answer, ms", 1),
                 metric("wait_us", "wait, µs", 1),
+                metric("answers_per_s", "answers per s", 1),
+                metric("share_permille", "share, ‰ of the time", 3),
             ],
             ways: vec![Way::Adaptive],
             rounds: 5,
             time: Duration::from_millis(2_000),
             network: NetworkOptions { subscribers: SUBSCRIBERS, ..NetworkOptions::default() },
             comparisons: vec![
-                Comparison::between_cases(
-                    "Throughput, scraped ÷ not scraped",
-                    "gbps",
-                    Way::Adaptive,
-                    &asked,
-                    &alone,
-                )
-                .in_unit("", 3),
+                throughput("Throughput, scraped ÷ not scraped", Looker::Prometheus),
                 // A thousandth of a second is 0.1 % of the packet loop at one answer a second.
-                Comparison::alone("Packets wait for an answer", "wait_us", &asked, Way::Adaptive)
+                alone("Packets wait for metrics", "wait_us", Looker::Prometheus)
                     .in_unit(" µs", 1)
                     .at_most(1_000.0),
+                throughput("Throughput, a subscriber looked at ÷ not", Looker::Page),
+                alone("Packets wait for ten looks a second", "share_permille", Looker::Page)
+                    .in_unit(" ‰ of the time", 3)
+                    .at_most(1.0),
             ],
         }
     }
 
     fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
-        let boxed = stage.start(way)?;
+        // Of its own: others may run on this machine.
+        let name = format!("bench-{}-{round}", std::process::id());
+        let boxed = stage.start_with(way, &["--name", &name])?;
+        let boxed = boxed.ok_or_else(|| BenchError::Nothing(way.name().to_owned()))?;
         let mut held = Held::open(stage, FLOWS, SUBSCRIBERS, flows::BUFFER)?;
-        let server = Server::start(stage)?;
+        let metrics = Server::start(stage, ["metrics", &name], METRICS_PORT)?;
+        let page = Server::start(stage, ["dashboard", &name], PAGE_PORT)?;
         held.blast()?;
         stage.pause.wait(WARM_UP)?;
-        let mut sums = [Sum::default(), Sum::default()];
-        for is_asked in STRETCHES {
-            let sum = &mut sums[usize::from(is_asked)];
-            let (begin, before) = (Clock::now(), held.received()?);
-            let end = begin + stage.time;
-            let mut next = if is_asked { begin } else { end };
-            while next < end {
-                let asked = Clock::now();
-                sum.waits_s.push(server.ask(stage)?);
-                sum.answers_s.push(Clock::now().saturating_since(asked).as_secs_f64());
-                next += EVERY;
-                stage.pause.wait(next.min(end).saturating_since(Clock::now()))?;
+        let mut samples = Vec::new();
+        for looker in [Looker::Prometheus, Looker::Page] {
+            let mut sums = [Sum::default(), Sum::default()];
+            for does in STRETCHES {
+                let sum = &mut sums[usize::from(does)];
+                let looks = (does && looker == Looker::Page).then(|| page.look(stage, &name)).transpose()?;
+                let (begin, before) = (Clock::now(), held.received()?);
+                let told = Told::of(&boxed)?;
+                let end = begin + stage.time;
+                let mut next = if does && looker == Looker::Prometheus { begin } else { end };
+                while next < end {
+                    let asked = Clock::now();
+                    sum.waits_s.push(metrics.scrape(stage)?);
+                    sum.answers_s.push(Clock::now().saturating_since(asked).as_secs_f64());
+                    next += EVERY;
+                    stage.pause.wait(next.min(end).saturating_since(Clock::now()))?;
+                }
+                stage.pause.wait(end.saturating_since(Clock::now()))?;
+                let now = Told::of(&boxed)?;
+                sum.bytes += held.received()?.saturating_sub(before);
+                sum.seconds += Clock::now().saturating_since(begin).as_secs_f64();
+                // The first of the two readings is counted in the second.
+                sum.answers += now.answers.saturating_sub(told.answers + 1);
+                sum.answering_ns += now.answering_ns.saturating_sub(told.answering_ns);
+                drop(looks);
             }
-            stage.pause.wait(end.saturating_since(Clock::now()))?;
-            sum.bytes += held.received()?.saturating_sub(before);
-            sum.seconds += Clock::now().saturating_since(begin).as_secs_f64();
+            let [alone, with] = sums;
+            if alone.bytes == 0 || with.bytes == 0 {
+                return Err(BenchError::Nothing(way.name().to_owned()));
+            }
+            if looker == Looker::Page && (with.answers as f64) < LOOKS_MIN * with.seconds {
+                return Err(BenchError::Load(format!(
+                    "a page had {} looks in {} s",
+                    with.answers, with.seconds
+                )));
+            }
+            samples.push(alone.sample(looker.case(false), way, round));
+            samples.push(with.sample(looker.case(true), way, round));
         }
-        drop((held, server));
-        stage.stop(boxed, u64::from(FLOWS))?;
-        let [alone, asked] = sums;
-        if alone.bytes == 0 || asked.bytes == 0 {
-            return Err(BenchError::Nothing(way.name().to_owned()));
-        }
-        Ok(vec![alone.sample(case(false), way, round), asked.sample(case(true), way, round)])
+        drop((held, metrics, page));
+        boxed.stop_after(u64::from(FLOWS), &mut stage.pause)?;
+        Ok(samples)
     }
 }
 
-fn case(is_asked: bool) -> String {
-    let flows = count_text(FLOWS, "flow");
-    if is_asked { format!("{flows}, scraped once a second") } else { format!("{flows}, not scraped") }
+/// What the box says of its answers so far.
+struct Told {
+    answers: u64,
+    answering_ns: u64,
+}
+
+impl Told {
+    fn of(boxed: &BoxProgram) -> Result<Self, BenchError> {
+        let snapshot = boxed.snapshot()?;
+        Ok(Self { answers: snapshot.answers, answering_ns: snapshot.answering_ns })
+    }
 }
 
 /// What the stretches of a kind came to.
@@ -119,14 +183,20 @@ fn case(is_asked: bool) -> String {
 struct Sum {
     bytes: u64,
     seconds: f64,
+    answers: u64,
+    answering_ns: u64,
     answers_s: Vec<f64>,
     waits_s: Vec<f64>,
 }
 
 impl Sum {
     fn sample(&self, case: String, way: Way, round: u32) -> Sample {
-        let mut sample =
-            Sample::new(case, way, round, [("gbps", self.bytes as f64 * 8.0 / 1e9 / self.seconds)]);
+        let values = [
+            ("gbps", self.bytes as f64 * 8.0 / 1e9 / self.seconds),
+            ("answers_per_s", self.answers as f64 / self.seconds),
+            ("share_permille", self.answering_ns as f64 / 1e6 / self.seconds),
+        ];
+        let mut sample = Sample::new(case, way, round, values);
         let mean =
             |times: &[f64]| (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64);
         sample.add("answer_ms", mean(&self.answers_s).map(|s| 1e3 * s));
@@ -135,53 +205,85 @@ impl Sum {
     }
 }
 
-/// `cellerator metrics` in the namespace of the box; gone when dropped.
-struct Server(Child);
+/// `cellerator metrics` or `cellerator dashboard` in the namespace of the box; gone when dropped.
+struct Server {
+    child: Child,
+    port: u16,
+}
 
 impl Server {
-    fn start(stage: &mut Stage<'_>) -> Result<Self, BenchError> {
+    fn start(stage: &mut Stage<'_>, arguments: [&str; 2], port: u16) -> Result<Self, BenchError> {
         let netlink = stage.network.middle.netlink()?;
         netlink.set_up(netlink.index_of("lo")?)?;
         let mut command = Command::new(stage.program);
-        command.args(["metrics", "--listen", &format!("127.0.0.1:{PORT}")]);
+        command.args(arguments).args(["--listen", &format!("127.0.0.1:{port}")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let options = SpawnOptions { death_signal: Some(libc::SIGTERM), ..SpawnOptions::default() };
-        let server = Self(stage.network.middle.spawn(command, options)?);
+        let server = Self { child: stage.network.middle.spawn(command, options)?, port };
         let give_up = Clock::now() + Duration::from_secs(PATIENCE.as_secs());
-        while let Err(error) = server.ask(stage) {
-            if Clock::now() >= give_up {
-                return Err(error);
+        loop {
+            match server.ask(stage, "/", "close") {
+                Ok(_) => return Ok(server),
+                Err(error) if Clock::now() >= give_up => return Err(error),
+                Err(_) => stage.pause.wait(Duration::from_millis(20))?,
             }
-            stage.pause.wait(Duration::from_millis(20))?;
         }
-        Ok(server)
     }
 
-    /// Asks as Prometheus does, and takes the whole answer in. Returns how long packets waited for it, in
-    /// seconds.
-    fn ask(&self, stage: &Stage<'_>) -> Result<f64, BenchError> {
-        let ask = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT))?;
+    /// Asks for a path.
+    fn ask(&self, stage: &Stage<'_>, path: &str, connection: &str) -> Result<TcpStream, BenchError> {
+        let ask = || -> std::io::Result<TcpStream> {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
             stream.set_read_timeout(Some(PATIENCE))?;
-            let accept = "application/openmetrics-text; version=1.0.0";
+            let accept = "application/openmetrics-text; version=1.0.0, */*";
             let head = format!(
-                "GET /metrics HTTP/1.1\r\nHost: box\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+                "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: {accept}\r\nConnection: {connection}\r\n\r\n"
             );
             stream.write_all(head.as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
+            Ok(stream)
         };
+        stage.network.middle.run(ask)?.doing(|| format!("ask for {path} at port {}", self.port))
+    }
+
+    /// Asks for metrics as Prometheus does, and takes the whole answer in. Returns how long packets waited for it, in
+    /// seconds.
+    fn scrape(&self, stage: &Stage<'_>) -> Result<f64, BenchError> {
         let doing = || "ask for metrics".to_owned();
-        let answer = stage.network.middle.run(ask)?.doing(doing)?;
+        let mut answer = String::new();
+        self.ask(stage, "/metrics", "close")?.read_to_string(&mut answer).doing(doing)?;
         wait_in(&answer).ok_or_else(|| std::io::Error::other(answer)).doing(doing)
+    }
+
+    /// Looks at the first subscriber, as its page does, until it is dropped.
+    fn look(&self, stage: &Stage<'_>, name: &str) -> Result<Looks, BenchError> {
+        let path = format!("/subscriber?name={name}&address={}", subscriber(0));
+        let stream = self.ask(stage, &path, "keep-alive")?;
+        let mut reading = stream.try_clone().doing(|| "look at a subscriber".to_owned())?;
+        let reader = thread::spawn(move || {
+            let mut block = [0; 16_384];
+            while matches!(reading.read(&mut block), Ok(len) if len > 0) {}
+        });
+        Ok(Looks { stream, reader: Some(reader) })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A page that shows a subscriber.
+struct Looks {
+    stream: TcpStream,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        drop(self.stream.shutdown(Shutdown::Both));
+        drop(self.reader.take().map(JoinHandle::join));
     }
 }
 

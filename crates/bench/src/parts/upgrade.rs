@@ -15,18 +15,18 @@ use crate::{BenchError, Way};
 const FLOWS: [u32; 3] = [1_000, 10_000, 100_000];
 
 /// What all of them hold together, bytes: each as much of it as the others.
-const HELD: u32 = 1_000_000_000;
+pub(super) const HELD: u32 = 1_000_000_000;
 
 /// More than what is held needs: a flow that is refused memory keeps its server busy.
-const MEMORY: [&str; 6] =
+pub(super) const MEMORY: [&str; 6] =
     ["--memory-max", "8 GiB", "--subscriber-memory-max", "8 GiB", "--flow-memory-max", "64 MiB"];
 
 /// Addresses of clients.
 const SUBSCRIBERS: u32 = 1_000;
 
 /// How long the servers send to clients that do not read, and then rest.
-const FILLING: Duration = Duration::from_secs(4);
-const REST: Duration = Duration::from_secs(2);
+pub(super) const FILLING: Duration = Duration::from_secs(4);
+pub(super) const REST: Duration = Duration::from_secs(2);
 
 /// Pings before the new program starts.
 const BEFORE: Duration = Duration::from_secs(1);
@@ -125,7 +125,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
 }
 
 /// What the servers have sent and the clients never received.
-fn missing(stage: &mut Stage<'_>, held: &mut Held) -> Result<u64, BenchError> {
+pub(super) fn missing(stage: &mut Stage<'_>, held: &mut Held) -> Result<u64, BenchError> {
     let mut missing = u64::MAX;
     for _ in 0..LOOKS {
         missing = held.sent()?.saturating_sub(held.received()?);
@@ -137,7 +137,7 @@ fn missing(stage: &mut Stage<'_>, held: &mut Held) -> Result<u64, BenchError> {
     Ok(missing)
 }
 
-fn longest_ms(pings: &[Ping]) -> f64 {
+pub(super) fn longest_ms(pings: &[Ping]) -> f64 {
     pings.iter().map(|ping| ping.up_ns + ping.down_ns).max().map_or(f64::NAN, |ns| ns as f64 / 1e6)
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use analysis::{
-    CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, SampleSummary,
-    Sink, TimeCause, Vantage,
+    CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, Retransmissions,
+    SampleSummary, Sink, TimeCause, Vantage,
 };
 use figures::Table;
 
@@ -143,7 +143,9 @@ fn capture_line(capture: &CaptureFile) -> String {
 }
 
 /// Columns of a flow that a narrow terminal can do without, the least needed first.
-const MAY_GO: [&str; 5] = ["window", "late", "syn/rto/fast/tlp/unclear/spur", "before", "bytes"];
+const MAY_GO: [&str; 5] = ["window", "late", KINDS, "before", "bytes"];
+/// The column that says why packets were sent again.
+const KINDS: &str = "syn/rto/fast/tlp/unclear/spur";
 
 fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
     let arrow = match flow.client {
@@ -172,7 +174,13 @@ fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
         number(handshake.to_server_ms),
         number(handshake.to_client_ms),
     );
-    let _ = write!(text, "{}", directions(flow).fitting(columns, &MAY_GO).0);
+    let (table, gone) = directions(flow).fitting(columns, &MAY_GO);
+    let _ = write!(text, "{table}");
+    if gone.contains(&KINDS) {
+        for (direction, way) in flow.directions.iter().zip(["1>2", "2>1"]) {
+            text.extend(kinds_of_resent(direction).map(|kinds| format!("  {way} {kinds}\n")));
+        }
+    }
     if let Some(reason) = &flow.budget.slow_because {
         let way = way(flow.budget.direction);
         let part = |cause: TimeCause| match flow.budget.per_mille(cause) {
@@ -206,7 +214,7 @@ fn directions(flow: &FlowReport) -> Table {
         "bytes",
         "Mbit/s",
         "resent",
-        "syn/rto/fast/tlp/unclear/spur",
+        KINDS,
         "loss %",
         "before",
         "late",
@@ -221,15 +229,7 @@ fn directions(flow: &FlowReport) -> Table {
             direction.volume.unique_bytes.to_string(),
             number(direction.throughput.active_bps.map(|rate| rate / 1e6)),
             (r.data_packets + r.syn + r.fin).to_string(),
-            format!(
-                "{}/{}/{}/{}/{}/{}",
-                r.syn,
-                count(r.rto.zip(r.rto_recovery).map(|(timer, after)| timer + after)),
-                count(r.fast),
-                count(r.tlp),
-                count(r.unclear),
-                r.spurious
-            ),
+            kinds(r).map(|(_, count)| count).join("/"),
             number(direction.loss.rate.map(|rate| rate * 100.0)),
             match direction.loss.acks_before_capture.unwrap_or(0) {
                 0 => direction.loss.before_capture.to_string(),
@@ -244,6 +244,26 @@ fn directions(flow: &FlowReport) -> Table {
         headings: names.map(|name| (name, "")).to_vec(),
         rows: flow.directions.iter().zip(["1>2", "2>1"]).map(row).collect(),
     }
+}
+
+/// Why packets were sent again, and of how many it is known that this was not needed.
+fn kinds(r: &Retransmissions) -> [(&'static str, String); 6] {
+    [
+        ("syn", r.syn.to_string()),
+        ("rto", count(r.rto.zip(r.rto_recovery).map(|(timer, after)| timer + after))),
+        ("fast", count(r.fast)),
+        ("tlp", count(r.tlp)),
+        ("unclear", count(r.unclear)),
+        ("spurious", r.spurious.to_string()),
+    ]
+}
+
+/// The same in a line, for a terminal without room for the column; none without anything sent again.
+fn kinds_of_resent(direction: &DirectionReport) -> Option<String> {
+    let r = &direction.retransmissions;
+    let known = kinds(r).into_iter().filter(|(_, count)| count != "-");
+    let known: Vec<String> = known.map(|(kind, count)| format!("{kind} {count}")).collect();
+    (r.data_packets + r.syn + r.fin + r.spurious > 0).then(|| format!("resent: {}", known.join(", ")))
 }
 
 fn end(end: End) -> &'static str {

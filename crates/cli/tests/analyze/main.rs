@@ -11,6 +11,7 @@ mod outputs;
 mod page;
 #[path = "../lab/schema.rs"]
 mod schema;
+mod times;
 mod truth;
 
 use std::collections::BTreeSet;

@@ -12,14 +12,18 @@ use serde_json::Value;
 use crate::frames::{self, Frame, Magic, Order, RAW, ethernet, ipv4, pcap, pcapng, udp};
 use crate::{Folder, analyze, text};
 
-/// Both sides, both versions of IP, loss, time-outs, lost acknowledgements, small windows, many flows.
-pub const CASES: [&str; 6] = [
+/// Both sides, both versions of IP, loss, time-outs, lost acknowledgements, small windows, many flows; a slow
+/// reader, pauses, a policer.
+pub const CASES: [&str; 9] = [
     "loss.server",
     "outage.server",
     "acks-lost.client",
     "ipv6.client",
     "short-flows.server",
     "small-window.client",
+    "times/slow-reader.client",
+    "times/requests.server",
+    "times/policer.client",
 ];
 
 /// What an analysis says of the traffic, without what it says of files.

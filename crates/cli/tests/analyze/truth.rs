@@ -222,7 +222,7 @@ fn each_case_is_told_by_what_was_found() {
             "clean" => kinds.is_empty(),
             "bufferbloat" => has("bufferbloat") && !has("loss"),
             "small-window" => kinds == ["receive_window_limited"],
-            "outage" => has("time_outs") && has("needless_retransmissions"),
+            "outage" => has("time_outs") && has("needless_retransmissions") && !has("bufferbloat"),
             "loss" | "ipv6" | "small-queue" => kinds == ["loss"],
             "acks-lost" => has("loss") && !has("split_connection"),
             _ => has("loss"),
@@ -266,4 +266,36 @@ fn most_of_the_time_goes_where_the_scenario_lets_it() {
             assert!(share(capture, cause) >= least, "{name} {cause}: {}", share(capture, cause));
         }
     }
+}
+
+#[test]
+fn a_lost_request_is_loss_from_either_end() {
+    // The acknowledgement of the handshake was lost, and the request with it: the client saw an open connection.
+    let case = Case::read(&captures().join("acks-lost.truth.json"));
+    for capture in [&case.server, &case.client] {
+        let all =
+            ["handshake", "slow_start", "receive_window", "application", "outage", "path_rate", "closing"];
+        let most = all.map(|cause| share(capture, cause)).into_iter().fold(0.0, f64::max);
+        assert!(share(capture, "loss_recovery") > most, "{}", capture["flows"][0]["budget"]);
+        assert!((3.0..6.0).contains(&share(capture, "handshake")), "{}", capture["flows"][0]["budget"]);
+        assert!(share(capture, "application") < 5.0, "{}", capture["flows"][0]["budget"]);
+    }
+}
+
+#[test]
+fn kinds_of_retransmissions_are_told_on_a_narrow_terminal_too() {
+    let shown = |name: &str| {
+        let file = captures().join(format!("{name}.pcapng.gz"));
+        text(&analyze(&[&file.display().to_string()], &[]).stdout)
+    };
+    let outage = shown("outage.server");
+    assert!(
+        outage.contains("\n  2>1 resent: syn 0, rto 1, fast 30, tlp 0, unclear 0, spurious 1\n"),
+        "{outage}"
+    );
+    assert!(!outage.contains("1>2 resent:") && !shown("clean.server").contains("resent:"), "{outage}");
+    // One whole for every share.
+    let small = shown("small-window.client");
+    let share = |after: &str| small.split_once(after).expect("said").1.split_once(" %").expect("a share").0;
+    assert_eq!(share("window was full "), share("window full "), "{small}");
 }

@@ -70,6 +70,27 @@ impl Site {
     }
 }
 
+/// Links of the subscribers' own, each with a rate between one and three Mbit/s and a queue of some hundred ms to a
+/// second: what a full buffer at a base station is like.
+fn narrow_each(network: &Network, clients: &[u8]) {
+    let mut script =
+        "set -e; tc qdisc add dev m0 root handle 1: htb default 1; tc class add dev m0 parent 1: classid \
+                      1:1 htb rate 10gbit quantum 60000"
+            .to_owned();
+    for last in clients {
+        let (class, rate) = (100 + u32::from(*last), 1_000 + u32::from(*last % 8) * 250);
+        script += &format!(
+            "; tc class add dev m0 parent 1: classid 1:{class} htb rate {rate}kbit burst 3k quantum 1514; tc qdisc add dev m0 \
+             parent 1:{class} bfifo limit 150k; tc filter add dev m0 parent 1: protocol ip u32 match ip dst \
+             10.1.0.{last} flowid 1:{class}"
+        );
+    }
+    let mut sh = Command::new("sh");
+    sh.args(["-c", &script]);
+    let done = network.middle.spawn(sh, SpawnOptions::default()).unwrap().wait().unwrap();
+    assert!(done.success(), "{script}");
+}
+
 /// Lets time go by.
 fn pause(time: Duration) {
     let end = Clock::now() + time;
@@ -230,6 +251,80 @@ fn an_ab_phase_is_drawn() {
     let report = printed(&site.network, &["ab", "stop", &site.network.name]);
     assert!(report.contains("goodput"), "{report}");
     site.end();
+}
+
+#[test]
+#[ignore = "needs Chromium: make chromium"]
+fn an_ab_phase_of_many_subscribers_shows_how_they_lie() {
+    let network = Network::build("spread");
+    let clients: Vec<u8> = (2..34).collect();
+    add_clients(&network, clients.len() as u8 - 1);
+    let accelerator = network.accelerate(&["--shards", "2", "--no-bypass", "--recover-within", "0 ms"]);
+    narrow_each(&network, &clients);
+    printed(&network, &["ab", "start", &network.name, "--for", "1 h", "--seed", "3"]);
+    let traffic = Traffic::start(&network, &clients);
+    pause(Duration::from_secs(10));
+    drop(traffic);
+    // Each subscriber has ended its download, and counts.
+    let status = || -> serde_json::Value {
+        serde_json::from_str(&printed(&network, &["ab", "status", &network.name, "--json"])).unwrap()
+    };
+    let subscribers = |report: &serde_json::Value| -> u64 {
+        ["control", "accelerated"].iter().map(|group| report[group][0]["subscribers"].as_u64().unwrap()).sum()
+    };
+    let give_up = Clock::now() + Duration::from_secs(60);
+    while subscribers(&status()) < clients.len() as u64 {
+        assert!(Clock::now() < give_up, "{}", status());
+        pause(Duration::from_millis(300));
+    }
+    let report = status();
+    let metrics = report["metrics"].as_array().unwrap();
+    let queueing = metrics.iter().find(|metric| metric["name"] == "queueing-delay").unwrap();
+    let middle = |group: &str| {
+        let values = queueing[group].as_array().unwrap();
+        assert!(values.len() >= 10, "{queueing}");
+        values[values.len() / 2].as_f64().unwrap()
+    };
+    // Those who are passed fill their queues; the controller does not.
+    assert!(middle("accelerated_quantiles") * 2.0 < middle("control_quantiles"), "{queueing}");
+
+    let dashboard = Running::start(&network.middle, &["dashboard", &network.name, "--listen", "127.0.0.1:0"]);
+    let line = dashboard.wait_for("dashboard at ");
+    let address = line.trim_start_matches("dashboard at ");
+    for (name, size, is_dark) in
+        [("1280", DESK, false), ("1280-dark", DESK, true), ("360", PHONE, false), ("360-dark", PHONE, true)]
+    {
+        let browser = Browser::start(&network.middle, size, is_dark);
+        browser.open(address);
+        browser.wait_for(
+            "both groups have a curve of all four",
+            "document.querySelectorAll('#compare .curves polyline.slow').length === 4 && \
+             document.querySelectorAll('#compare .curves polyline.fast').length === 4",
+        );
+        let row = "[data-metric=queueing-delay]";
+        let judged = browser.run(&format!("return document.querySelector('{row}').dataset.verdict"));
+        assert_eq!(judged, "yes", "{}", browser.text(row));
+        let words = browser.text(row);
+        assert!(words.contains("Half of the subscribers have at most: "), "{words}");
+        assert!(words.contains("The worst tenth has at least: "), "{words}");
+        let headline = browser.text("#compare .headline");
+        assert!(headline.starts_with("Accelerated subscribers wait") && headline.contains("less in queues"));
+        // The curve of those who wait less rises further left, where it is at half of them.
+        let at_half = |who: &str| {
+            let script = format!(
+                "const points = document.querySelector('{row} .curves .{who}').getAttribute('points').split(' '); \
+                 return Number(points[Math.floor(points.length / 2)].split(',')[0])"
+            );
+            browser.run(&script).as_f64().unwrap()
+        };
+        assert!(at_half("fast") < at_half("slow"), "{} {}", at_half("fast"), at_half("slow"));
+        browser.run("document.querySelector('#compare-title').scrollIntoView()");
+        browser.assert_fits();
+        browser.picture(&format!("spread-{name}"));
+        assert_quiet(&browser);
+    }
+    drop(dashboard);
+    accelerator.stop();
 }
 
 #[test]

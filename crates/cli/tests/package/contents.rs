@@ -56,7 +56,13 @@ fn every_setting_of_the_example_can_be_switched_on() {
 
 #[test]
 fn the_units_use_options_that_there_are_and_are_well_shut() {
-    for (name, commands) in [("cellerator@", 3), ("cellerator-metrics@", 1), ("cellerator-history@", 1)] {
+    let units = [
+        ("cellerator@", 3),
+        ("cellerator-metrics@", 1),
+        ("cellerator-history@", 1),
+        ("cellerator-dashboard", 1),
+    ];
+    for (name, commands) in units {
         check_unit(&format!("packaging/{name}.service"), commands);
     }
 }
@@ -72,6 +78,14 @@ fn check_unit(file: &str, commands: usize) {
         let known = options(words.next().unwrap());
         for option in words.filter(|word| word.starts_with("--")) {
             assert!(known.contains(option), "{line}: {option} is unknown");
+        }
+        // What is said of them beside it.
+        let said = text
+            .lines()
+            .filter(|line| line.starts_with("#   OPTIONS="))
+            .flat_map(|line| line.split(['=', ' ']));
+        for option in said.filter(|word| word.starts_with("--")) {
+            assert!(known.contains(option), "{file}: {option} is unknown");
         }
     }
     let Some(analyze) = io::features::find_program("systemd-analyze") else { return };

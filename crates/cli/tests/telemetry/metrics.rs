@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::network::{Network, PATIENCE, Running, wait_until};
+use io::SpawnOptions;
+
+use crate::network::{Network, PATIENCE, PROGRAM, Running, wait_until};
 
 const SIGKILL: i32 = 9;
 
@@ -28,6 +30,20 @@ fn value(text: &str, series: &str) -> f64 {
 fn server_of(running: &Running) -> u32 {
     let path = format!("/proc/{0}/task/{0}/children", running.child.id());
     fs::read_to_string(path).unwrap().trim().parse().expect("it has one child")
+}
+
+#[test]
+fn an_address_that_is_not_this_machines_is_an_error_of_one_line() {
+    let network = Network::build("elsewhere");
+    let mut command = Command::new(PROGRAM);
+    // RFC 5737: nobody has it.
+    command.args(["metrics", "--listen", "192.0.2.1:9469"]).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = network.middle.spawn(command, SpawnOptions::default()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot listen at 192.0.2.1:9469") && said.lines().count() == 1, "{said}");
 }
 
 #[test]

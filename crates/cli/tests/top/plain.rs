@@ -36,6 +36,18 @@ fn fits(value: &Value, schema: &Value, root: &Value) {
 }
 
 #[test]
+fn without_an_accelerator_a_table_is_an_error_of_one_line() {
+    let folder = std::env::temp_dir().join(format!("ct-top-none-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut command = Command::new(PROGRAM);
+    let output = command.args(["top", "--once", "--state-directory"]).arg(&folder).output().unwrap();
+    std::fs::remove_dir(&folder).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{said}");
+    assert!(said.contains("no accelerator is running") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
 fn a_sample_as_json_has_the_fields_of_its_schema_and_real_values() {
     let network = Network::build("json");
     add_clients(&network, 2);

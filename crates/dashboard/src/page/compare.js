@@ -38,12 +38,59 @@ const dotInterval = (estimate, most, kind) => {
   return svg;
 };
 
+// A quantile of what a report has: of values in rising order the one at that share.
+const quantile = (values, share) => values[Math.round(share * (values.length - 1))];
+// Fewer subscribers make no curve: each would be a corner of its own.
+const CURVE_OF = 5;
+const drawsCurves = (metric) => metric.control_quantiles.length >= CURVE_OF && metric.accelerated_quantiles.length >= CURVE_OF;
+
+// How many subscribers of a group, from none at the bottom to all at the top, have at most what the axis says.
+const curves = (metric, most) => {
+  const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg");
+  svg.setAttribute("class", "curves");
+  svg.setAttribute("viewBox", "0 0 100 100");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  const line = (kind, points) => {
+    const node = document.createElementNS(ns, "polyline");
+    node.setAttribute("class", kind);
+    node.setAttribute("points", points.map(([x, y]) => `${x.toFixed(2)},${y.toFixed(2)}`).join(" "));
+    svg.append(node);
+  };
+  for (const height of [0, 50, 100]) line("axis", [[0, height], [100, height]]);
+  for (const [kind, values] of [["slow", metric.control_quantiles], ["fast", metric.accelerated_quantiles]]) {
+    // What lies beyond the picture is at its edge.
+    const points = values.map((value, at) => [Math.min(100, value / most * 100), 100 - at / (values.length - 1) * 100]);
+    line(kind, [[0, 100], ...points, [100, 0]]);
+  }
+  return svg;
+};
+
+// The middle subscriber and the worst tenth of each group, in words.
+const spreadWords = (metric, kind) => {
+  const groups = [["slow", "passed", metric.control_quantiles], ["fast", "accelerated", metric.accelerated_quantiles]];
+  const say = (what, share) => make("p", "said", what, ": ", ...groups.flatMap(([colour, who, values], at) =>
+    [at ? ", " : null, make("span", colour, `${kind.write(quantile(values, share))} ${who}`)]));
+  const hasTenths = groups.every(([, , values]) => values.length >= 10);
+  return [say("Half of the subscribers have at most", 0.5),
+    hasTenths ? kind.isMoreBetter ? say("The worst tenth has at most", 0.1) : say("The worst tenth has at least", 0.9) : null];
+};
+
+const spread = (metric, kind, most) => drawsCurves(metric) ? [
+  make("div", "bar spread",
+    make("span", "shares", make("span", null, "all"), make("span", null, "half"), make("span", null, "none")),
+    make("div", null, curves(metric, most), make("div", "scale", make("span", null, "0"), make("span", null, kind.write(most)))),
+    make("span", "figure")),
+  ...spreadWords(metric, kind)] : [];
+
 const compareRow = (metric) => {
   const kind = METRICS[metric.name];
   if (!kind) return null;
   const change = kind.change || signed(kind.write);
   const both = [metric.control, metric.accelerated].filter(Boolean);
-  const most = Math.max(1e-9, ...both.map((it) => it.high ?? it.value)) * 1.05;
+  // The few who have very much do not press all others into a corner.
+  const large = drawsCurves(metric) ? [metric.control_quantiles, metric.accelerated_quantiles].map((values) => quantile(values, 0.95)) : [];
+  const most = Math.max(1e-9, ...both.map((it) => it.high ?? it.value), ...large) * 1.05;
   const judged = verdict(metric, kind);
   const range = metric.change && !none(metric.change.low)
     ? make("small", null, ` ${change(metric.change.low)} to ${change(metric.change.high)}`) : null;
@@ -60,6 +107,7 @@ const compareRow = (metric) => {
       make("span", "who " + colour, who), dotInterval(estimate, most, colour),
       make("span", "figure", estimate ? kind.write(estimate.value) : "–")));
   }
+  row.append(...spread(metric, kind, most).filter(Boolean));
   return row;
 };
 
@@ -102,6 +150,6 @@ const showCompare = (report, totals) => {
   const order = Object.keys(METRICS);
   const metrics = [...report.metrics].sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name) || (a.direction < b.direction ? -1 : 1));
   into.replaceChildren(make("p", "headline", headline(report)),
-    make("p", "note", `${state}. ${who}. Dot: mean over subscribers. Bar: 95 % confidence interval.`),
+    make("p", "note", `${state}. ${who}. Dot: mean over subscribers. Bar: 95 % confidence interval.${metrics.some(drawsCurves) ? " Curve: how many of the group's subscribers have at most so much." : ""}`),
     make("div", "picture", ...metrics.map(compareRow)));
 };

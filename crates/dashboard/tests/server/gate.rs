@@ -154,6 +154,8 @@ fn comparison() -> AbReport {
         control: estimate(2e6),
         accelerated: estimate(4e6),
         change: estimate(2.0),
+        control_quantiles: vec![1e6, 2e6, 3e6],
+        accelerated_quantiles: vec![3e6, 4e6, 5e6],
     };
     AbReport { phase, metrics: vec![metric], ..AbReport::default() }
 }

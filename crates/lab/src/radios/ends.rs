@@ -26,13 +26,19 @@ const STALL_MIN: Duration = Duration::from_millis(50);
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
 /// Content that depends on a seed and a place only (SplitMix64).
-struct Content {
+pub(crate) struct Content {
     seed: u64,
     at: u64,
 }
 
 impl Content {
-    fn fill(&mut self, block: &mut [u8]) {
+    /// From its start on.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, at: 0 }
+    }
+
+    /// The next bytes; a whole number of words but for the last ones.
+    pub fn fill(&mut self, block: &mut [u8]) {
         for chunk in block.chunks_mut(8) {
             self.at += 1;
             let mut z = self.seed.wrapping_add(self.at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -146,7 +152,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
 
 /// Sends `size` bytes of content, or until it is over.
 fn send(stream: &mut TcpStream, (seed, size): (u64, u64), is_over: &dyn Fn() -> bool) -> std::io::Result<()> {
-    let (mut content, mut left) = (Content { seed, at: 0 }, size);
+    let (mut content, mut left) = (Content::new(seed), size);
     let mut block = vec![0; BLOCK];
     while left > 0 && !is_over() {
         let len = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
@@ -259,7 +265,7 @@ pub(crate) fn upload(
 /// Receives `size` bytes or until `end`, checking each.
 fn receive(stream: &mut TcpStream, (seed, size): (u64, u64), end: Instant, result: &mut Transfer) {
     let mut hash = Sha256::new();
-    let mut content = Content { seed, at: 0 };
+    let mut content = Content::new(seed);
     // The sender fills blocks of its own size from the start of a word.
     let (mut expected, mut ahead) = (vec![0_u8; BLOCK], 0);
     let mut block = vec![0_u8; BLOCK];

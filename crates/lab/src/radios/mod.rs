@@ -2,12 +2,12 @@
 
 mod air;
 mod compared;
-mod ends;
+pub(crate) mod ends;
 mod manager;
 mod middlebox;
 mod page;
 mod runner;
-mod world;
+pub(crate) mod world;
 
 pub use compared::{goodputs, shares};
 pub use page::{markdown, page, table, throughput, without_series};

@@ -205,7 +205,7 @@ fn device(namespace: &Namespace, name: &str, number: usize, last: u8) -> Result<
 }
 
 /// Runs lines of `ip -batch` in a namespace.
-fn ip(namespace: &Namespace, lines: &str) -> Result<(), LabError> {
+pub(crate) fn ip(namespace: &Namespace, lines: &str) -> Result<(), LabError> {
     let mut command = Command::new("ip");
     command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = namespace.spawn(command, SpawnOptions::default())?;

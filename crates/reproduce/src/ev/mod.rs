@@ -1,11 +1,14 @@
-//! The experiment of [EV], Mobile TCP Evaluation.
+//! The experiments of [EV], Mobile TCP Evaluation.
 
 mod environments;
+mod moves;
 
 use crate::Experiment;
 
+pub(crate) use moves::{FILE as MOVES, read as read_moves};
+
 /// All of them.
-pub(crate) const EXPERIMENTS: &[&Experiment] = &[&environments::EXPERIMENT];
+pub(crate) const EXPERIMENTS: &[&Experiment] = &[&environments::EXPERIMENT, &moves::EXPERIMENT];
 
 #[cfg(test)]
 mod tests;

@@ -136,6 +136,14 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
 
     fn act(&mut self, command: Command<P::Settings>) {
         let now = Clock::now();
+        let is_question = command.is_question();
+        self.carry_out(command, now);
+        if is_question {
+            self.packet_loop.has_answered(now);
+        }
+    }
+
+    fn carry_out(&mut self, command: Command<P::Settings>, now: Instant) {
         match command {
             // Who asked and has gone misses nothing.
             Command::Report { answer } => {

@@ -92,9 +92,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             elapsed_ms: until.saturating_since(phase.began).as_millis(),
         };
         Box::new(move || {
-            let mut tally = own;
-            asker.measured().into_iter().for_each(|other| tally.merge(other));
-            Answer::Ab(Box::new(AbReport::of(told, &tally)))
+            let mut tallies = asker.measured();
+            tallies.push(own);
+            Answer::Ab(Box::new(AbReport::of(told, &tallies)))
         })
     }
 }

@@ -32,8 +32,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 ending = ending.or(Some(signal));
             }
         }
-        while let Some(asked) = self.console.take() {
+        loop {
+            let began = Clock::now();
+            let Some(asked) = self.console.take() else { break };
             self.hear(asked);
+            self.packet_loop.has_answered(began);
             if self.is_succeeded {
                 return Some(Why::HandedOver);
             }

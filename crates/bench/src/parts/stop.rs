@@ -1,0 +1,190 @@
+//! The end of a program with many live flows: how long it takes, what becomes of the flows, what is left behind.
+
+use std::process::{Command, Stdio};
+
+use io::{Clock, SpawnOptions};
+use units::Duration;
+
+use super::count_text;
+use super::flows::BUFFER;
+use super::upgrade::{FILLING, HELD, MEMORY, REST, longest_ms, missing};
+use crate::boxed::BoxProgram;
+use crate::comparison::Comparison;
+use crate::error::Context;
+use crate::load::{Held, Pings};
+use crate::results::Sample;
+use crate::stage::{Measure, Plan, Stage, metric};
+use crate::topology::{MOBILE, NetworkOptions, WIRED};
+use crate::{BenchError, Way};
+
+/// Flows, one of which carries the pings.
+const FLOWS: u32 = 100_000;
+
+/// Addresses of clients.
+const SUBSCRIBERS: u32 = 1_000;
+
+/// How long what is owed may take to be delivered, and the end together with it: as the service has them.
+const DRAIN: &str = "60 s";
+const END_MAX: Duration = Duration::from_secs(90);
+
+/// The same where clients read nothing.
+const DEAF_DRAIN: &str = "5 s";
+
+/// What is sent on every flow when the program has gone.
+const LEN: usize = 100;
+
+/// How long pings go on.
+const PINGING: Duration = Duration::from_secs(6);
+
+/// What the flows are like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// Open, and nothing is owed.
+    Idle,
+    /// The box holds [`HELD`] bytes, and the clients read again.
+    Owed,
+    /// The same, and they do not.
+    Deaf,
+}
+
+impl Load {
+    const ALL: [Self; 3] = [Self::Idle, Self::Owed, Self::Deaf];
+
+    fn case(self) -> String {
+        let what = match self {
+            Self::Idle => "nothing owed",
+            Self::Owed => "1 GB owed",
+            Self::Deaf => "1 GB owed, clients that do not read",
+        };
+        format!("{}, {what}", count_text(FLOWS, "flow"))
+    }
+}
+
+pub(crate) struct StopPart;
+
+impl Measure for StopPart {
+    fn plan(&self) -> Plan {
+        let alone =
+            |title: &str, metric, load: Load| Comparison::alone(title, metric, &load.case(), Way::Adaptive);
+        let all = f64::from(FLOWS - 1);
+        Plan {
+            title: "The end with live flows",
+            how: "These are real TCP flows of 1,000 client addresses, opened through the box. Either nothing is owed \
+                  to them, or the box holds 1 GB, the same for each flow. Then the program gets SIGTERM. *End* is the                   time until its process has gone. *Ping* is the longest round trip of a flow that exchanges 64 bytes \
+                  a thousand times a second meanwhile, and goes on through the kernel afterwards. When all that was \
+                  sent has arrived, the servers send 100 bytes on every flow, which have to arrive too: *go on* is how \
+                  many flows carried them. Clients that do not read leave the box owing: at the end of `--drain-time` \
+                  (5 s there) their flows are reset at both ends. No device, rule or table may be left.",
+            metrics: vec![
+                metric("end_s", "end, s", 2),
+                metric("ping_ms", "longest ping, ms", 1),
+                metric("held_mb", "held data, MB", 0),
+                metric("missing_bytes", "bytes missing", 0),
+                metric("go_on", "flows that go on", 0),
+            ],
+            ways: vec![Way::Adaptive],
+            rounds: 3,
+            time: PINGING,
+            network: NetworkOptions { subscribers: SUBSCRIBERS, ..NetworkOptions::default() },
+            comparisons: vec![
+                alone("End with nothing owed", "end_s", Load::Idle).in_unit(" s", 2).at_most(10.0),
+                alone("Flows that go on, nothing owed", "go_on", Load::Idle).in_unit("", 0).at_least(all),
+                alone("End with 1 GB owed", "end_s", Load::Owed).in_unit(" s", 2).at_most(60.0),
+                alone("Flows that go on, 1 GB owed", "go_on", Load::Owed).in_unit("", 0).at_least(all),
+                // Behind the time for draining.
+                alone("End with clients that do not read", "end_s", Load::Deaf)
+                    .in_unit(" s", 2)
+                    .at_most(30.0),
+            ],
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        Load::ALL.into_iter().map(|load| measure(stage, way, round, load)).collect()
+    }
+}
+
+fn measure(stage: &mut Stage<'_>, way: Way, round: u32, load: Load) -> Result<Sample, BenchError> {
+    let window = format!("{} B", HELD / FLOWS);
+    let drain = if load == Load::Deaf { DEAF_DRAIN } else { DRAIN };
+    let arguments = [&MEMORY[..], &["--window-max", &window, "--drain-time", drain]].concat();
+    let boxed =
+        stage.start_with(way, &arguments)?.ok_or_else(|| BenchError::Nothing(way.name().to_owned()))?;
+    let mut pings = Pings::start(&stage.network)?;
+    let mut held = Held::open(stage, FLOWS - 1, SUBSCRIBERS, BUFFER)?;
+    if load != Load::Idle {
+        held.deafen()?;
+        held.blast()?;
+        stage.pause.wait(FILLING)?;
+        held.quiet()?;
+        stage.pause.wait(REST)?;
+    }
+    let held_bytes = boxed.status()?.processor.counter("buffer_bytes_now");
+    if load == Load::Owed {
+        held.hear()?;
+    }
+    let (end_s, ping_ms) = end(stage, boxed, &mut pings)?;
+    nothing_is_left(stage)?;
+    let mut sample =
+        Sample::new(load.case(), way, round, [("end_s", end_s), ("held_mb", held_bytes as f64 / 1e6)]);
+    sample.add("ping_ms", ping_ms);
+    if load == Load::Deaf {
+        held.hear()?;
+    } else {
+        sample.add("missing_bytes", Some(missing(stage, &mut held)? as f64));
+    }
+    let before = held.received()?;
+    let taken = held.send_once(LEN)?;
+    if load == Load::Deaf {
+        // Flows that were reset take nothing; one that does is not known to arrive.
+        sample.add("go_on", Some(taken as f64));
+        return Ok(sample);
+    }
+    missing(stage, &mut held)?;
+    sample.add("go_on", Some((held.received()?.saturating_sub(before) / LEN as u64).min(taken) as f64));
+    Ok(sample)
+}
+
+/// Ends the program: how long that takes, and the longest ping meanwhile and afterwards.
+fn end(
+    stage: &mut Stage<'_>,
+    boxed: BoxProgram,
+    pings: &mut Pings,
+) -> Result<(f64, Option<f64>), BenchError> {
+    let time = stage.time;
+    std::thread::scope(|scope| {
+        let pinging = scope.spawn(|| pings.run(time));
+        let begin = Clock::now();
+        boxed.stop_within(END_MAX, &mut stage.pause)?;
+        let end_s = Clock::now().saturating_since(begin).as_secs_f64();
+        let pings =
+            pinging.join().unwrap_or_else(|_| Err(BenchError::Load("pings have panicked".to_owned())))?;
+        Ok((end_s, Some(longest_ms(&pings))))
+    })
+}
+
+/// The box is as it was before: no device, no rule, no table.
+fn nothing_is_left(stage: &Stage<'_>) -> Result<(), BenchError> {
+    let mut left: Vec<String> = Vec::new();
+    let links = stage.network.middle.netlink()?.links()?;
+    let foreign = |name: &str| !["lo", WIRED, MOBILE].contains(&name);
+    left.extend(links.into_iter().map(|link| link.name).filter(|name| foreign(name)));
+    let shown = |words: &[&str]| -> Result<String, BenchError> {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let output = stage.network.middle.spawn(command, SpawnOptions::default())?.wait_with_output();
+        let output = output.doing(|| format!("hear from {}", words[0]))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // The kernel's own rules are for the tables local, main and default.
+    let rules = shown(&["ip", "rule"])? + &shown(&["ip", "-6", "rule"])?;
+    let is_kernels = |rule: &str| ["local", "main", "default"].iter().any(|table| rule.ends_with(table));
+    left.extend(rules.lines().map(str::trim).filter(|rule| !is_kernels(rule)).map(str::to_owned));
+    if io::features::find_program("nft").is_some() {
+        left.extend(shown(&["nft", "list", "tables"])?.lines().map(str::to_owned));
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(BenchError::Load(format!("left behind in the box: {}", left.join("; "))))
+}

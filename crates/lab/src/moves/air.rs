@@ -1,0 +1,472 @@
+//! [`Air`]: two base stations, the segment to the servers, and the wire between the boxes, in one thread.
+//!
+//! ```text
+//!   server ── wan ── router      station A ─┐                        box A ── wire ── box B
+//!                                           ├─ a subscriber's links ── client
+//!                                station B ─┘
+//! ```
+//!
+//! A subscriber has a link of its own, in both directions, at each base station: base stations keep a queue per
+//! subscriber. It is at one of them, or on its way to one. On its way nothing is delivered: what the new station gets for
+//! it waits there, and what it sends waits in its modem. What is in the air of the station that it has left, is lost, as
+//! is what comes there later. The thread never spins: packets are late by what the kernel takes to wake it, which every
+//! run states.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use io::{Clock, Interest, Tun, Waiter};
+use link::{DelayModel, Link, LinkConfig};
+use scenario::results::Timing;
+use units::{Bytes, Duration, Instant, SeqNum};
+use wire::TcpFlags;
+
+use super::streams::{Piece, Stream};
+use crate::LabError;
+use crate::error::Context;
+use crate::lateness::Lateness;
+
+const PACKET_LEN_MAX: usize = 2_048;
+const BATCH: usize = 32;
+const REALTIME_PRIORITY: u8 = 20;
+/// Packets that wait at the new station, or in the modem, at most.
+const WAITING_MAX: usize = 1_000;
+const STOP: u64 = u64::MAX;
+
+/// Numbers of the devices.
+const SERVER: usize = 0;
+const ROUTER: usize = 1;
+const STATIONS: [usize; 2] = [2, 3];
+const CLIENT: usize = 4;
+const WIRES: [usize; 2] = [5, 6];
+
+/// The devices whose other ends the thread holds.
+pub(crate) struct Devices {
+    pub server: Tun,
+    pub router: Tun,
+    pub stations: [Tun; 2],
+    pub client: Tun,
+    pub wires: [Tun; 2],
+}
+
+/// What the air is made of.
+pub(crate) struct Plan {
+    /// One-way delay to the servers.
+    pub wan: Duration,
+    /// One-way delay between the boxes.
+    pub wire: Duration,
+    /// Each subscriber's address, and its links at either station, towards it and from it.
+    pub subscribers: Vec<(IpAddr, [[LinkConfig; 2]; 2])>,
+}
+
+/// A flow's direction: where its data comes from, and where it goes.
+pub(crate) type Way = (SocketAddr, SocketAddr);
+
+/// What was seen.
+pub(crate) struct Seen {
+    pub streams: BTreeMap<Way, Stream>,
+    /// Bytes of packets on the wire between the boxes, from A and from B.
+    pub wire_bytes: [u64; 2],
+    /// When resets went over the radio, by subscriber.
+    pub resets: Vec<Vec<Instant>>,
+    /// Packets that came to a station for a subscriber that had left it, or were in the air when it left.
+    pub stranded: Vec<u64>,
+    pub timing: Timing,
+}
+
+/// A subscriber leaves its station for another, and is there after `gap`.
+struct Departure {
+    subscriber: usize,
+    to: usize,
+    gap: Duration,
+    left: mpsc::Sender<Instant>,
+}
+
+/// A running emulator; dropping it stops it.
+pub(crate) struct Air {
+    stop: UnixStream,
+    departures: mpsc::Sender<Departure>,
+    thread: Option<JoinHandle<Result<Seen, LabError>>>,
+    started: Instant,
+}
+
+impl Air {
+    /// Starts at once.
+    pub fn start(devices: Devices, plan: Plan) -> Result<Self, LabError> {
+        let now = Clock::now();
+        let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
+        stopped.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
+        let Devices { server, router, stations: [a, b], client, wires: [wire_a, wire_b] } = devices;
+        let delay = |time: Duration| {
+            let config =
+                LinkConfig { delay: DelayModel::Fixed(time), keeps_log: false, ..LinkConfig::default() };
+            Link::new(&config, now)
+        };
+        let mut lines = vec![
+            Line { link: delay(plan.wan)?, to: ROUTER },
+            Line { link: delay(plan.wan)?, to: SERVER },
+            Line { link: delay(plan.wire)?, to: WIRES[1] },
+            Line { link: delay(plan.wire)?, to: WIRES[0] },
+        ];
+        let mut subscribers = Vec::new();
+        for (address, links) in &plan.subscribers {
+            for (station, [down, up]) in links.iter().enumerate() {
+                lines.push(Line { link: Link::new(down, now)?, to: CLIENT });
+                lines.push(Line { link: Link::new(up, now)?, to: STATIONS[station] });
+            }
+            let place = Place::At(0);
+            subscribers.push(Subscriber {
+                address: *address,
+                place,
+                down: VecDeque::new(),
+                up: VecDeque::new(),
+            });
+        }
+        let (departures, departing) = mpsc::channel();
+        let count = subscribers.len();
+        let mover = Mover {
+            devices: [server, router, a, b, client, wire_a, wire_b],
+            lines,
+            subscribers,
+            departing,
+            lateness: Lateness::default(),
+            streams: BTreeMap::new(),
+            wire_bytes: [0; 2],
+            resets: vec![Vec::new(); count],
+            stranded: vec![0; count],
+            began: now,
+        };
+        let thread = std::thread::Builder::new()
+            .name("air".to_owned())
+            .spawn(move || mover.run(&stopped))
+            .doing(|| "start the emulator's thread".to_owned())?;
+        Ok(Self { stop, departures, thread: Some(thread), started: now })
+    }
+
+    /// When its time began: bins of delivered data count from then.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// A subscriber leaves its station for station `to`, and is there after `gap`. Gives when it left; none when the
+    /// emulator has ended.
+    pub fn move_to(&self, subscriber: usize, to: usize, gap: Duration) -> Option<Instant> {
+        let (left, when) = mpsc::channel();
+        self.departures.send(Departure { subscriber, to, gap, left }).ok()?;
+        (&self.stop).write_all(&[0]).ok()?;
+        when.recv().ok()
+    }
+
+    /// True when the thread has ended by itself, which is an error.
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Stops and hands over what was seen.
+    pub fn finish(mut self) -> Result<Seen, LabError> {
+        self.end().unwrap_or_else(|| Err(LabError::Which("the emulator is stopped already".to_owned())))
+    }
+
+    fn end(&mut self) -> Option<Result<Seen, LabError>> {
+        let thread = self.thread.take()?;
+        let _ = self.stop.shutdown(std::net::Shutdown::Both);
+        let failed = |_| LabError::Which("the emulator's thread panicked".to_owned());
+        Some(thread.join().map_err(failed).and_then(|result| result))
+    }
+}
+
+impl Drop for Air {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
+}
+
+/// A packet, and the data in it.
+struct Carried {
+    bytes: Vec<u8>,
+    data: Option<(Way, Piece)>,
+}
+
+/// A link, and the device at its end.
+struct Line {
+    link: Link<Carried>,
+    to: usize,
+}
+
+/// Where a subscriber is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    At(usize),
+    OnWay { to: usize, there: Instant },
+}
+
+struct Subscriber {
+    address: IpAddr,
+    place: Place,
+    /// Waits at the station that it goes to.
+    down: VecDeque<Carried>,
+    /// Waits in its modem.
+    up: VecDeque<Carried>,
+}
+
+/// The line of a subscriber at a station, towards it or from it.
+const fn line_of(subscriber: usize, station: usize, is_up: bool) -> usize {
+    4 + subscriber * 4 + station * 2 + is_up as usize
+}
+
+/// What a line is: a subscriber's at a station, from it or towards it.
+const fn radio_of(line: usize) -> Option<(usize, usize, bool)> {
+    if line < 4 {
+        return None;
+    }
+    let at = line - 4;
+    Some((at / 4, at % 4 / 2, at % 2 == 1))
+}
+
+struct Mover {
+    devices: [Tun; 7],
+    lines: Vec<Line>,
+    subscribers: Vec<Subscriber>,
+    departing: mpsc::Receiver<Departure>,
+    lateness: Lateness,
+    streams: BTreeMap<Way, Stream>,
+    wire_bytes: [u64; 2],
+    resets: Vec<Vec<Instant>>,
+    stranded: Vec<u64>,
+    began: Instant,
+}
+
+impl Mover {
+    fn run(mut self, stopped: &UnixStream) -> Result<Seen, LabError> {
+        // Refused to who may not: packets are later, and that is stated.
+        let _ = io::sched::set_realtime_priority(REALTIME_PRIORITY);
+        let mut waiter = Waiter::new(Duration::ZERO)?;
+        for (token, device) in (0..).zip(&self.devices) {
+            waiter.add(device, Interest::Read, token)?;
+        }
+        waiter.add(stopped, Interest::Read, STOP)?;
+        loop {
+            let coming = self.subscribers.iter().filter_map(|one| match one.place {
+                Place::OnWay { there, .. } => Some(there),
+                Place::At(_) => None,
+            });
+            let deadline = self.lines.iter().filter_map(|line| line.link.next_deadline()).chain(coming).min();
+            let mut arrived = Vec::new();
+            for ready in waiter.wait(deadline)? {
+                if ready.token == STOP {
+                    let mut sink = [0; 64];
+                    if matches!((&*stopped).read(&mut sink), Ok(0)) {
+                        return self.finish();
+                    }
+                }
+                arrived.extend(usize::try_from(ready.token).ok().filter(|at| *at < self.devices.len()));
+            }
+            self.arrive();
+            self.depart();
+            self.deliver();
+            for device in arrived {
+                self.fetch(device)?;
+            }
+        }
+    }
+
+    /// Subscribers leave their stations.
+    fn depart(&mut self) {
+        while let Ok(Departure { subscriber, to, gap, left }) = self.departing.try_recv() {
+            let now = Clock::now();
+            if let Some(one) = self.subscribers.get_mut(subscriber) {
+                one.place = Place::OnWay { to, there: now + gap };
+            }
+            // Nobody listening any more is fine.
+            let _ = left.send(now);
+        }
+    }
+
+    /// Subscribers come to their new stations.
+    fn arrive(&mut self) {
+        let now = Clock::now();
+        for number in 0..self.subscribers.len() {
+            let Place::OnWay { to, there } = self.subscribers[number].place else { continue };
+            if there > now {
+                continue;
+            }
+            self.subscribers[number].place = Place::At(to);
+            let waiting = [false, true].map(|is_up| {
+                let one = &mut self.subscribers[number];
+                std::mem::take(if is_up { &mut one.up } else { &mut one.down })
+            });
+            for (is_up, all) in [false, true].into_iter().zip(waiting) {
+                all.into_iter().for_each(|carried| self.put(line_of(number, to, is_up), carried, now));
+            }
+        }
+    }
+
+    /// Gives a packet to a line; what has no room is lost.
+    fn put(&mut self, line: usize, carried: Carried, now: Instant) {
+        let size = Bytes::from(carried.bytes.len());
+        if let Err(rejected) = self.lines[line].link.enqueue(carried, size, now)
+            && radio_of(line).is_some()
+        {
+            self.lose(&rejected.payload);
+        }
+    }
+
+    fn lose(&mut self, carried: &Carried) {
+        if let Some((way, piece)) = carried.data
+            && let Some(stream) = self.streams.get_mut(&way)
+        {
+            stream.on_lost(piece);
+        }
+    }
+
+    /// Hands over what is due.
+    fn deliver(&mut self) {
+        for line in 0..self.lines.len() {
+            let now = Clock::now();
+            if self.lines[line].link.next_deadline().is_none_or(|at| at > now) {
+                continue;
+            }
+            while let Some(delivery) = self.lines[line].link.poll(now) {
+                self.lateness.record(now.saturating_since(delivery.planned));
+                let carried = delivery.payload;
+                let to = self.lines[line].to;
+                if let Some((number, station, _)) = radio_of(line)
+                    && self.subscribers[number].place != Place::At(station)
+                {
+                    self.stranded[number] += 1;
+                    self.lose(&carried);
+                    continue;
+                }
+                if to == CLIENT || to == SERVER {
+                    self.come(&carried, now);
+                }
+                // A device that is down or gone loses packets like a real one.
+                let _ = self.devices[to].send(&carried.bytes);
+            }
+        }
+    }
+
+    fn come(&mut self, carried: &Carried, now: Instant) {
+        if let Some((way, piece)) = carried.data
+            && let Some(stream) = self.streams.get_mut(&way)
+        {
+            stream.on_come(piece, now);
+        }
+    }
+
+    fn fetch(&mut self, device: usize) -> Result<(), LabError> {
+        for _ in 0..BATCH {
+            let mut bytes = vec![0; PACKET_LEN_MAX];
+            let Some(len) = self.devices[device].recv(&mut bytes)? else { break };
+            bytes.truncate(len);
+            let now = Clock::now();
+            match device {
+                SERVER => self.put(0, Carried { bytes, data: None }, now),
+                ROUTER => {
+                    let carried = self.look(bytes, None, now);
+                    self.put(1, carried, now);
+                }
+                CLIENT => self.from_client(bytes, now),
+                _ => {
+                    if let Some(station) = STATIONS.iter().position(|at| *at == device) {
+                        self.from_station(station, bytes, now);
+                    } else {
+                        let from = device - WIRES[0];
+                        self.wire_bytes[from] += len as u64;
+                        self.put(2 + from, Carried { bytes, data: None }, now);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the data in a packet. `sender`: the subscriber over whose radio it goes.
+    fn look(&mut self, bytes: Vec<u8>, sender: Option<usize>, now: Instant) -> Carried {
+        let Ok(parsed) = wire::parse(&bytes) else { return Carried { bytes, data: None } };
+        let Some(tcp) = parsed.tcp() else { return Carried { bytes, data: None } };
+        let way =
+            (SocketAddr::new(parsed.ip.src, tcp.src_port), SocketAddr::new(parsed.ip.dst, tcp.dst_port));
+        if tcp.flags.contains(TcpFlags::RST)
+            && let Some(number) = sender
+        {
+            self.resets[number].push(now);
+        }
+        let data = (tcp.payload_len > 0).then(|| self.place(way, tcp.seq, tcp.payload_len)).map(|piece| {
+            if sender.is_some()
+                && let Some(stream) = self.streams.get_mut(&way)
+            {
+                stream.on_sent(piece, now);
+            }
+            (way, piece)
+        });
+        Carried { bytes, data }
+    }
+
+    fn place(&mut self, way: Way, seq: SeqNum, len: usize) -> Piece {
+        let began = self.began;
+        self.streams.entry(way).or_insert_with(|| Stream::new(began)).place(seq, len)
+    }
+
+    fn subscriber_of(&self, address: Option<IpAddr>) -> Option<usize> {
+        let address = address?;
+        self.subscribers.iter().position(|one| one.address == address)
+    }
+
+    fn from_client(&mut self, bytes: Vec<u8>, now: Instant) {
+        let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.src);
+        let Some(number) = self.subscriber_of(address) else { return };
+        let carried = self.look(bytes, Some(number), now);
+        match self.subscribers[number].place {
+            Place::At(station) => self.put(line_of(number, station, true), carried, now),
+            Place::OnWay { .. } if self.subscribers[number].up.len() < WAITING_MAX => {
+                self.subscribers[number].up.push_back(carried);
+            }
+            Place::OnWay { .. } => self.lose(&carried),
+        }
+    }
+
+    fn from_station(&mut self, station: usize, bytes: Vec<u8>, now: Instant) {
+        let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.dst);
+        let Some(number) = self.subscriber_of(address) else { return };
+        let carried = self.look(bytes, Some(number), now);
+        match self.subscribers[number].place {
+            Place::At(at) if at == station => self.put(line_of(number, station, false), carried, now),
+            Place::OnWay { to, .. } if to == station && self.subscribers[number].down.len() < WAITING_MAX => {
+                self.subscribers[number].down.push_back(carried);
+            }
+            Place::At(_) | Place::OnWay { .. } => {
+                self.stranded[number] += 1;
+                self.lose(&carried);
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Seen, LabError> {
+        let missed = self.devices.iter().map(|d| d.stats().map(|s| s.tx_dropped)).sum::<Result<u64, _>>()?;
+        Ok(Seen {
+            streams: self.streams,
+            wire_bytes: self.wire_bytes,
+            resets: self.resets,
+            stranded: self.stranded,
+            timing: self.lateness.report(missed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_from_their_numbers() {
+        for (subscriber, station, is_up) in [(0, 0, false), (0, 1, true), (7, 0, true), (16, 1, false)] {
+            assert_eq!(radio_of(line_of(subscriber, station, is_up)), Some((subscriber, station, is_up)));
+        }
+        assert_eq!(radio_of(3), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! Questions and answers in turn over one connection, each answer checked byte by byte.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use io::{Clock, Interest, Namespace, Waiter};
+use units::{Duration, Instant};
+
+use crate::LabError;
+use crate::error::Context;
+use crate::radios::ends::Content;
+use crate::transfer::pause;
+
+/// A question: the seed of the answer, and its size.
+const QUESTION_LEN: usize = 16;
+/// How often threads look whether they are to end.
+const TURN: std::time::Duration = std::time::Duration::from_millis(100);
+const CONNECT_MAX: Duration = Duration::from_secs(20);
+
+/// Calls `serve` with each connection to a listener, in a thread of its own; ends when dropped.
+pub(crate) struct Listener {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    pub fn start(
+        namespace: &Namespace,
+        at: SocketAddr,
+        serve: impl Fn(TcpStream, &AtomicBool) + Send + Sync + 'static,
+    ) -> Result<Self, LabError> {
+        let listener = namespace.run(|| TcpListener::bind(at))?.doing(|| format!("listen at {at}"))?;
+        listener.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (theirs, serve) = (Arc::clone(&stop), Arc::new(serve));
+        let namespace = Namespace::open(namespace.name())?;
+        let thread = std::thread::spawn(move || {
+            // Whoever serves may connect from here, too.
+            if namespace.enter().is_err() {
+                return;
+            }
+            let Ok(mut waiter) = Waiter::new(Duration::ZERO) else { return };
+            if waiter.add(&listener, Interest::Read, 0).is_err() {
+                return;
+            }
+            while !theirs.load(Ordering::Relaxed) {
+                if let Ok((stream, _)) = listener.accept() {
+                    let (stop, serve) = (Arc::clone(&theirs), Arc::clone(&serve));
+                    let _ = stream.set_nonblocking(false);
+                    std::thread::spawn(move || serve(stream, &stop));
+                } else {
+                    let _ = waiter.wait(Some(Clock::now() + Duration::from_millis(100)));
+                }
+            }
+        });
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Its panic would be a test's.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads exactly, and gives up when it is over.
+fn read_exact(
+    stream: &mut TcpStream,
+    mut room: &mut [u8],
+    is_over: &dyn Fn() -> bool,
+) -> std::io::Result<bool> {
+    use std::io::ErrorKind::{Interrupted, TimedOut, UnexpectedEof, WouldBlock};
+    while !room.is_empty() {
+        match stream.read(room) {
+            Ok(0) => return Err(UnexpectedEof.into()),
+            Ok(len) => room = &mut room[len..],
+            Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {
+                if is_over() {
+                    return Ok(false);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Answers questions until the other end closes, or it is to stop.
+pub(crate) fn answer(mut stream: TcpStream, stop: &AtomicBool) {
+    let _ = stream.set_nodelay(true);
+    let _ = stream.set_read_timeout(Some(TURN));
+    let mut question = [0; QUESTION_LEN];
+    while matches!(read_exact(&mut stream, &mut question, &|| stop.load(Ordering::Relaxed)), Ok(true)) {
+        let number = |at: usize| question[at..at + 8].try_into().map_or(0, u64::from_be_bytes);
+        let (seed, size) = (number(0), usize::try_from(number(8)).unwrap_or(0));
+        let mut bytes = vec![0; size];
+        Content::new(seed).fill(&mut bytes);
+        if stream.write_all(&bytes).is_err() {
+            return;
+        }
+    }
+}
+
+/// What came of questions and answers.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges {
+    /// When each question was put, and how long its answer took to be whole.
+    pub answers: Vec<(Instant, Duration)>,
+    pub bytes: u64,
+    pub is_intact: bool,
+    pub error: Option<String>,
+}
+
+/// Asks until `end`.
+pub(crate) fn ask(to: SocketAddr, (seed, size, think): (u64, u64, Duration), end: Instant) -> Exchanges {
+    let mut result = Exchanges { is_intact: true, ..Exchanges::default() };
+    if let Err(error) = ask_on(to, (seed, size, think), end, &mut result) {
+        result.error = Some(error.to_string());
+    }
+    result
+}
+
+fn ask_on(
+    to: SocketAddr,
+    (seed, size, think): (u64, u64, Duration),
+    end: Instant,
+    result: &mut Exchanges,
+) -> std::io::Result<()> {
+    let time_max = std::time::Duration::from_nanos(CONNECT_MAX.as_nanos());
+    let mut stream = TcpStream::connect_timeout(&to, time_max)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(TURN))?;
+    let (mut number, mut wanted) = (seed << 32, vec![0; usize::try_from(size).unwrap_or(0)]);
+    let mut got = wanted.clone();
+    while Clock::now() < end {
+        number += 1;
+        let asked = Clock::now();
+        stream.write_all(&[number, size].map(u64::to_be_bytes).concat())?;
+        if !read_exact(&mut stream, &mut got, &|| Clock::now() >= end)? {
+            return Ok(());
+        }
+        result.answers.push((asked, Clock::now().saturating_since(asked)));
+        result.bytes += size;
+        Content::new(number).fill(&mut wanted);
+        result.is_intact &= got == wanted;
+        pause(think).map_err(std::io::Error::other)?;
+    }
+    Ok(())
+}
