@@ -1,5 +1,7 @@
 //! Connections of Multipath TCP whose mappings span several packets, each of which repeats the mapping.
 
+#![allow(clippy::unwrap_used)] // Broken test data shall stop the test.
+
 mod made;
 
 use analysis::{MptcpAnalyzer, MptcpReport, SubflowDirection};

@@ -1,5 +1,7 @@
 //! One connection at two places between which addresses are translated.
 
+#![allow(clippy::unwrap_used)] // Broken test data shall stop the test.
+
 mod made;
 
 use analysis::{FlowReport, PairFinder};

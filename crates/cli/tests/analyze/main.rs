@@ -135,6 +135,32 @@ fn a_folder_with_a_broken_file_gives_what_can_be_read() {
 }
 
 #[test]
+fn text_says_what_was_skipped_and_sorted() {
+    let mut file = capture();
+    let mut udp = vec![0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    udp.extend([0; 8]);
+    let mut fragment = udp.clone();
+    fragment[6..10].copy_from_slice(&[0x20, 0, 64, 6]);
+    // No IP, no TCP twice, a fragment, a TCP header cut in half; the last two come 2 ms late.
+    let frames = [vec![0x05; 30], udp.clone(), udp, fragment, file[40..60].to_vec()];
+    for (us, frame) in [440_000, 441_000, 442_000, 439_000, 440_500_u32].into_iter().zip(frames) {
+        for word in [0, us, frame.len() as u32, frame.len() as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(frame);
+    }
+    let out = text(&analyze(&["-"], &file).stdout);
+    let said = "-: 13 packets, 8 of TCP, 1 not IP, 2 not TCP, 1 fragments, 1 with headers cut, 1 steps back in \
+                time, 2 put in the order of time";
+    assert_eq!(out.lines().next(), Some(said));
+    let json: Value = serde_json::from_slice(&analyze(&["-", "--json"], &file).stdout).expect("JSON");
+    let found = &json["captures"][0];
+    assert_eq!((&found["sorted"], &found["time_steps_back"]), (&2.into(), &1.into()));
+    let skipped: u64 = found["skipped"].as_object().expect("counts").values().filter_map(Value::as_u64).sum();
+    assert_eq!(found["packets"].as_u64(), found["segments"].as_u64().map(|segments| segments + skipped));
+}
+
+#[test]
 fn a_capture_is_never_overwritten() {
     let folder = Folder::new("kept");
     let path = folder.0.join("a.pcap");
