@@ -497,7 +497,7 @@ impl Half {
             spent.parts.add(TimeCause::ReceiveWindow, passed);
         } else if outstanding == 0 {
             spent.idle += passed;
-        } else if is_recovering {
+        } else if is_recovering || !spent.repaired.is_zero() {
             spent.repaired += passed;
         } else {
             spent.waited += passed;

@@ -178,6 +178,29 @@ fn a_lost_tail_is_no_pause_of_the_application_beside_the_receiver() {
 }
 
 #[test]
+fn a_lost_request_is_loss_and_not_the_application() {
+    // Beside the client: the request is sent again after 240 ms, or just late.
+    let seen = |is_lost: bool| {
+        let mut tape = Tape::opened();
+        let request = With { flags: TcpFlags::PSH, ..With::default() };
+        if is_lost {
+            tape.send(60_000, 0, 1, 1, 100, &request);
+        }
+        tape.send(300_000, 0, 1, 1, 100, &request);
+        tape.send(340_000, 1, 1, 101, 0, &With::default());
+        for n in 0..20 {
+            tape.send(345_000 + u64::from(n) * 1_000, 1, 1 + n * MSS, 101, MSS, &With::default());
+            tape.send(345_010 + u64::from(n) * 1_000, 0, 101, 1 + (n + 1) * MSS, 0, &With::default());
+        }
+        let budget = tape.flow().budget;
+        [budget.loss_recovery_ns, budget.application_ns].map(|ns| ns / 1_000_000)
+    };
+    let ([lost, paused], [none, of_application]) = (seen(true), seen(false));
+    assert!((275..=285).contains(&lost) && paused < 30, "{lost} {paused}");
+    assert!(none == 0 && (260..=270).contains(&of_application), "{none} {of_application}");
+}
+
+#[test]
 fn a_pause_before_the_end_is_closing_and_not_the_application() {
     let segments: Vec<Sent> = (0..100).map(|n| sent(50_000 + u64::from(n) * 4_000, n)).collect();
     for tape in both_ends(&segments, 60, Some(5_000_000)) {
