@@ -207,6 +207,8 @@ pub(crate) struct Cold {
     pub(crate) probes: ProbeCounts,
     pub(crate) holes: HoleCounts,
     pub(crate) ack_gaps: AckGaps,
+    /// Last acknowledgement before the first of the duplicate ones in a row.
+    progressed: Instant,
     pub(crate) retransmissions: RetransmissionCounts,
     pub(crate) recovery: Recovery,
     pub(crate) throughput: Throughput,
@@ -426,6 +428,7 @@ impl Half {
             next,
             una: self.edge.una,
             quiet: s.now.saturating_since(self.data.last_sent.max(self.edge.last_acked)),
+            since_progress: s.now.saturating_since(self.timer_start()),
             rtt: self.data.smoothed.or(s.path_rtt.map(SmoothedRtt::first)),
             has_evidence: self.data.highest_sacked > end || self.data.duplicate_acks >= 3,
             uses_sack: s.uses_sack,
@@ -457,6 +460,16 @@ impl Half {
             self.cold.retransmissions.spurious.count(SpuriousBy::Acknowledged);
         }
         PacketKind::Retransmission { cause, was_acknowledged }
+    }
+
+    /// When the retransmission timer was started last (RFC 6298 §5): at the last acknowledgement of new data, or
+    /// when the first segment outstanding was sent.
+    fn timer_start(&self) -> Instant {
+        let acked = match self.data.duplicate_acks {
+            0 => self.edge.last_acked,
+            _ => self.cold.progressed,
+        };
+        acked.max(self.data.in_flight.first_sent().unwrap_or_default())
     }
 
     /// A segment below the edge that was never seen: lost before this point and sent again, or overtaken.
@@ -555,6 +568,9 @@ impl Half {
                 samples.record(rtt);
             }
         } else if position == self.edge.una && ack.is_bare && coverage.next > self.edge.una {
+            if self.data.duplicate_acks == 0 {
+                self.cold.progressed = self.edge.last_acked;
+            }
             self.data.duplicate_acks += 1;
             outcome.is_duplicate = true;
         }

@@ -87,6 +87,11 @@ impl InFlight {
         }
     }
 
+    /// When the first was sent last.
+    pub(crate) fn first_sent(&self) -> Option<Instant> {
+        self.segments.front().map(|segment| segment.last)
+    }
+
     /// `[start, end)` was sent again.
     pub(crate) fn retransmit(&mut self, start: u64, end: u64, now: Instant) {
         let from = self.segments.partition_point(|segment| segment.end() <= start);

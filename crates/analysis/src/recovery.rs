@@ -93,6 +93,8 @@ pub(crate) struct RetransmissionContext {
     pub(crate) una: u64,
     /// Time since the last segment either way that could have set this off.
     pub(crate) quiet: Duration,
+    /// Time since the retransmission timer was started.
+    pub(crate) since_progress: Duration,
     pub(crate) rtt: Option<SmoothedRtt>,
     /// Something above was SACKed, or three duplicate acknowledgements came.
     pub(crate) has_evidence: bool,
@@ -118,6 +120,9 @@ pub(crate) struct Recovery {
     mode: Mode,
     /// Recovery ends when this is acknowledged.
     point: u64,
+    /// Without SACK it ends when more than that is acknowledged: duplicate acknowledgements before may be those
+    /// of repetitions that were not needed (RFC 6582 §4.1).
+    ends_beyond: bool,
     /// End of all sent when the last tail loss probe went out.
     probed_at: Option<u64>,
     recent: VecDeque<Retransmission>,
@@ -139,6 +144,7 @@ impl Recovery {
     /// Says why `[start, end)` was sent again, and remembers it.
     pub(crate) fn on_retransmission(&mut self, s: &RetransmissionContext) -> Cause {
         let cause = self.cause(s);
+        self.ends_beyond = !s.uses_sack && s.stamp.is_some();
         match cause {
             Cause::Rto => {
                 // Further time-outs of one silence are one event.
@@ -169,7 +175,12 @@ impl Recovery {
         if could_probe && s.quiet >= s.probe_time_out() && (!is_head || s.quiet < s.rto() * 2) {
             return Cause::Tlp;
         }
-        if is_head && s.quiet >= s.rto() {
+        // Without SACK duplicate acknowledgements say nothing of what they acknowledge, and the first segment goes
+        // again at news of progress or by the timer, whatever came in between.
+        // Without timestamps a timer that has fired stays longer than round trips say (RFC 6298 §5.7), and silence
+        // alone tells.
+        let is_due = !s.uses_sack && s.stamp.is_some() && s.since_progress >= s.rto();
+        if is_head && (s.quiet >= s.rto() || is_due) {
             return Cause::Rto;
         }
         match self.mode {
@@ -232,7 +243,7 @@ impl Recovery {
                 self.mode = Mode::Open;
             }
         }
-        if new >= self.point {
+        if new >= self.point + u64::from(self.ends_beyond) {
             self.mode = Mode::Open;
         }
     }
@@ -270,6 +281,7 @@ mod tests {
             next: 100,
             una: 0,
             quiet: Duration::from_millis(quiet_ms),
+            since_progress: Duration::from_millis(quiet_ms),
             rtt: Some(SmoothedRtt { srtt: RTT, rttvar: Duration::from_millis(5) }),
             has_evidence: false,
             uses_sack: true,
@@ -319,9 +331,34 @@ mod tests {
             }),
             Cause::Rto
         );
-        let without_sack =
-            RetransmissionContext { uses_sack: false, una: 90, quiet: Duration::from_millis(240), ..tail };
+        let without_sack = RetransmissionContext {
+            uses_sack: false,
+            una: 90,
+            quiet: Duration::from_millis(240),
+            since_progress: Duration::from_millis(240),
+            ..tail
+        };
         assert_eq!(Recovery::default().on_retransmission(&without_sack), Cause::Rto);
+    }
+
+    #[test]
+    fn without_sack_the_timer_runs_through_duplicate_acknowledgements() {
+        let reno = RetransmissionContext { uses_sack: false, has_evidence: true, ..situation(1) };
+        let mut recovery = Recovery::default();
+        assert_eq!(recovery.on_retransmission(&reno), Cause::Fast);
+        // The repair was lost; duplicate acknowledgements come all the time.
+        let since_progress = Duration::from_millis(240);
+        assert_eq!(recovery.on_retransmission(&RetransmissionContext { since_progress, ..reno }), Cause::Rto);
+        let with_sack = RetransmissionContext { uses_sack: true, since_progress, ..reno };
+        let mut other = Recovery::default();
+        assert_eq!([(); 2].map(|()| other.on_retransmission(&with_sack)), [Cause::Fast; 2]);
+        // All that was outstanding is acknowledged: what follows belongs to the recovery until more is.
+        recovery.on_ack(0, 100, None, |_| {});
+        let next = RetransmissionContext { start: 100, end: 110, next: 200, una: 100, ..reno };
+        assert_eq!(recovery.on_retransmission(&next), Cause::RtoRecovery);
+        recovery.on_ack(100, 110, None, |_| {});
+        let after = RetransmissionContext { start: 110, end: 120, una: 110, ..next };
+        assert_eq!(recovery.on_retransmission(&after), Cause::Fast);
     }
 
     #[test]
