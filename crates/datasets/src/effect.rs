@@ -59,6 +59,19 @@ impl Measure {
         }
     }
 
+    /// Its name where there is little room.
+    #[must_use]
+    pub const fn short_name(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::RttP50 => "RTT",
+            Self::RttP95 => "RTT, p95",
+            Self::Retransmitted => "retransmitted",
+            Self::CompletionP50 => "completion",
+            Self::CompletionP95 => "completion, p95",
+        }
+    }
+
     /// The unit of its values.
     #[must_use]
     pub const fn unit(self) -> &'static str {

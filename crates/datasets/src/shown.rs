@@ -55,6 +55,7 @@ fn digits(value: f64) -> String {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 1.0 => format!("{value:.2}"),
+        0.0 => "0".to_owned(),
         _ => format!("{value:.3}"),
     }
 }
@@ -67,7 +68,7 @@ fn signed(value: f64) -> String {
 /// The changes in percent with their intervals, a place per measure.
 #[must_use]
 pub fn chart(comparison: &Comparison) -> Chart {
-    let names = comparison.effects.iter().map(|effect| effect.measure.name());
+    let names = comparison.effects.iter().map(|effect| effect.measure.short_name());
     let of = |verdict: Verdict, ink: Ink| {
         let points = comparison.effects.iter().enumerate().filter(|(_, effect)| effect.verdict == verdict);
         let point = |(place, effect): (usize, &Effect)| {
@@ -102,7 +103,7 @@ pub fn chart(comparison: &Comparison) -> Chart {
             "cellerator analyze --compare {} {}",
             comparison.before.dataset, comparison.after.dataset
         ),
-        ..Chart::new("What the change did", Axis::places("", names))
+        ..Chart::new("After against before", Axis::places("", names))
     }
     .panel(Axis::linear("Change, %").over(Range::Between(low - room, high + room)), series)
 }
@@ -113,7 +114,7 @@ fn said(comparison: &Comparison) -> String {
         format!("{name}: {} flows of {} subscribers", side.flows, side.subscribers)
     };
     format!(
-        "{} · {} · {} in both · 95 % intervals by bootstrap over subscribers, {} samples",
+        "{} · {} · {} in both · 95\u{a0}% intervals by bootstrap over subscribers, {} samples",
         side("before", &comparison.before),
         side("after", &comparison.after),
         comparison.subscribers_in_both,
@@ -124,7 +125,7 @@ fn said(comparison: &Comparison) -> String {
 /// What `too few` means.
 fn too_few() -> String {
     format!(
-        "Too few: less than {SUBSCRIBERS_MIN} subscribers have such flows, before or after ({SUBSCRIBERS_MIN_P95} for \
+        "Too few: fewer than {SUBSCRIBERS_MIN} subscribers have such flows, before or after ({SUBSCRIBERS_MIN_P95} for \
          the 95th percentile of completion)."
     )
 }

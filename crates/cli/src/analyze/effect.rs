@@ -27,10 +27,13 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
     let text = match args.json {
         true => serde_json::to_string_pretty(&comparison).map_err(|error| error.to_string())? + "\n",
         false => {
-            let (table, gone) =
-                datasets::table(&comparison).fitting(Words::default().columns(), &["flows", "flows"]);
-            let left_out =
-                if gone.is_empty() { String::new() } else { "  (numbers of flows: --json)\n".to_owned() };
+            let (table, gone) = datasets::table(&comparison)
+                .fitting(Words::default().columns(), &["flows", "flows", "difference"]);
+            let left_out = match gone.as_slice() {
+                [] => "",
+                [.., "difference"] => "  (numbers of flows, and differences in units: --json)\n",
+                _ => "  (numbers of flows: --json)\n",
+            };
             format!("{table}{left_out}{}", datasets::notes(&comparison))
         }
     };

@@ -197,7 +197,7 @@ fn few_subscribers_give_no_interval_and_that_is_said() {
     let found = compare(("b", &few), ("a", &few), 100, 1);
     let rtt = of(&found, Measure::RttP50);
     assert_eq!((rtt.before, rtt.difference_interval, rtt.verdict), (Some(50.0), None, Verdict::TooFew));
-    assert!(crate::shown::notes(&found).contains("less than 5 subscribers"), "{found:?}");
+    assert!(crate::shown::notes(&found).contains("fewer than 5 subscribers"), "{found:?}");
     assert!(crate::shown::table(&found).to_string().contains("too few"));
     // A 95th percentile rests on the few slowest: it needs more.
     let some = flows("s", 10, 20, &|s, n| 50.0 + spread(s, n));
