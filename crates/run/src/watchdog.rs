@@ -21,12 +21,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use handover::Fate;
 use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
+use crate::roaming::Fates;
 use crate::service::Service;
 use crate::{Config, RunError, journal, log, recovery};
 
@@ -513,7 +515,10 @@ fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<
 /// Ends the flows that the process owed something when it died; the packets of all take the plain
 /// way already.
 fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
-    let owed = journal::read_owed(directory);
+    let mut owed = journal::read_owed(directory);
+    // Another box may have them: the next start asks.
+    let fates = Fates::read(directory.parent().unwrap_or(directory), record.namespace, &record.name);
+    owed.retain(|left| fates.of(left) != Fate::Leave);
     if owed.is_empty() {
         return;
     }
