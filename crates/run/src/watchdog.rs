@@ -10,8 +10,8 @@
 //! Where it keeps what a successor needs ([`crate::keepsakes`]), a death with debt does not open the way for
 //! packets at once: they wait, a successor is started, and goes on with the flows. It has a certain time for
 //! that; then the way is opened and the flows are reset. A hang with debt is made a death first. The same is
-//! done without debt where packets have no other way: of a bridge beside which no bridge of the kernel's stands
-//! by.
+//! done without debt where packets have no other way (of a bridge beside which no bridge of the kernel's stands
+//! by), and where subscribers are on their way to or from other boxes.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -390,6 +390,8 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
 enum Need {
     /// Flows are owed data that nobody else has.
     Debt,
+    /// Other boxes may ask for subscribers, or have them: their packets go there.
+    Roaming,
     /// Without it no packet passes.
     CutWire,
 }
@@ -399,6 +401,10 @@ impl Need {
     fn of(directory: &Path, record: &Record) -> Option<Self> {
         if !journal::read_owed(directory).is_empty() {
             return Some(Self::Debt);
+        }
+        let state = directory.parent().unwrap_or(directory);
+        if Fates::read(state, record.namespace, &record.name).are_awaited() {
+            return Some(Self::Roaming);
         }
         (record.is_inline && record.bridge.is_none()).then_some(Self::CutWire)
     }
@@ -415,6 +421,7 @@ fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Ne
     let need = record_path.parent().and_then(|directory| Need::of(directory, &record));
     let why = match need {
         Some(Need::Debt) => "owes flows data",
+        Some(Need::Roaming) => "has subscribers on their way between boxes",
         Some(Need::CutWire) => "the wire is cut without it",
         None => return false,
     };

@@ -141,6 +141,15 @@ impl Fates {
         Self(notes.into_iter().map(|(_, note)| note).collect())
     }
 
+    /// True when somebody must go on with them: flows are nobody's, or another box's whose packets come here.
+    pub fn are_awaited(&self) -> bool {
+        let now = Clock::now();
+        self.0.iter().any(|note| match note {
+            Note::Over { gone, until, .. } => gone.is_some() && *until > now,
+            Note::Frozen { .. } | Note::Holding(_) | Note::Taking(_) | Note::Taken(_) => true,
+        })
+    }
+
     /// What becomes of a flow of its journal.
     pub fn of(&self, left: &Left) -> Fate {
         let (sink, source) = (left.entry.sink, left.entry.source);
