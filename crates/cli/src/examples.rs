@@ -22,7 +22,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("flows", &[("The only one that runs", "flows"), ("For a program", "flows --json")]),
-    ("handover", &[("A subscriber goes to the box that is called north", "handover 10.45.0.2 --to north")]),
+    (
+        "handover",
+        &[
+            ("A subscriber goes to the box that is called north", "handover 10.45.0.2 --to north"),
+            (
+                "The same, as a base station orders it",
+                "handover 10.45.0.2 --to north --order 192.0.2.1:7310 --key-file key",
+            ),
+        ],
+    ),
     ("drain", &[("Hand the flows back within a minute", "drain --time '60 s'")]),
     (
         "events",

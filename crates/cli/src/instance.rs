@@ -1,13 +1,16 @@
 //! `cellerator status`, `flows`, `drain` and `reload`: questions to a running accelerator.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write;
-use std::path::Path;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use io::{Clock, Waiter};
 use run::{Answer, FlowLine, FlowList, Found, Question, RecoveryStatus, Status};
 use scenario::Quantity;
 use units::{Bytes, Duration};
+use wire::{FeedbackKey, HandoverOrder};
 
 use top::three_digits;
 
@@ -138,12 +141,23 @@ pub struct HandoverArgs {
     /// The other box: what --handover-peer calls it
     #[arg(long, value_name = "PEER")]
     to: String,
+    /// Send a signed order to where an accelerator listens with --feedback, as a base station does, instead of
+    /// asking one on this machine. Nothing comes back: see `status` or the events there
+    #[arg(long, value_name = "ADDR:PORT", requires = "key_file", conflicts_with = "name")]
+    order: Option<SocketAddr>,
+    /// Sign the order with the key in this file: that of --feedback-key-file
+    #[arg(long, value_name = "FILE", requires = "order")]
+    key_file: Option<PathBuf>,
     #[command(flatten)]
     which: Which,
 }
 
 /// Runs `cellerator handover`: returns when the other box has the subscriber.
 pub fn handover(args: &HandoverArgs) -> Result<ExitCode, String> {
+    if let (Some(at), Some(key_file)) = (args.order, &args.key_file) {
+        send_order(args, at, key_file).map_err(|error| format!("handover: {error}"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let found = find(&args.which)?;
     let question = Question::Roam { client: args.subscriber, to: args.to.clone() };
     match ask(&found, &question)? {
@@ -151,6 +165,26 @@ pub fn handover(args: &HandoverArgs) -> Result<ExitCode, String> {
         other => return Err(unexpected(&found, &other)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn send_order(args: &HandoverArgs, at: SocketAddr, key_file: &Path) -> Result<(), String> {
+    let key = FeedbackKey::new(&run::read_key(key_file)?).ok_or("the key is empty")?;
+    let order = HandoverOrder {
+        // One order each: another sender is drawn every time.
+        sender: RandomState::new().build_hasher().finish() as u32,
+        sequence: 1,
+        time_us: Clock::wall_nanos() / 1_000,
+        subscriber: args.subscriber,
+        peer: args.to.clone(),
+    };
+    let bytes = order
+        .encode(&key)
+        .ok_or_else(|| format!("a peer has a name of 1 to {} bytes", HandoverOrder::PEER_LEN_MAX))?;
+    let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let sent = UdpSocket::bind(any).and_then(|socket| socket.send_to(&bytes, at));
+    sent.map_err(|error| format!("no way to {at}: {error}"))?;
+    print(&[format!("ordered at {at}: {} to {}", args.subscriber, args.to)]);
+    Ok(())
 }
 
 pub(crate) fn find(which: &Which) -> Result<Found, String> {

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
 use units::{Duration, Instant, SeqNum};
 
-use crate::{Again, Ended, Flows, Handover, Loaded, Message, Name, Outcome, Peer, Refusal, VERSION};
+use crate::{
+    Again, Claim, Ended, Flows, Handover, Loaded, Message, Name, Note, Outcome, Peer, Refusal, VERSION,
+};
 
 /// Flows of one subscriber at most.
 const FLOWS_MAX: usize = 16_384;
@@ -90,6 +92,20 @@ impl Copied {
 }
 
 impl Coming {
+    /// One that a process before this one has promised to take: no data of it is here.
+    pub(crate) fn promised_before(claim: Claim) -> Self {
+        let Claim { name, from, until, flows, bytes, .. } = claim;
+        let stage = Stage::Holding { copies: BTreeMap::new(), promised: bytes, held: 0 };
+        Self { from, name, flows, stage, until }
+    }
+
+    /// One that a process before this one has taken: the other box is told at once.
+    pub(crate) fn taken_before(claim: Claim, now: Instant) -> Self {
+        let Claim { name, from, until, flows, bytes, .. } = claim;
+        let stage = Stage::Owning { again: Again { at: now, tries: 0 }, bytes };
+        Self { from, name, flows, stage, until }
+    }
+
     pub(crate) fn name(&self) -> Name {
         self.name
     }
@@ -163,11 +179,13 @@ impl Handover {
             return self.say(from, Message::Refused(name, why));
         }
         self.coming.remove(&subscriber);
-        let name = Name { nonce: self.draw(), ..name };
-        flows.lead(subscriber, Some(from));
-        let stage = Stage::Holding { copies: BTreeMap::new(), promised: held, held: 0 };
+        let name = Name { nonce: self.draw_nonce(), ..name };
         let until = now + self.config.copying_max + self.config.lease;
-        self.coming.insert(subscriber, Coming { from, name, flows: theirs, stage, until });
+        let gone = self.gone(subscriber);
+        let claim = Claim { name, from, until, flows: theirs, bytes: held, gone };
+        flows.note(&Note::Holding(claim.clone()));
+        flows.lead(subscriber, Some(from), &claim.flows);
+        self.coming.insert(subscriber, Coming::promised_before(claim));
         self.say(from, Message::Ready(name));
     }
 
@@ -181,7 +199,14 @@ impl Handover {
     ) {
         let memory_max = self.config.memory_max;
         let others: u64 = self.coming.values().filter(|one| one.name != name).map(Coming::memory).sum();
-        let Some(coming) = self.coming_by(from, &name) else { return };
+        let is_past = self.past.get(&name.subscriber).is_some_and(|past| past.name == name);
+        let Some(coming) = self.coming_by(from, &name) else {
+            if !is_past {
+                // One that this process has not promised to take: the other box need not go on to send.
+                self.say_unknown(from, name);
+            }
+            return;
+        };
         let Stage::Holding { copies, held, .. } = &mut coming.stage else { return };
         if copies.len() >= FLOWS_MAX && !copies.contains_key(&piece.flow) {
             return;
@@ -207,13 +232,14 @@ impl Handover {
         now: Instant,
     ) {
         let retry = self.config.retry;
+        let gone = self.gone(name.subscriber);
         let Some(coming) = self.coming_by(from, &name) else {
             // One that came and was confirmed: the confirmation has overtaken a copy of the commit.
             let past = self.past.get(&name.subscriber).filter(|past| past.name == name);
             return match past.map(|past| past.refused) {
                 Some(None) => self.say(from, Message::Committed(name)),
                 Some(Some(why)) => self.say(from, Message::Refused(name, why)),
-                None => self.say(from, Message::Refused(name, Refusal::Unknown)),
+                None => self.say_unknown(from, name),
             };
         };
         let Stage::Holding { copies, .. } = &coming.stage else {
@@ -237,15 +263,24 @@ impl Handover {
             return self.say(from, Message::Lacking(name, lacking));
         }
         let bytes = loaded.iter().map(|(_, held)| held.len() as u64).sum();
-        if !flows.take_in(name.subscriber, &loaded, now) {
+        let ends = loaded.iter().map(|(flow, _)| flow.ends).collect();
+        let claim = Claim { name, from, until: coming.until, flows: ends, bytes, gone };
+        if !flows.take_in(&claim, &loaded, now) {
             return self.decline(name.subscriber, Refusal::Flows, flows, now);
         }
-        coming.flows = loaded.iter().map(|(flow, _)| flow.ends).collect();
+        coming.flows = claim.flows;
         coming.stage = Stage::Owning { again: Again::after(retry, now), bytes };
         self.say(from, Message::Committed(name));
     }
 
-    pub(crate) fn on_confirm(&mut self, from: Peer, name: Name, now: Instant) {
+    /// Says of a hand-over that is not known here what that means.
+    fn say_unknown(&mut self, to: Peer, name: Name) {
+        // All that processes of this line have taken is known.
+        let why = if self.is_of_line(&name) { Refusal::Never } else { Refusal::Unknown };
+        self.say(to, Message::Refused(name, why));
+    }
+
+    pub(crate) fn on_confirm(&mut self, from: Peer, name: Name, flows: &mut impl Flows, now: Instant) {
         if !self.coming_by(from, &name).is_some_and(|coming| coming.is_owning()) {
             return;
         }
@@ -255,10 +290,11 @@ impl Handover {
         self.counters.flows[1] += coming.flows.len() as u64;
         self.counters.bytes[1] += bytes;
         self.ended.push_back(coming.ended(Outcome::Come, bytes));
-        self.remember(name, None, now);
+        let note = self.over(name, None, now);
+        flows.note(&note);
     }
 
-    pub(crate) fn on_abort(&mut self, from: Peer, name: Name, flows: &mut impl Flows) {
+    pub(crate) fn on_abort(&mut self, from: Peer, name: Name, flows: &mut impl Flows, now: Instant) {
         // A box that was not told the nonce yet may change its mind, too.
         let is_meant = |coming: &&Coming| {
             let Name { epoch, nonce, .. } = coming.name;
@@ -266,8 +302,15 @@ impl Handover {
         };
         let is_held = self.coming.get(&name.subscriber).filter(is_meant).is_some_and(|one| !one.is_owning());
         if let Some(coming) = is_held.then(|| self.coming.remove(&name.subscriber)).flatten() {
-            flows.lead(coming.name.subscriber, None);
+            self.let_be(coming.name, flows, now);
         }
+    }
+
+    /// It does not come.
+    fn let_be(&mut self, name: Name, flows: &mut impl Flows, now: Instant) {
+        flows.lead(name.subscriber, None, &[]);
+        let note = self.over(name, Some(Refusal::Never), now);
+        flows.note(&note);
     }
 
     /// Does not take it: it has not yet.
@@ -276,10 +319,11 @@ impl Handover {
             return;
         }
         let Some(coming) = self.coming.remove(&subscriber) else { return };
-        flows.lead(coming.name.subscriber, None);
+        flows.lead(coming.name.subscriber, None, &[]);
         self.counters.refused[why as usize] += 1;
         self.say(coming.from, Message::Refused(coming.name, why));
-        self.remember(coming.name, Some(why), now);
+        let note = self.over(coming.name, Some(why), now);
+        flows.note(&note);
     }
 
     pub(crate) fn on_coming_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
@@ -288,16 +332,19 @@ impl Handover {
         let is_over = coming.until <= now;
         match &mut coming.stage {
             Stage::Holding { .. } => {
-                flows.lead(coming.name.subscriber, None);
+                let name = coming.name;
                 self.coming.remove(&subscriber);
+                self.let_be(name, flows, now);
             }
             Stage::Owning { bytes, .. } if is_over => {
                 // The other box has not said that it knows, and may give them up itself soon.
                 let bytes = *bytes;
-                flows.break_off(&coming.flows, now);
+                let Some(coming) = self.coming.remove(&subscriber) else { return };
+                // It had them: the other one must not go on as if they had never come.
+                let note = self.over(coming.name, Some(Refusal::Unknown), now);
+                flows.break_off(&coming.flows, &note, now);
                 self.counters.broken += 1;
                 self.ended.push_back(coming.ended(Outcome::Broken, bytes));
-                self.coming.remove(&subscriber);
             }
             Stage::Owning { again, .. } => {
                 again.once_more(retry, now);

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use engine::{FlowEnds, HeldPiece, RECORD_VERSION};
 use units::{Instant, SeqNum};
 
-use crate::{Again, Ended, Flows, Handover, Loaded, Message, Name, Outcome, Peer, Refusal, VERSION};
+use crate::{
+    Again, Ended, Flows, Freeze, Gone, Handover, Loaded, Message, Name, Note, Outcome, Peer, Refusal, VERSION,
+};
 
 /// Data in one message, bytes.
 const PIECE: usize = 32 * 1024;
@@ -36,6 +38,19 @@ enum Stage {
 }
 
 impl Going {
+    /// One that a process before this one has frozen: the other box is asked at once.
+    pub(crate) fn frozen_before(
+        name: Name,
+        to: Peer,
+        broken_at: Instant,
+        flows: Vec<Loaded>,
+        now: Instant,
+    ) -> Self {
+        let stage = Stage::Frozen { broken_at, flows };
+        let again = Again { at: now, tries: 0 };
+        Self { to, name, stage, again, sent: BTreeMap::new(), bytes: 0, began: [now; 3] }
+    }
+
     pub(crate) fn is_frozen(&self) -> bool {
         matches!(self.stage, Stage::Frozen { .. })
     }
@@ -44,6 +59,13 @@ impl Going {
         match self.stage {
             Stage::Asking { until } | Stage::Copying { until, .. } => self.again.at.min(until),
             Stage::Frozen { broken_at, .. } => self.again.at.min(broken_at),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn freeze_until(&mut self, at: Instant) {
+        if let Stage::Frozen { broken_at, .. } = &mut self.stage {
+            *broken_at = at;
         }
     }
 
@@ -175,7 +197,10 @@ impl Handover {
     fn freeze(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
         let Some(going) = self.going.get_mut(&subscriber) else { return };
         let Stage::Copying { broken_at, .. } = going.stage else { return };
-        let loaded = flows.give_away(subscriber, going.to, now);
+        let freeze = Freeze { name: going.name, to: going.to, broken_at };
+        let Some(loaded) = flows.give_away(&freeze, now) else {
+            return self.keep(subscriber, Outcome::Unfrozen, flows, now);
+        };
         going.began[2] = now;
         going.stage = Stage::Frozen { broken_at, flows: loaded };
         going.again = Again::after(self.config.retry, now);
@@ -235,18 +260,21 @@ impl Handover {
         self.commit(name.subscriber);
     }
 
-    pub(crate) fn on_committed(&mut self, from: Peer, name: Name, now: Instant) {
+    pub(crate) fn on_committed(&mut self, from: Peer, name: Name, flows: &mut impl Flows, now: Instant) {
         // Who has started anew since, or was told already, has no part in it any more either way.
         self.say(from, Message::Confirm(name));
         let is_frozen = self.going_by(from, &name).is_some_and(|going| going.is_frozen());
         let Some(going) = is_frozen.then(|| self.going.remove(&name.subscriber)).flatten() else { return };
-        let Stage::Frozen { flows, .. } = &going.stage else { return };
-        let ends: Vec<FlowEnds> = flows.iter().map(|(flow, _)| flow.ends).collect();
+        let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
+        let ends = ends_of(loaded);
+        let until = now + self.config.linger;
+        let gone = Some(Gone { to: from, flows: ends.clone() });
+        flows.note(&Note::Over { name, refused: None, gone: gone.clone(), until });
+        self.remember_until(name, None, gone, until);
         self.counters.gone += 1;
         self.counters.flows[0] += ends.len() as u64;
         self.counters.bytes[0] += going.bytes;
         self.ended.push_back(going.ended(Outcome::Gone, ends.len(), now));
-        self.remember(name, None, now);
     }
 
     pub(crate) fn on_refused(
@@ -259,7 +287,7 @@ impl Handover {
     ) {
         let Some(going) = self.going_by(from, &name) else { return };
         if !going.is_frozen() {
-            return self.keep(name.subscriber, Outcome::Stayed(why), now);
+            return self.keep(name.subscriber, Outcome::Stayed(why), flows, now);
         }
         if why == Refusal::Unknown {
             // It has started anew. Nobody knows whether it had taken the commit before.
@@ -268,18 +296,23 @@ impl Handover {
         // It has not taken it, and never will by this name.
         let Some(going) = self.going.remove(&name.subscriber) else { return };
         let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
-        let ends: Vec<FlowEnds> = loaded.iter().map(|(flow, _)| flow.ends).collect();
-        let is_back = flows.take_in(name.subscriber, loaded, now);
+        // Nothing of this name is to come alive again.
+        let note = self.over(name, None, now);
+        let is_back = flows.take_back(loaded, &note, now);
         self.counters.stayed += u64::from(is_back);
         self.counters.broken += u64::from(!is_back);
         let outcome = if is_back { Outcome::Stayed(why) } else { Outcome::Broken };
-        self.ended.push_back(going.ended(outcome, ends.len(), now));
-        // Nothing of this name is to come alive again.
-        self.remember(name, None, now);
+        self.ended.push_back(going.ended(outcome, loaded.len(), now));
     }
 
     /// It stays here: it was not frozen yet.
-    pub(crate) fn keep(&mut self, subscriber: IpAddr, outcome: Outcome, now: Instant) {
+    pub(crate) fn keep(
+        &mut self,
+        subscriber: IpAddr,
+        outcome: Outcome,
+        flows: &mut impl Flows,
+        now: Instant,
+    ) {
         if self.going.get(&subscriber).is_none_or(Going::is_frozen) {
             return;
         }
@@ -287,20 +320,18 @@ impl Handover {
         self.counters.stayed += 1;
         self.ended.push_back(going.ended(outcome, 0, now));
         self.say(going.to, Message::Abort(going.name));
-        self.remember(going.name, None, now);
+        let note = self.over(going.name, None, now);
+        flows.note(&note);
     }
 
     /// Nobody has it any more: what it owes its hosts hear by a reset.
     fn break_off(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
         let Some(going) = self.going.remove(&subscriber) else { return };
         let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
-        let ends: Vec<FlowEnds> = loaded.iter().map(|(flow, _)| flow.ends).collect();
-        if flows.take_in(subscriber, loaded, now) {
-            flows.break_off(&ends, now);
-        }
+        let note = self.over(going.name, None, now);
+        flows.break_frozen(loaded, &note, now);
         self.counters.broken += 1;
-        self.ended.push_back(going.ended(Outcome::Broken, ends.len(), now));
-        self.remember(going.name, None, now);
+        self.ended.push_back(going.ended(Outcome::Broken, loaded.len(), now));
     }
 
     pub(crate) fn on_going_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
@@ -313,7 +344,9 @@ impl Handover {
             going.sent.values_mut().for_each(|[sent, come]| *sent = *come);
         }
         match going.stage {
-            Stage::Asking { until } if until <= now => self.keep(subscriber, Outcome::Unanswered, now),
+            Stage::Asking { until } if until <= now => {
+                self.keep(subscriber, Outcome::Unanswered, flows, now);
+            }
             Stage::Asking { .. } => self.ask(subscriber, flows),
             Stage::Copying { until, .. } if until <= now => self.freeze(subscriber, flows, now),
             Stage::Copying { .. } => self.copy_on(subscriber, flows, now),
@@ -321,4 +354,8 @@ impl Handover {
             Stage::Frozen { .. } => self.commit(subscriber),
         }
     }
+}
+
+fn ends_of(loaded: &[Loaded]) -> Vec<FlowEnds> {
+    loaded.iter().map(|(flow, _)| flow.ends).collect()
 }

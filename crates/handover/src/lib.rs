@@ -17,6 +17,9 @@
 //! them up ([`Flows::break_off`]) so long after it was ready unless it has heard that A knows; A does so a quarter
 //! later, by when B has none of them any more.
 //!
+//! Each box writes down what it must not forget ([`Note`]), before anything that follows from it can be seen. So a
+//! process that comes after it goes on ([`Handover::remember_all`]).
+//!
 //! `docs/handover.md` has all states.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,11 +32,13 @@ mod coming;
 mod elsewhere;
 mod going;
 mod message;
+mod note;
 
 use coming::Coming;
 pub use elsewhere::{Elsewhere, Way};
 use going::Going;
 pub use message::{MESSAGE_LEN_MAX, Message, Name, Refusal, VERSION};
+pub use note::{Claim, Fate, Freeze, Gone, Note, fate_of};
 
 /// A box that is known, by its place in the settings.
 pub type Peer = u16;
@@ -49,22 +54,35 @@ pub trait Flows {
     /// What a flow holds from a number on, `len_max` bytes at most.
     fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece>;
 
-    /// Takes all flows of a subscriber out. Packets of those that are given go to `to` from here on; all others of
-    /// the subscriber pass, new ones too.
-    fn give_away(&mut self, subscriber: IpAddr, to: Peer, now: Instant) -> Vec<Loaded>;
+    /// Takes all flows of a subscriber out, once [`Note::Frozen`] is written down. Packets of those that are given
+    /// go to the other box from here on; all others of the subscriber pass, new ones too. None where that cannot
+    /// be: then all is as before.
+    fn give_away(&mut self, freeze: &Freeze, now: Instant) -> Option<Vec<Loaded>>;
 
     /// Goes on with all of these flows, or, if one of them cannot go on, with none: false then. The subscriber is
-    /// here: its packets go nowhere else.
-    fn take_in(&mut self, subscriber: IpAddr, flows: &[Loaded], now: Instant) -> bool;
+    /// here: its packets go nowhere else. [`Note::Taking`] is written down before the first of them is in the
+    /// engine, [`Note::Taken`] after the last, and no packet is handled in between.
+    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], now: Instant) -> bool;
 
-    /// Has all packets of a subscriber go to `to`, who has it for the time being; or, with none, no longer.
-    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>);
+    /// Goes on with flows that were frozen here, and writes `note` down then. The hosts of those that cannot go on
+    /// are reset if they are owed something: false if there is one.
+    fn take_back(&mut self, flows: &[Loaded], note: &Note, now: Instant) -> bool;
 
-    /// Forgets that a subscriber has gone, and where.
+    /// Has all packets of a subscriber go to `to`, who has it for the time being; or, with none, no longer. `flows`
+    /// are to come: their packets may not go past this box any more.
+    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>, flows: &[FlowEnds]);
+
+    /// Forgets that a subscriber has gone, and where, and what is written down of it.
     fn forget(&mut self, subscriber: IpAddr);
 
-    /// Ends flows: the hosts of those that are owed something are reset.
-    fn break_off(&mut self, flows: &[FlowEnds], now: Instant);
+    /// Ends flows that are here, and writes `note` down then: the hosts of those that are owed something are reset.
+    fn break_off(&mut self, flows: &[FlowEnds], note: &Note, now: Instant);
+
+    /// The same with flows that were frozen here.
+    fn break_frozen(&mut self, flows: &[Loaded], note: &Note, now: Instant);
+
+    /// Writes down how a hand-over stands, in place of what is written down of the subscriber.
+    fn note(&mut self, note: &Note);
 }
 
 /// Limits and times.
@@ -114,6 +132,8 @@ pub enum Outcome {
     Stayed(Refusal),
     /// The other box did not answer, and it stayed.
     Unanswered,
+    /// Its flows could not be taken out, and it stayed.
+    Unfrozen,
     /// Nobody could know who had it: flows that owed something were reset.
     Broken,
 }
@@ -162,6 +182,8 @@ struct Past {
     name: Name,
     /// Why it was not taken here, if it was not; it never will be by this name.
     refused: Option<Refusal>,
+    /// Where the subscriber went from here, if it did.
+    gone: Option<Gone>,
     forgotten_at: Instant,
 }
 
@@ -171,6 +193,8 @@ pub struct Handover {
     config: Config,
     /// Nonces follow from it.
     random: u64,
+    /// What all processes of this box have in common that know its notes: upper half of its nonces.
+    line: u32,
     /// What the wall clock is ahead of the other one, ms.
     wall_ms: u64,
     going: BTreeMap<IpAddr, Going>,
@@ -188,9 +212,12 @@ impl Handover {
     /// that has started anew goes on above those that it has forgotten.
     #[must_use]
     pub fn new(config: Config, random: u64, wall_ms: u64) -> Self {
-        Self {
-            config,
+        // Who has given one up remembers it for as long as the other box may ask.
+        let linger = config.linger.max(config.lease * 2);
+        let mut new = Self {
+            config: Config { linger, ..config },
             random,
+            line: 0,
             wall_ms,
             going: BTreeMap::new(),
             coming: BTreeMap::new(),
@@ -199,6 +226,37 @@ impl Handover {
             ended: VecDeque::new(),
             counters: Counters::default(),
             is_ending: false,
+        };
+        new.line = (new.draw() >> 32) as u32;
+        new
+    }
+
+    /// What a process in this one's place is to be told beside the notes ([`Handover::remember_all`]).
+    #[must_use]
+    pub fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// Goes on with what processes before this one have written down: all that they have, of `line`.
+    pub fn remember_all(&mut self, line: u32, notes: Vec<Note>, now: Instant) {
+        self.line = line;
+        for note in notes {
+            let name = note.name();
+            match note {
+                Note::Frozen { to, broken_at, flows, .. } => {
+                    self.going.insert(name.subscriber, Going::frozen_before(name, to, broken_at, flows, now));
+                }
+                // What was not taken whole was not taken: its data is to come again.
+                Note::Holding(claim) | Note::Taking(claim) => {
+                    let past = Name { epoch: 0, nonce: 0, ..name };
+                    self.remember_until(past, None, claim.gone.clone(), claim.until + self.config.linger);
+                    self.coming.insert(name.subscriber, Coming::promised_before(claim));
+                }
+                Note::Taken(claim) => {
+                    self.coming.insert(name.subscriber, Coming::taken_before(claim, now));
+                }
+                Note::Over { refused, gone, until, .. } => self.remember_until(name, refused, gone, until),
+            }
         }
     }
 
@@ -228,7 +286,8 @@ impl Handover {
     pub fn end(&mut self, flows: &mut impl Flows, now: Instant) {
         self.is_ending = true;
         let all: Vec<IpAddr> = self.going.keys().copied().collect();
-        all.into_iter().for_each(|subscriber| self.keep(subscriber, Outcome::Stayed(Refusal::Ending), now));
+        all.into_iter()
+            .for_each(|subscriber| self.keep(subscriber, Outcome::Stayed(Refusal::Ending), flows, now));
         let all: Vec<IpAddr> = self.coming.keys().copied().collect();
         all.into_iter().for_each(|subscriber| self.decline(subscriber, Refusal::Ending, flows, now));
     }
@@ -247,11 +306,11 @@ impl Handover {
             }
             Message::Copy(name, piece) => self.on_copy(from, name, &piece, flows, now),
             Message::Commit(name, moved) => self.on_commit(from, name, moved, flows, now),
-            Message::Confirm(name) => self.on_confirm(from, name, now),
-            Message::Abort(name) => self.on_abort(from, name, flows),
+            Message::Confirm(name) => self.on_confirm(from, name, flows, now),
+            Message::Abort(name) => self.on_abort(from, name, flows, now),
             Message::Ready(name) => self.on_ready(from, name, flows, now),
             Message::Copied { name, flow, through } => self.on_copied(from, name, flow, through, flows, now),
-            Message::Committed(name) => self.on_committed(from, name, now),
+            Message::Committed(name) => self.on_committed(from, name, flows, now),
             Message::Lacking(name, lacking) => self.on_lacking(from, name, &lacking),
             Message::Refused(name, why) => self.on_refused(from, name, why, flows, now),
         }
@@ -279,7 +338,13 @@ impl Handover {
             self.past.iter().filter(|(_, one)| due(one.forgotten_at)).map(|(&who, _)| who).collect();
         for subscriber in past {
             self.past.remove(&subscriber);
-            flows.forget(subscriber);
+            let is_newer = |going: Option<&Going>, coming: Option<&Coming>| {
+                going.is_some_and(Going::is_frozen) || coming.is_some_and(Coming::is_owning)
+            };
+            // What is written down is about that one then.
+            if !is_newer(self.going.get(&subscriber), self.coming.get(&subscriber)) {
+                flows.forget(subscriber);
+            }
         }
     }
 
@@ -300,9 +365,38 @@ impl Handover {
     }
 
     /// Remembers a hand-over that is over.
-    fn remember(&mut self, name: Name, refused: Option<Refusal>, now: Instant) {
-        let forgotten_at = now + self.config.linger;
-        self.past.insert(name.subscriber, Past { name, refused, forgotten_at });
+    fn remember_until(
+        &mut self,
+        name: Name,
+        refused: Option<Refusal>,
+        gone: Option<Gone>,
+        forgotten_at: Instant,
+    ) {
+        self.past.insert(name.subscriber, Past { name, refused, gone, forgotten_at });
+    }
+
+    /// Where a subscriber went from here, if it did.
+    fn gone(&self, subscriber: IpAddr) -> Option<Gone> {
+        self.past.get(&subscriber).and_then(|past| past.gone.clone())
+    }
+
+    /// What is written down of one that is decided, and remembered with it.
+    fn over(&mut self, name: Name, refused: Option<Refusal>, now: Instant) -> Note {
+        let until = now + self.config.linger;
+        // Who was to come back and did not is where it was.
+        let gone = refused.and_then(|_| self.gone(name.subscriber));
+        self.remember_until(name, refused, gone.clone(), until);
+        Note::Over { name, refused, gone, until }
+    }
+
+    /// True when a hand-over was promised by this process, or one before it whose notes it has.
+    fn is_of_line(&self, name: &Name) -> bool {
+        name.nonce != 0 && (name.nonce >> 32) as u32 == self.line
+    }
+
+    /// A nonce.
+    fn draw_nonce(&mut self) -> u64 {
+        u64::from(self.line) << 32 | (self.draw() & 0xffff_ffff).max(1)
     }
 
     /// A number that was not there before (SplitMix64).

@@ -8,7 +8,7 @@ use units::SeqNum;
 
 /// The version of the messages. A box refuses what has another one, or records of another
 /// [`engine::RECORD_VERSION`].
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Longest message, bytes.
 pub const MESSAGE_LEN_MAX: usize = 4 << 20;
@@ -49,15 +49,27 @@ pub enum Refusal {
     /// It knows nothing of this transfer: it is over, or the box has started anew since.
     #[error("it knows nothing of this transfer")]
     Unknown,
+    /// It has not taken it, and never will: a process before it had promised to.
+    #[error("it has started anew, and has not taken it")]
+    Never,
 }
 stored::variants! {
     Refusal: 0 => Version, 1 => Epoch, 2 => Busy, 3 => Memory, 4 => Flows, 5 => Ending, 6 => Unknown,
+    7 => Never,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Version, Self::Epoch, Self::Busy, Self::Memory, Self::Flows, Self::Ending, Self::Unknown];
+    pub const ALL: [Self; 8] = [
+        Self::Version,
+        Self::Epoch,
+        Self::Busy,
+        Self::Memory,
+        Self::Flows,
+        Self::Ending,
+        Self::Unknown,
+        Self::Never,
+    ];
 
     /// The name used in counters.
     #[must_use]
@@ -70,6 +82,7 @@ impl Refusal {
             Self::Flows => "flows",
             Self::Ending => "ending",
             Self::Unknown => "unknown",
+            Self::Never => "never",
         }
     }
 }

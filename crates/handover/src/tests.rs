@@ -13,6 +13,10 @@ struct Table {
     flows: BTreeMap<FlowEnds, ()>,
     led: Option<Peer>,
     refuses: bool,
+    /// It gives nothing away.
+    keeps: bool,
+    /// What is written down of the only subscriber.
+    written: Option<Note>,
     broken: usize,
 }
 
@@ -42,25 +46,46 @@ impl Flows for Table {
         let at = SeqNum::new(0);
         Some(HeldPiece { flow: *flow, una: at, start: at, bytes: Vec::new() })
     }
-    fn give_away(&mut self, _: IpAddr, _: Peer, _: Instant) -> Vec<Loaded> {
+    fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
         let record = FlowRecord::default();
         let moved = |(ends, ())| (MovedFlow { ends, record, clock_ms: 0 }, Vec::new());
-        std::mem::take(&mut self.flows).into_iter().map(moved).collect()
+        if self.keeps {
+            return None;
+        }
+        let loaded: Vec<Loaded> = std::mem::take(&mut self.flows).into_iter().map(moved).collect();
+        self.note(&freeze.note(loaded.clone()));
+        Some(loaded)
     }
-    fn take_in(&mut self, _: IpAddr, flows: &[Loaded], _: Instant) -> bool {
+    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], _: Instant) -> bool {
         if !self.refuses {
             self.flows.extend(flows.iter().map(|(flow, _)| (flow.ends, ())));
             self.led = None;
+            self.note(&Note::Taken(claim.clone()));
         }
         !self.refuses
     }
-    fn lead(&mut self, _: IpAddr, to: Option<Peer>) {
+    fn take_back(&mut self, flows: &[Loaded], note: &Note, _: Instant) -> bool {
+        self.flows.extend(flows.iter().map(|(flow, _)| (flow.ends, ())));
+        self.note(note);
+        true
+    }
+    fn lead(&mut self, _: IpAddr, to: Option<Peer>, _: &[FlowEnds]) {
         self.led = to;
     }
-    fn forget(&mut self, _: IpAddr) {}
-    fn break_off(&mut self, flows: &[FlowEnds], _: Instant) {
+    fn forget(&mut self, _: IpAddr) {
+        self.written = None;
+    }
+    fn break_off(&mut self, flows: &[FlowEnds], note: &Note, _: Instant) {
         self.broken += flows.len();
         flows.iter().for_each(|flow| _ = self.flows.remove(flow));
+        self.note(note);
+    }
+    fn break_frozen(&mut self, flows: &[Loaded], note: &Note, _: Instant) {
+        self.broken += flows.len();
+        self.note(note);
+    }
+    fn note(&mut self, note: &Note) {
+        self.written = Some(note.clone());
     }
 }
 
@@ -117,6 +142,20 @@ impl Pair {
         [0, 1].map(|which| self.boxes[which].1.flows.len())
     }
 
+    /// A process in the place of one that has died: with its flows, and with what it has written down.
+    fn succeed(&mut self, which: usize) {
+        let (protocol, table) = &mut self.boxes[which];
+        let (config, line) = (protocol.config, protocol.line());
+        let mut next = Handover::new(config, 99 + self.said.len() as u64, 1_000);
+        let notes: Vec<Note> = table.written.iter().cloned().collect();
+        table.flows.retain(|flow, ()| fate_of(&notes, flow, self.now) == Fate::Own);
+        let mut elsewhere = Elsewhere::new(64);
+        notes.iter().for_each(|note| note.lead(&mut elsewhere));
+        table.led = elsewhere.is_led(who()).then_some(1 - which as Peer);
+        next.remember_all(line, notes, self.now);
+        *protocol = next;
+    }
+
     fn outcomes(&mut self) -> Vec<Outcome> {
         let ended = self.boxes.iter_mut().flat_map(|(one, _)| std::iter::from_fn(|| one.take_ended()));
         ended.map(|ended| ended.outcome).collect()
@@ -158,9 +197,11 @@ fn a_commit_is_taken_once() {
     assert_eq!(pair.counts(), [0, 0], "recorded and sent once more it brings nothing to life");
     // Nor in a box that has started anew.
     let other = &mut Pair::new(Config::default()).boxes[1];
+    other.0.line ^= 1;
     other.0.on_message(0, commit, &mut other.1, pair.now);
     assert!(other.1.flows.is_empty());
     assert!(matches!(other.0.poll(), Some((0, Message::Refused(_, Refusal::Unknown)))));
+    assert!(other.0.poll().is_none());
 }
 
 #[test]
@@ -278,4 +319,61 @@ fn nobody_has_it_when_the_wire_is_cut_for_longer_than_the_lease() {
         assert_eq!(ends, expected, "{broken:?}");
         assert!(pair.boxes.iter().all(|(one, _)| !one.is_undecided()));
     }
+}
+
+/// Either box dies after each message, and another process goes on with its notes: nothing is broken.
+#[test]
+fn who_comes_after_one_that_died_goes_on() {
+    for which in [0, 1] {
+        for after in 0..8 {
+            let mut pair = Pair::new(Config::default());
+            pair.begin(0).unwrap();
+            let mut heard = 0;
+            while let Some((to, message)) =
+                [0, 1].into_iter().find_map(|from| Some((1 - from, pair.boxes[from].0.poll()?.1)))
+            {
+                pair.said.push(message.clone());
+                pair.deliver(to, message);
+                heard += 1;
+                if heard == after {
+                    pair.succeed(which);
+                }
+            }
+            for _ in 0..6 {
+                pair.wait(AGAIN);
+                pair.talk(|_| false);
+            }
+            let case = format!("box {which} after {after} messages: {:?}", pair.said);
+            assert_eq!(pair.counts().iter().sum::<usize>(), 3, "{case}");
+            assert!(pair.boxes.iter().all(|(one, _)| !one.is_undecided()), "{case}");
+            assert!(pair.boxes.iter().all(|(_, table)| table.broken == 0), "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_successor_of_who_has_given_up_does_not_say_that_it_never_had_it() {
+    let mut pair = Pair::new(Config::default());
+    pair.begin(0).unwrap();
+    pair.talk(|one| matches!(one, Message::Committed(_)));
+    pair.boxes[0].0.going.values_mut().for_each(|going| going.freeze_until(Instant::FAR_FUTURE));
+    for _ in 0..130 {
+        pair.wait(Duration::from_secs(1));
+        pair.talk(|_| true);
+    }
+    assert_eq!((pair.boxes[1].1.broken, pair.boxes[0].1.broken), (3, 0));
+    pair.succeed(1);
+    pair.wait(AGAIN);
+    pair.talk(|_| false);
+    assert_eq!((pair.counts(), pair.boxes[0].1.broken), ([0, 0], 3), "{:?}", pair.said.last());
+}
+
+#[test]
+fn what_cannot_be_frozen_stays() {
+    let mut pair = Pair::new(Config::default());
+    pair.boxes[0].1.keeps = true;
+    pair.begin(0).unwrap();
+    pair.talk(|_| false);
+    assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![Outcome::Unfrozen]));
+    assert_eq!(pair.boxes[1].1.led, None);
 }

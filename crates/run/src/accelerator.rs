@@ -10,15 +10,19 @@ use engine::{
     ConfigError, ControlGroup, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice,
     PassReason, Port, Stats, Transmit, Verdict, Wants,
 };
-use handover::{Elsewhere, Way};
+use handover::{Elsewhere, Note, Way};
 use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
 use crate::ab::SharedTally;
-use crate::{EngineMeters, FlowList, FlowState, Frame, Outlets, Processor, ProcessorStatus, Relayed, Roam};
+use crate::{
+    EngineMeters, FlowList, FlowState, Frame, Ledger, Outlets, Processor, ProcessorStatus, Relayed, Roam,
+};
 use crate::{SubscriberList, SubscriberView};
 use crate::{status, subscribers};
+
+mod roaming;
 
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
 const ARENA_MIN: u64 = 64 << 20;
@@ -62,6 +66,8 @@ pub struct Accelerator {
     /// Subscribers that other boxes have, and the ways there.
     elsewhere: Elsewhere,
     outlets: Outlets,
+    /// What is written down of them.
+    ledger: Option<Ledger>,
 }
 
 /// An engine with flows of another process, and the memory that their held data lies in.
@@ -122,6 +128,7 @@ impl Accelerator {
                 measured: SharedTally::default(),
                 elsewhere: Elsewhere::new(config.ipv6_prefix_len),
                 outlets: Outlets::new(),
+                ledger: None,
             })
         };
         (0..shards).map(make).collect()
@@ -458,8 +465,13 @@ impl Processor for Accelerator {
         self.abandon();
     }
 
-    fn set_outlets(&mut self, outlets: Outlets, ipv6_prefix_len: u8) {
+    fn set_outlets(&mut self, outlets: Outlets, ipv6_prefix_len: u8, ledger: Ledger) {
         (self.outlets, self.elsewhere) = (outlets, Elsewhere::new(ipv6_prefix_len));
+        self.ledger = Some(ledger);
+    }
+
+    fn remember(&mut self, notes: &[Note]) {
+        notes.iter().for_each(|note| note.lead(&mut self.elsewhere));
     }
 
     fn debt_timeout(&self) -> Duration {
@@ -467,29 +479,7 @@ impl Processor for Accelerator {
     }
 
     fn roam(&mut self, request: Roam, now: Instant) {
-        let engine = &mut self.engine;
-        match request {
-            // Who asked and has gone misses nothing, but for flows that were given: those nobody has.
-            Roam::Delivering(client, answer) => drop(answer.send(engine.delivering(client))),
-            Roam::Held(flow, from, len_max, answer) => drop(answer.send(engine.held(&flow, from, len_max))),
-            Roam::GiveAway(client, to, answer) => {
-                let loaded = engine.give_away(client, now);
-                self.elsewhere.give_away(client, loaded.iter().map(|(flow, _)| flow.ends), to);
-                drop(answer.send(loaded));
-            }
-            Roam::TakeIn(client, flows, answer) => {
-                let is_taken = engine.take_in_all(&flows, now);
-                if is_taken {
-                    self.elsewhere.take_in(client);
-                }
-                self.start_uplink_journal();
-                // Nobody who waits: it has given up, and asks again.
-                let _ = answer.send(is_taken);
-            }
-            Roam::Lead(client, to) => self.elsewhere.lead(client, to),
-            Roam::Forget(client) => self.elsewhere.forget(client),
-            Roam::BreakOff(flows) => flows.iter().for_each(|flow| engine.break_off(flow, now)),
-        }
+        self.do_roam(request, now);
     }
 
     fn handle_relayed(

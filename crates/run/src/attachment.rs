@@ -35,6 +35,8 @@ pub(crate) struct Ground<'a> {
     pub config: &'a Config,
     pub netlink: &'a Netlink,
     pub instance: &'a Instance,
+    /// The network namespace's number.
+    pub namespace: u64,
 }
 
 /// What leads packets into queues, whoever reads from those.

@@ -13,7 +13,7 @@ use control::{Feedback, WindowedMin};
 use io::Clock;
 use serde::{Deserialize, Serialize};
 use units::{Duration, Instant};
-use wire::{FeedbackDatagram, FeedbackError, FeedbackKey};
+use wire::{FeedbackDatagram, FeedbackError, FeedbackKey, HandoverOrder};
 
 use crate::RunError;
 
@@ -50,6 +50,13 @@ pub(crate) struct FeedbackCounters {
     pub(crate) old: u64,
     pub(crate) too_late: u64,
     pub(crate) unknown_subscriber: u64,
+    /// Orders to hand a subscriber over: those that were begun, and those that were refused.
+    pub(crate) orders_begun: u64,
+    pub(crate) orders_malformed: u64,
+    pub(crate) orders_wrong_key: u64,
+    pub(crate) orders_old: u64,
+    pub(crate) orders_too_late: u64,
+    pub(crate) orders_unknown_peer: u64,
 }
 
 impl FeedbackCounters {
@@ -61,7 +68,7 @@ impl FeedbackCounters {
     }
 
     /// Each by the name `cellerator status` shows.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 7] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("feedback_accepted", self.accepted),
             ("feedback_malformed", self.malformed),
@@ -70,6 +77,12 @@ impl FeedbackCounters {
             ("feedback_old_sequence", self.old),
             ("feedback_too_late", self.too_late),
             ("feedback_unknown_subscriber", self.unknown_subscriber),
+            ("handover_orders_begun", self.orders_begun),
+            ("handover_orders_malformed", self.orders_malformed),
+            ("handover_orders_wrong_key", self.orders_wrong_key),
+            ("handover_orders_old_sequence", self.orders_old),
+            ("handover_orders_too_late", self.orders_too_late),
+            ("handover_orders_unknown_peer", self.orders_unknown_peer),
         ]
     }
 }
@@ -89,6 +102,8 @@ struct Inbox {
     key: Option<FeedbackKey>,
     delay: Duration,
     senders: BTreeMap<u32, Sender>,
+    /// The last order of each sender: its number, and when it came.
+    orders: BTreeMap<u32, (u64, Instant)>,
     counters: FeedbackCounters,
     /// When the last report came that was not refused.
     last_accepted: Option<Instant>,
@@ -97,7 +112,8 @@ struct Inbox {
 impl Inbox {
     fn new(key: Option<FeedbackKey>, delay: Duration) -> Self {
         let counters = FeedbackCounters::default();
-        Self { key, delay, senders: BTreeMap::new(), counters, last_accepted: None }
+        let (senders, orders) = (BTreeMap::new(), BTreeMap::new());
+        Self { key, delay, senders, orders, counters, last_accepted: None }
     }
 
     /// The report in a datagram that came at `now`, which the wall clock calls `wall_us`; none for
@@ -142,6 +158,37 @@ impl Inbox {
             validity: datagram.validity,
         };
         Some((datagram, feedback))
+    }
+
+    /// The order in a datagram, if it is signed, new, and no recording.
+    fn take_order(&mut self, bytes: &[u8], now: Instant, wall_us: u64) -> Option<HandoverOrder> {
+        let order = match HandoverOrder::decode(bytes, self.key.as_ref()) {
+            Ok(order) => order,
+            Err(FeedbackError::WrongKey) => {
+                self.counters.orders_wrong_key += 1;
+                return None;
+            }
+            Err(FeedbackError::Malformed | FeedbackError::Unknown) => {
+                self.counters.orders_malformed += 1;
+                return None;
+            }
+        };
+        if wall_us.abs_diff(order.time_us) > AGE_MAX.as_micros() {
+            self.counters.orders_too_late += 1;
+            return None;
+        }
+        if self.orders.get(&order.sender).is_some_and(|(last, _)| order.sequence <= *last) {
+            self.counters.orders_old += 1;
+            return None;
+        }
+        // Who is forgotten could say it again: not before its orders are too old by themselves.
+        self.orders.retain(|_, (_, heard)| now.saturating_since(*heard) <= AGE_MAX * 2);
+        if self.orders.len() >= SENDERS_MAX {
+            self.counters.orders_old += 1;
+            return None;
+        }
+        self.orders.insert(order.sender, (order.sequence, now));
+        Some(order)
     }
 
     /// Notes a report's place and time; gives the smallest offset of its sender.
@@ -220,13 +267,32 @@ impl FeedbackReceiver {
 
     /// Hands on what has come. What the system reports about the socket concerns single datagrams.
     ///
-    /// `deliver` says whether the subscriber is known, or `None` where somebody else will count that.
-    pub(crate) fn turn(&mut self, mut deliver: impl FnMut(IpAddr, &Feedback) -> Option<bool>) {
+    /// `deliver` says whether the subscriber is known, or `None` where somebody else will count that. `obey` begins
+    /// a hand-over; false when there is no such peer.
+    pub(crate) fn turn(
+        &mut self,
+        mut deliver: impl FnMut(IpAddr, &Feedback) -> Option<bool>,
+        mut obey: impl FnMut(&HandoverOrder) -> bool,
+    ) {
         // One byte more than the longest, so that longer ones are seen to be so.
-        let mut buffer = [0; FeedbackDatagram::LEN_MAX + 1];
+        const LEN_MAX: usize = if HandoverOrder::LEN > FeedbackDatagram::LEN_MAX {
+            HandoverOrder::LEN
+        } else {
+            FeedbackDatagram::LEN_MAX
+        };
+        let mut buffer = [0; LEN_MAX + 1];
         for _ in 0..BATCH {
             let Ok((len, _)) = self.socket.recv_from(&mut buffer) else { return };
             let bytes = buffer.get(..len).unwrap_or(&buffer);
+            if HandoverOrder::is_one(bytes) {
+                let order = self.inbox.take_order(bytes, Clock::now(), Clock::wall_nanos() / 1_000);
+                if let Some(order) = order {
+                    let is_begun = obey(&order);
+                    self.inbox.counters.orders_begun += u64::from(is_begun);
+                    self.inbox.counters.orders_unknown_peer += u64::from(!is_begun);
+                }
+                continue;
+            }
             let Some((datagram, feedback)) =
                 self.inbox.take(bytes, Clock::now(), Clock::wall_nanos() / 1_000)
             else {
@@ -327,6 +393,40 @@ mod tests {
         assert!(inbox.take(signed.as_ref(), Instant::ZERO, 1_000).is_some());
         let counters = inbox.counters;
         assert_eq!((counters.malformed, counters.wrong_key, counters.unknown_version), (1, 2, 1));
+    }
+
+    #[test]
+    fn an_order_counts_once_and_signed_and_fresh() {
+        let key = FeedbackKey::new(b"key");
+        let mut inbox = Inbox::new(key.clone(), DELAY);
+        let order = |sender, sequence, time_us| HandoverOrder {
+            sender,
+            sequence,
+            time_us,
+            subscriber: "10.0.0.2".parse().unwrap(),
+            peer: "north".to_owned(),
+        };
+        let mut take = |order: &HandoverOrder, key: &Option<FeedbackKey>, wall_us: u64| {
+            let bytes = order.encode(key.as_ref().unwrap()).unwrap();
+            inbox.take_order(&bytes, Instant::from_micros(wall_us), wall_us).is_some()
+        };
+        let first = order(1, 5, 20_000_000);
+        assert!(take(&first, &key, 20_100_000));
+        assert!(!take(&first, &key, 20_200_000), "again");
+        assert!(!take(&order(1, 4, 20_000_000), &key, 20_300_000), "overtaken");
+        assert!(take(&order(2, 4, 20_000_000), &key, 20_300_000), "another sender counts by itself");
+        assert!(!take(&order(1, 6, 20_000_000), &key, 30_300_000), "a recording");
+        assert!(!take(&order(1, 7, 60_000_000), &key, 30_300_000), "from the future");
+        assert!(!take(&order(1, 7, 30_000_000), &FeedbackKey::new(b"another"), 30_300_000));
+        assert!(take(&order(1, 7, 30_000_000), &key, 30_300_000));
+        assert!(inbox.take_order(&[0xce, 0x12, 1, 0], Instant::ZERO, 0).is_none());
+        let FeedbackCounters { orders_old, orders_too_late, orders_wrong_key, orders_malformed, .. } =
+            inbox.counters;
+        assert_eq!([orders_old, orders_too_late, orders_wrong_key, orders_malformed], [2, 2, 1, 1]);
+        let mut keyless = Inbox::new(None, DELAY);
+        let bytes = first.encode(&key.unwrap()).unwrap();
+        assert!(keyless.take_order(&bytes, Instant::ZERO, 20_000_000).is_none(), "nobody can say who asks");
+        assert_eq!(keyless.counters.orders_wrong_key, 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
+use handover::Fate;
 use io::netlink::Netlink;
 use io::{Clock, IoError, Leftover, Waiter};
 use units::Duration;
@@ -10,6 +11,7 @@ use units::Duration;
 use crate::journal::{self, Left};
 use crate::record::Record;
 use crate::recovery;
+use crate::roaming::Fates;
 use crate::{Config, Event, RunError, console};
 
 /// The kind under which instances are registered.
@@ -106,7 +108,12 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<R
         }
         let process = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
         removed.events.push(Event::LeftoverRemoved { process });
-        let owed = journal::read_owed(leftover.path());
+        let mut owed = journal::read_owed(leftover.path());
+        if let Some(record) = &record {
+            // Another box may have them: it is asked.
+            let fates = Fates::read(base, record.namespace, &record.name);
+            owed.retain(|left| fates.of(left) != Fate::Leave);
+        }
         match record {
             // A directory in our way is needed: its name is ours.
             Some(record) if !owed.is_empty() && !is_in_our_way => {

@@ -83,7 +83,7 @@ pub use packet_loop::{Counters, OnLink, SideCounters};
 pub use privileges::keep_needed_privileges;
 pub use processor::Processor;
 pub use recovery::Outcome;
-pub use roaming::{Frame, Outlets, PeerConfig, Relayed, Roam, RoamingConfig};
+pub use roaming::{Frame, Ledger, Outlets, PeerConfig, Relayed, Roam, RoamingConfig, Turn};
 pub use settings::{Job, Settings, Task, engine_config_of, read_key};
 pub use snapshot::{
     Distribution, EngineMeters, HalfMeters, HalfSnapshot, ShardSnapshot, SideSnapshot, Snapshot,

@@ -326,7 +326,13 @@ impl<P: PacketPath> PacketLoop<P> {
     pub fn work(&mut self, job: Job, processor: &mut impl Processor) -> Result<(), IoError> {
         let now = Clock::now();
         match job {
-            Job::Roam(request) => processor.roam(request, now),
+            Job::Roam(request) => {
+                if let Some(bypass) = &self.bypass {
+                    let ends = request.flows().into_iter().map(|flow| flow.client_and_server());
+                    ends.for_each(|(client, server)| bypass.remove(client, server));
+                }
+                processor.roam(request, now);
+            }
             Job::Relayed(Relayed { from, virtio, mut packet }, waiting) => {
                 waiting.fetch_sub(1, Ordering::Relaxed);
                 if processor.handle_relayed(from, &virtio, &mut packet, now) == Verdict::Forward {

@@ -5,12 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Verdict, Wants};
+use handover::Note;
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
 use crate::ab::SharedTally;
 use crate::{
-    EngineMeters, FlowList, FlowState, Outlets, ProcessorStatus, Roam, SubscriberList, SubscriberView,
+    EngineMeters, FlowList, FlowState, Ledger, Outlets, ProcessorStatus, Roam, SubscriberList, SubscriberView,
 };
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
@@ -176,7 +177,10 @@ pub trait Processor: Middlebox {
 
     /// Packets of subscribers that are elsewhere go out by these from here on; `ipv6_prefix_len` bits make a
     /// subscriber.
-    fn set_outlets(&mut self, _outlets: Outlets, _ipv6_prefix_len: u8) {}
+    fn set_outlets(&mut self, _outlets: Outlets, _ipv6_prefix_len: u8, _ledger: Ledger) {}
+
+    /// What was written down of subscribers that are elsewhere, or may be.
+    fn remember(&mut self, _notes: &[Note]) {}
 
     /// How long a host may be silent that is owed something.
     fn debt_timeout(&self) -> Duration {

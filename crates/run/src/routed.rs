@@ -99,7 +99,7 @@ impl Site for RoutedSite {
     ) -> Result<(Vec<TunPath>, Routed<'a>), RunError> {
         let (tcx, paths) = (self.tcx.take(), std::mem::take(&mut self.paths));
         let plan = &self.plan;
-        let Ground { config, netlink, instance } = ground;
+        let Ground { config, netlink, instance, .. } = ground;
         let steering = match self.inherited.take() {
             Some((record, lifeline)) => Steering::inherit(plan, (record, tcx, lifeline), netlink, instance),
             None => {

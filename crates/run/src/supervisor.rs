@@ -212,10 +212,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn take_reports(&mut self, now: Instant) {
         let Some(receiver) = self.reports.receiver.as_mut() else { return };
         let (shards, processor) = (&self.shards, &mut self.processor);
-        receiver.turn(|client, feedback| {
-            let is_elsewhere = shards.hand_on(client, feedback);
-            (!is_elsewhere).then(|| processor.handle_feedback(client, feedback))
-        });
+        let roaming = self.roaming.as_ref().filter(|_| self.stop.is_none());
+        receiver.turn(
+            |client, feedback| {
+                let is_elsewhere = shards.hand_on(client, feedback);
+                (!is_elsewhere).then(|| processor.handle_feedback(client, feedback))
+            },
+            |order| roaming.is_some_and(|roaming| roaming.obey(order)),
+        );
         self.reports.next_look = now + FEEDBACK_EVERY;
     }
 

@@ -10,8 +10,8 @@
 //! Where it keeps what a successor needs ([`crate::keepsakes`]), a death with debt does not open the way for
 //! packets at once: they wait, a successor is started, and goes on with the flows. It has a certain time for
 //! that; then the way is opened and the flows are reset. A hang with debt is made a death first. The same is
-//! done without debt where packets have no other way: of a bridge beside which no bridge of the kernel's stands
-//! by.
+//! done without debt where packets have no other way (of a bridge beside which no bridge of the kernel's stands
+//! by), and where subscribers are on their way to or from other boxes.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -21,12 +21,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use handover::Fate;
 use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
+use crate::roaming::Fates;
 use crate::service::Service;
 use crate::{Config, RunError, journal, log, recovery};
 
@@ -388,6 +390,8 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
 enum Need {
     /// Flows are owed data that nobody else has.
     Debt,
+    /// Other boxes may ask for subscribers, or have them: their packets go there.
+    Roaming,
     /// Without it no packet passes.
     CutWire,
 }
@@ -397,6 +401,10 @@ impl Need {
     fn of(directory: &Path, record: &Record) -> Option<Self> {
         if !journal::read_owed(directory).is_empty() {
             return Some(Self::Debt);
+        }
+        let state = directory.parent().unwrap_or(directory);
+        if Fates::read(state, record.namespace, &record.name).are_awaited() {
+            return Some(Self::Roaming);
         }
         (record.is_inline && record.bridge.is_none()).then_some(Self::CutWire)
     }
@@ -413,6 +421,7 @@ fn fence(kept: &Keepsakes, record_path: &Path, socket: &UnixStream, netlink: &Ne
     let need = record_path.parent().and_then(|directory| Need::of(directory, &record));
     let why = match need {
         Some(Need::Debt) => "owes flows data",
+        Some(Need::Roaming) => "has subscribers on their way between boxes",
         Some(Need::CutWire) => "the wire is cut without it",
         None => return false,
     };
@@ -513,7 +522,10 @@ fn end_inline(record_path: &Path, record: &Record, netlink: &Netlink) -> Result<
 /// Ends the flows that the process owed something when it died; the packets of all take the plain
 /// way already.
 fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
-    let owed = journal::read_owed(directory);
+    let mut owed = journal::read_owed(directory);
+    // Another box may have them: the next start asks.
+    let fates = Fates::read(directory.parent().unwrap_or(directory), record.namespace, &record.name);
+    owed.retain(|left| fates.of(left) != Fate::Leave);
     if owed.is_empty() {
         return;
     }

@@ -302,7 +302,7 @@ impl Restarting {
 }
 
 /// Has the engine write down what its flows need.
-fn keep(engine: &mut Engine, vault: &Vault) {
+pub(crate) fn keep(engine: &mut Engine, vault: &Vault) {
     engine.set_ring_provider(Arc::new(vault.clone()));
     engine.set_journal(vault.journal(Port::Mobile));
     engine.set_uplink_journal(vault.journal(Port::Wired));

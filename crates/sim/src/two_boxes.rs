@@ -12,13 +12,17 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
-use engine::{ConfigError, Engine, EngineConfig, FlowEnds, HeldPiece, Middlebox, Port, Transmit, Verdict};
-use handover::{Counters, Elsewhere, Ended, Flows, Handover, Loaded, Message, Outcome, Peer, Way};
-use units::{Bytes, Duration, Instant, SeqNum};
+use engine::{ConfigError, EngineConfig, Middlebox, Port, Transmit, Verdict};
+use handover::{Counters, Ended, Handover, Message, Outcome, Peer, Way};
+use units::{Bytes, Duration, Instant};
 use wire::{GsoType, Packet, VirtioNetHeader};
 
 use crate::restart::has_handed_back;
 use crate::{MiddleboxUnderTest, Random};
+
+mod place;
+
+use place::Place;
 
 /// The wire between the boxes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,13 +52,30 @@ pub struct Move {
     pub to: usize,
 }
 
-/// A box dies, and begins anew without anything, in the step of this number.
+/// A box dies, in its first step from this number on. A step is something that a box is told, asked, or has waited
+/// for; what it would have said is lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Death {
-    /// Messages and packets that the boxes have taken from each other by then.
+    /// Steps of both boxes by then.
     pub step: u64,
     /// Which.
     pub which: usize,
+    /// Who comes then.
+    pub heir: Heir,
+}
+
+/// Who comes after a box that has died.
+#[derive(Clone, Copy, Debug)]
+pub enum Heir {
+    /// At once one that knows nothing.
+    Stranger,
+    /// A process that goes on with what was written down.
+    Successor {
+        /// What the step still writes down before death: records of flows, and notes of the protocol.
+        writes: u64,
+        /// So long nobody is there: packets wait, what the other box sends is lost.
+        absent: Duration,
+    },
 }
 
 /// What is under way between the boxes.
@@ -67,53 +88,14 @@ enum Cargo {
 /// Client and server.
 type Ends = (SocketAddr, SocketAddr);
 
-/// A box without the protocol: what the protocol moves.
-#[derive(Debug)]
-struct Place {
-    engine: Engine,
-    elsewhere: Elsewhere,
-}
-
-impl Flows for Place {
-    fn delivering(&mut self, subscriber: IpAddr) -> Vec<FlowEnds> {
-        self.engine.delivering(subscriber)
-    }
-
-    fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece> {
-        self.engine.held(flow, from, len_max)
-    }
-
-    fn give_away(&mut self, subscriber: IpAddr, to: Peer, now: Instant) -> Vec<Loaded> {
-        let loaded = self.engine.give_away(subscriber, now);
-        self.elsewhere.give_away(subscriber, loaded.iter().map(|(flow, _)| flow.ends), to);
-        loaded
-    }
-
-    fn take_in(&mut self, subscriber: IpAddr, flows: &[Loaded], now: Instant) -> bool {
-        let is_whole = self.engine.take_in_all(flows, now);
-        if is_whole {
-            self.elsewhere.take_in(subscriber);
-        }
-        is_whole
-    }
-
-    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>) {
-        self.elsewhere.lead(subscriber, to);
-    }
-
-    fn forget(&mut self, subscriber: IpAddr) {
-        self.elsewhere.forget(subscriber);
-    }
-
-    fn break_off(&mut self, flows: &[FlowEnds], now: Instant) {
-        flows.iter().for_each(|flow| self.engine.break_off(flow, now));
-    }
-}
-
 #[derive(Debug)]
 struct Station {
     place: Place,
     protocol: Handover,
+    /// Its process has died, and nobody is there until then.
+    back_at: Option<Instant>,
+    /// Packets that wait meanwhile.
+    waiting: Vec<(Port, VirtioNetHeader, Vec<u8>)>,
 }
 
 /// Two boxes, of which the clients begin at the first.
@@ -127,7 +109,9 @@ pub struct TwoBoxes {
     routed: BTreeMap<IpAddr, usize>,
     moves: Vec<Move>,
     routings: Vec<Move>,
-    deaths: VecDeque<Death>,
+    deaths: Vec<Death>,
+    /// Flows that went on in a successor.
+    recovered: u64,
     /// By when they come, in the order of sending.
     cargo: BTreeMap<(Instant, u64), (usize, Cargo)>,
     sent: u64,
@@ -172,7 +156,8 @@ impl TwoBoxes {
             routed: BTreeMap::new(),
             moves: by_time,
             routings,
-            deaths: deaths.into(),
+            deaths,
+            recovered: 0,
             cargo: BTreeMap::new(),
             sent: 0,
             steps: 0,
@@ -206,7 +191,13 @@ impl TwoBoxes {
         self.boxes.iter().fold(Bytes::ZERO, |sum, one| sum + one.place.engine.debt())
     }
 
-    /// Messages and packets that the boxes have taken from each other.
+    /// Flows that were in the engine of a process when it went on in the place of one that had died.
+    #[must_use]
+    pub fn recovered(&self) -> u64 {
+        self.recovered
+    }
+
+    /// Steps that the boxes have made: see [`Death`].
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
@@ -257,16 +248,85 @@ impl TwoBoxes {
         self.twice = self.twice.or(both.map(|flow| (flow.client, flow.server)));
     }
 
-    /// A box dies if its time has come.
-    fn perish(&mut self) {
-        while let Some(death) = self.deaths.front().copied().filter(|death| death.step <= self.steps) {
-            self.deaths.pop_front();
-            // The settings were good before.
-            let Ok(next) = station(&self.config, self.protocol, &mut self.random) else { return };
-            let counters = self.boxes[death.which].protocol.counters();
-            add(&mut self.counters[death.which], counters);
-            self.boxes[death.which] = next;
-            (self.has_died, self.has_left) = (true, true);
+    /// Begins a step of a box; it may be its last.
+    fn begin_step(&mut self, which: usize) -> Option<Death> {
+        self.steps += 1;
+        let is_due = |death: &&Death| death.step < self.steps && death.which == which;
+        let death = *self.deaths.iter().find(is_due)?;
+        self.deaths.retain(|other| other.step != death.step || other.which != death.which);
+        if let Heir::Successor { writes, .. } = death.heir {
+            self.boxes[which].place.vault.die_after(writes);
+        }
+        Some(death)
+    }
+
+    /// Ends it: what it has to say is sent, unless it has died.
+    fn end_step(&mut self, which: usize, death: Option<Death>, now: Instant) {
+        let Some(death) = death else { return self.hear(which, now) };
+        let counters = self.boxes[which].protocol.counters();
+        add(&mut self.counters[which], counters);
+        // The settings were good before.
+        let Ok(next) = station(&self.config, self.protocol, &mut self.random) else { return };
+        let before = std::mem::replace(&mut self.boxes[which], next);
+        match death.heir {
+            Heir::Stranger => {
+                (self.has_died, self.has_left) = (true, true);
+            }
+            Heir::Successor { absent, .. } => {
+                let (vault, line) = (before.place.vault.clone(), before.protocol.line());
+                vault.die();
+                drop(before);
+                let next = &mut self.boxes[which];
+                (next.place.vault, next.back_at) = (vault, Some(now + absent));
+                next.protocol.remember_all(line, Vec::new(), now);
+            }
+        }
+    }
+
+    /// A process goes on with what the one before has written down.
+    fn succeed(&mut self, which: usize, now: Instant) {
+        let next = &mut self.boxes[which];
+        next.back_at = None;
+        let notes = next.place.recover(now);
+        self.recovered += next.place.engine.flow_reports(0).count() as u64;
+        let line = next.protocol.line();
+        next.protocol.remember_all(line, notes, now);
+        for (from, virtio, packet) in std::mem::take(&mut self.boxes[which].waiting) {
+            self.take_packet(which, from, virtio, packet, now);
+        }
+        self.look_for_two_owners();
+    }
+
+    /// A packet comes to a box from outside, late.
+    fn take_packet(
+        &mut self,
+        which: usize,
+        from: Port,
+        virtio: VirtioNetHeader,
+        mut packet: Vec<u8>,
+        now: Instant,
+    ) {
+        let place = &mut self.boxes[which].place;
+        let way = ends_of(&packet, from).map_or(Way::Here, |ends| place.elsewhere.way_of(ends));
+        let verdict = match way {
+            Way::To(to) => {
+                self.ship(usize::from(to), &Cargo::Packet(from, virtio, packet), now);
+                return;
+            }
+            Way::Past => Verdict::Forward,
+            Way::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
+        };
+        if verdict == Verdict::Forward {
+            self.forward(from, virtio, packet);
+        }
+    }
+
+    /// Has a packet go out, unless the host that it is for would drop it.
+    fn forward(&mut self, from: Port, virtio: VirtioNetHeader, packet: Vec<u8>) {
+        let is_intact = wire::ipv4_checksum_is_valid(&packet)
+            && wire::parse(&packet).is_ok_and(|parsed| wire::tcp_checksum_is_valid(&packet, &parsed));
+        if is_intact || virtio.gso_type != GsoType::None {
+            self.outgoing.push_back((from.opposite(), virtio, packet));
         }
     }
 
@@ -274,14 +334,16 @@ impl TwoBoxes {
     fn unload(&mut self, now: Instant) {
         while let Some(entry) = self.cargo.first_entry().filter(|entry| entry.key().0 <= now) {
             let (to, cargo) = entry.remove();
-            self.steps += 1;
-            self.perish();
+            if self.boxes[to].back_at.is_some() {
+                continue;
+            }
+            let death = self.begin_step(to);
             match cargo {
                 Cargo::Message(bytes) => {
-                    let Ok(message) = Message::decode(&bytes) else { continue };
-                    let Station { place, protocol } = &mut self.boxes[to];
-                    protocol.on_message(1 - to as Peer, message, place, now);
-                    self.hear(to, now);
+                    let Station { place, protocol, .. } = &mut self.boxes[to];
+                    if let Ok(message) = Message::decode(&bytes) {
+                        protocol.on_message(1 - to as Peer, message, place, now);
+                    }
                 }
                 Cargo::Packet(from, virtio, mut packet) => {
                     let place = &mut self.boxes[to].place;
@@ -292,22 +354,23 @@ impl TwoBoxes {
                         Way::Past => Verdict::Forward,
                         Way::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
                     };
-                    // What is broken is dropped by the host that it is for.
-                    let is_intact = wire::ipv4_checksum_is_valid(&packet)
-                        && wire::parse(&packet)
-                            .is_ok_and(|parsed| wire::tcp_checksum_is_valid(&packet, &parsed));
-                    let is_whole = virtio.gso_type == GsoType::None;
-                    if verdict == Verdict::Forward && (is_intact || !is_whole) {
-                        self.outgoing.push_back((from.opposite(), virtio, packet));
+                    let is_lost = death.is_some_and(|death| matches!(death.heir, Heir::Successor { .. }));
+                    if verdict == Verdict::Forward && !is_lost {
+                        self.forward(from, virtio, packet);
                     }
                 }
             }
+            self.end_step(to, death, now);
         }
     }
 
     /// True when the box that a client moves to knows its flows, or there are none: routing does not go ahead of
     /// that. Flows that a box was never told of pass.
     fn is_expected(&self, one: &Move) -> bool {
+        if self.boxes.iter().any(|one| one.back_at.is_some()) {
+            // Who has died may have flows.
+            return false;
+        }
         let place = &self.boxes[one.to].place;
         let is_told = place.elsewhere.is_led(one.client);
         let [own, other] = [one.to, 1 - one.to].map(|which| &self.boxes[which].place.engine);
@@ -325,10 +388,14 @@ impl TwoBoxes {
         }
         while let Some(one) = self.moves.pop_if(|one| one.at <= now) {
             let from = 1 - one.to;
-            let Station { place, protocol } = &mut self.boxes[from];
+            if self.boxes[from].back_at.is_some() {
+                continue;
+            }
+            let death = self.begin_step(from);
+            let Station { place, protocol, .. } = &mut self.boxes[from];
             // One that is not here, or is under way already, is not begun.
             let _ = protocol.begin(one.client, one.to as Peer, place, now);
-            self.hear(from, now);
+            self.end_step(from, death, now);
         }
     }
 }
@@ -345,9 +412,9 @@ fn station(
     protocol: handover::Config,
     random: &mut Random,
 ) -> Result<Station, ConfigError> {
-    let place =
-        Place { engine: Engine::new(config.clone())?, elsewhere: Elsewhere::new(config.ipv6_prefix_len) };
-    Ok(Station { place, protocol: Handover::new(protocol, random.word(), 0) })
+    let place = Place::new(config)?;
+    let protocol = Handover::new(protocol, random.word(), 0);
+    Ok(Station { place, protocol, back_at: None, waiting: Vec::new() })
 }
 
 /// Client and server of a packet that came from a port.
@@ -369,7 +436,11 @@ impl Middlebox for TwoBoxes {
     ) -> Verdict {
         let ends = ends_of(packet, from);
         let at = ends.and_then(|(client, _)| self.routed.get(&client.ip())).copied().unwrap_or(0);
-        let place = &mut self.boxes[at].place;
+        let Station { place, back_at, waiting, .. } = &mut self.boxes[at];
+        if back_at.is_some() {
+            waiting.push((from, *virtio, packet.to_vec()));
+            return Verdict::Consumed;
+        }
         match ends.map_or(Way::Here, |ends| place.elsewhere.way_of(ends)) {
             Way::To(to) => {
                 self.ship(usize::from(to), &Cargo::Packet(from, *virtio, packet.to_vec()), now);
@@ -384,14 +455,24 @@ impl Middlebox for TwoBoxes {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        for which in [0, 1] {
+            if self.boxes[which].back_at.is_some_and(|at| at <= now) {
+                self.succeed(which, now);
+            }
+        }
         self.act_on_plan(now);
         self.unload(now);
         for which in [0, 1] {
-            let Station { place, protocol } = &mut self.boxes[which];
+            let Station { place, protocol, back_at, .. } = &mut self.boxes[which];
+            if back_at.is_some() {
+                continue;
+            }
             place.engine.handle_timeout(now);
             if protocol.next_deadline().is_some_and(|at| at <= now) {
+                let death = self.begin_step(which);
+                let Station { place, protocol, .. } = &mut self.boxes[which];
                 protocol.on_timeout(place, now);
-                self.hear(which, now);
+                self.end_step(which, death, now);
             }
         }
     }
@@ -414,7 +495,9 @@ impl Middlebox for TwoBoxes {
 
     fn next_deadline(&self) -> Option<Instant> {
         let engines = self.boxes.iter().filter_map(|one| one.place.engine.next_deadline());
-        let protocols = self.boxes.iter().filter_map(|one| one.protocol.next_deadline());
+        let alive = self.boxes.iter().filter(|one| one.back_at.is_none());
+        let protocols = alive.filter_map(|one| one.protocol.next_deadline());
+        let protocols = protocols.chain(self.boxes.iter().filter_map(|one| one.back_at));
         let cargo = self.cargo.first_key_value().map(|((at, _), _)| *at);
         let plan = self.moves.last().map(|one| one.at).into_iter();
         let plan =

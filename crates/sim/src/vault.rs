@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{Journal, JournalEntry, Port, RingProvider};
@@ -24,6 +25,8 @@ pub struct Vault(Arc<Mutex<Content>>);
 struct Content {
     /// By direction, by slot.
     records: [BTreeMap<u32, JournalEntry>; 2],
+    /// What is written down beside the flows, by whom it is about.
+    papers: BTreeMap<IpAddr, Vec<u8>>,
     /// Given back, but a record may speak of it still; by its place.
     given_back: Vec<&'static mut [u8]>,
     /// What a dead process had; by its place.
@@ -33,6 +36,18 @@ struct Content {
     is_dead: bool,
     /// It was dead before all was written that its last step had to write.
     lacks_records: bool,
+}
+
+impl Content {
+    /// True while the process lives; it dies when all is written that still may be.
+    fn may_write(&mut self) -> bool {
+        if let Some(left) = self.writes_left.as_mut() {
+            self.is_dead |= *left == 0;
+            *left = left.saturating_sub(1);
+        }
+        self.lacks_records |= self.is_dead;
+        !self.is_dead
+    }
 }
 
 impl Drop for Content {
@@ -58,7 +73,7 @@ impl Vault {
     /// A new process begins with what the one before has left: its records.
     pub(crate) fn begin_anew(&self) -> Vec<(Port, JournalEntry)> {
         let mut content = self.content();
-        let Content { records, given_back, left, writes_left, is_dead, lacks_records } = &mut *content;
+        let Content { records, given_back, left, writes_left, is_dead, lacks_records, .. } = &mut *content;
         left.extend(given_back.drain(..).map(|memory| (place(memory), memory)));
         (*writes_left, *is_dead, *lacks_records) = (None, false, false);
         let [down, up] = std::mem::take(records);
@@ -69,6 +84,22 @@ impl Vault {
     /// What the process before has left is of no use any more.
     pub(crate) fn clear(&self) {
         std::mem::take(&mut self.content().left).into_values().for_each(spare);
+    }
+
+    /// Writes something down, or crosses it out.
+    pub(crate) fn write_down(&self, about: IpAddr, text: Option<Vec<u8>>) {
+        let content = &mut *self.content();
+        if content.may_write() {
+            match text {
+                Some(text) => _ = content.papers.insert(about, text),
+                None => _ = content.papers.remove(&about),
+            }
+        }
+    }
+
+    /// All that is written down.
+    pub(crate) fn papers(&self) -> Vec<Vec<u8>> {
+        self.content().papers.values().cloned().collect()
     }
 
     /// A journal that writes into it, of flows whose sinks are at `receiver`.
@@ -139,15 +170,9 @@ struct Records {
 impl Records {
     fn write(&self, act: impl FnOnce(&mut BTreeMap<u32, JournalEntry>)) {
         let content = &mut *self.vault.content();
-        if let Some(left) = content.writes_left.as_mut() {
-            content.is_dead |= *left == 0;
-            *left = left.saturating_sub(1);
+        if content.may_write() {
+            act(&mut content.records[self.direction]);
         }
-        if content.is_dead {
-            content.lacks_records = true;
-            return;
-        }
-        act(&mut content.records[self.direction]);
     }
 }
 

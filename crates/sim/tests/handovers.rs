@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use handover::Outcome;
 use sim::{
-    Between, Death, LogMode, Move, Network, Random, RandomRun, SimError, Tolerance, TwoBoxes, Violation,
+    Between, Death, Heir, LogMode, Move, Network, Random, RandomRun, SimError, Tolerance, TwoBoxes, Violation,
 };
 use units::{Bytes, Duration, Instant};
 
@@ -104,7 +104,7 @@ fn run(run: &RandomRun, boxes: TwoBoxes, tolerance: Tolerance, tally: &Tally, wh
     for ended in boxes.ended().iter().filter(|ended| ended.is_going) {
         let at = match ended.outcome {
             Outcome::Gone | Outcome::Come => 0,
-            Outcome::Stayed(_) | Outcome::Unanswered => 1,
+            Outcome::Stayed(_) | Outcome::Unanswered | Outcome::Unfrozen => 1,
             Outcome::Broken => 2,
         };
         tally[at].fetch_add(1, Ordering::Relaxed);
@@ -114,11 +114,20 @@ fn run(run: &RandomRun, boxes: TwoBoxes, tolerance: Tolerance, tally: &Tally, wh
             assert_eq!(client.first_wrong_offset(), None, "seed {seed}, flow {flow}, {what}");
         }
     }
-    TwoBoxesEnd { steps: boxes.steps() }
+    TwoBoxesEnd { steps: boxes.steps(), recovered: boxes.recovered() }
 }
 
 struct TwoBoxesEnd {
     steps: u64,
+    recovered: u64,
+}
+
+/// A process goes on with what the box has written down.
+fn successor(random: &mut Random, absent_ms_max: u64) -> Heir {
+    let absent = if random.one_in(2) { 0 } else { random.below(absent_ms_max) };
+    // Records of a few flows, and notes; or all that the step has to write.
+    let writes = if random.one_in(2) { random.below(12) } else { u64::MAX };
+    Heir::Successor { writes, absent: Duration::from_millis(absent) }
 }
 
 fn protocol() -> handover::Config {
@@ -151,7 +160,8 @@ fn a_box_dies_at_any_step_and_nobody_has_a_flow_twice() {
             |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
         let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
         for _ in 0..4 {
-            let death = Death { step: random.below(steps + 1), which: random.below(2) as usize };
+            let which = random.below(2) as usize;
+            let death = Death { step: random.below(steps + 1), which, heir: Heir::Stranger };
             run(&line_up, boxes(vec![death]), Tolerance::Failures, &tally, &format!("{death:?}"));
         }
     });
@@ -175,10 +185,99 @@ fn a_box_dies_at_every_step_and_nobody_has_a_flow_twice() {
         }
         line_ups += 1;
         for_all(0..2 * steps, |n| {
-            let death = Death { step: n / 2, which: (n % 2) as usize };
+            let death = Death { step: n / 2, which: (n % 2) as usize, heir: Heir::Stranger };
             run(&line_up, boxes(vec![death]), Tolerance::Failures, &tally, &format!("{death:?}"));
         });
     }
+}
+
+/// Where a process goes on with what was written down, nothing is lost, and nobody is reset: as if nothing had
+/// happened but the loss of a packet.
+#[test]
+fn a_box_dies_at_any_step_and_its_successor_goes_on() {
+    let (tally, recovered) = (Tally::default(), AtomicU64::new(0));
+    for_all(1..1 + runs(), |seed| {
+        let Some((line_up, takes)) = line_up(seed) else { return };
+        let random = &mut Random::new(seed ^ 0x4e14);
+        let (between, moves) = (wire(random), moves(&line_up, takes, random));
+        let boxes =
+            |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
+        let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
+        let mut deaths = Vec::new();
+        for _ in 0..random.within(1, 6) {
+            let (step, which) = (random.below(steps + 1), random.below(2) as usize);
+            deaths.push(Death { step, which, heir: successor(random, 500) });
+        }
+        let what = format!("{deaths:?} {between:?}");
+        let end = run(&line_up, boxes(deaths), Tolerance::Nothing, &tally, &what);
+        recovered.fetch_add(end.recovered, Ordering::Relaxed);
+    });
+    let [gone, stayed, broken] = tally.map(AtomicU64::into_inner);
+    let recovered = recovered.into_inner();
+    println!("{gone} hand-overs, {stayed} stayed, {broken} broken, {recovered} flows went on");
+    assert!(gone > runs() / 2 && recovered > runs() / 2, "{gone} gone, {recovered} recovered");
+    assert_eq!(broken, 0, "nobody may be reset");
+}
+
+/// Either box dies once at every step of a few line-ups, before, within and after what the step writes down.
+#[test]
+fn a_box_dies_at_every_step_and_its_successor_goes_on() {
+    let tally = Tally::default();
+    let (mut seed, mut line_ups) = (0, 0);
+    while line_ups < DIES_EVERYWHERE / 3 {
+        seed += 1;
+        let Some((line_up, takes)) = line_up(seed) else { continue };
+        let random = &mut Random::new(seed ^ 0x4e14);
+        let (between, moves) = (wire(random), moves(&line_up, takes, random));
+        let boxes =
+            |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
+        let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
+        if !(10..STEPS_MAX).contains(&steps) {
+            continue;
+        }
+        line_ups += 1;
+        for_all(0..10 * steps, |n| {
+            let writes = [0, 1, 2, 5, u64::MAX][(n % 5) as usize];
+            let heir = Heir::Successor { writes, absent: Duration::from_millis(n % 3 * 100) };
+            let death = Death { step: n / 10, which: (n / 5 % 2) as usize, heir };
+            run(&line_up, boxes(vec![death]), Tolerance::Nothing, &tally, &format!("{death:?}"));
+        });
+    }
+    let [gone, stayed, broken] = tally.map(AtomicU64::into_inner);
+    assert_eq!(broken, 0, "{gone} gone, {stayed} stayed");
+}
+
+/// Successors that come later than the lease, and wires that are cut for longer: who may have a flow gives it up
+/// before the other one acts.
+#[test]
+fn successors_that_come_too_late_have_no_flow_that_the_other_box_may_have() {
+    let tally = Tally::default();
+    for_all(1..1 + runs() / 2, |seed| {
+        let Some((line_up, takes)) = line_up(seed) else { return };
+        let random = &mut Random::new(seed ^ 0x1a7e);
+        let moves = moves(&line_up, takes, random);
+        let Some(first) = moves.first().map(|one| one.at) else { return };
+        let mut between = wire(random);
+        if random.one_in(2) {
+            let cut_at = first + Duration::from_millis(random.below(200));
+            between.cut = Some((cut_at, cut_at + Duration::from_secs(random.below(20))));
+        }
+        let protocol = handover::Config { lease: Duration::from_secs(8), ..protocol() };
+        let deaths = |steps: u64, random: &mut Random| {
+            let one = |random: &mut Random| {
+                let (step, which) = (random.below(steps + 1), random.below(2) as usize);
+                Death { step, which, heir: successor(random, 25_000) }
+            };
+            (0..random.within(1, 5)).map(|_| one(random)).collect::<Vec<_>>()
+        };
+        let deaths = deaths(40, random);
+        let what = format!("{deaths:?} {between:?}");
+        let boxes = TwoBoxes::new(&line_up.engine, protocol, between, &moves, deaths, seed).unwrap();
+        run(&line_up, boxes, Tolerance::Failures, &tally, &what);
+    });
+    let [gone, stayed, broken] = tally.map(AtomicU64::into_inner);
+    println!("{gone} hand-overs, {stayed} stayed, {broken} broken");
+    assert!(gone > 0 && broken > 0, "{gone} gone, {stayed} stayed, {broken} broken");
 }
 
 /// Nothing comes through between the boxes from some moment on, for longer than the lease: who may have it gives it

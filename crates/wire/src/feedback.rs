@@ -103,7 +103,7 @@ impl FeedbackKey {
         Hmac::new_from_slice(bytes).ok().map(Self)
     }
 
-    fn tag(&self, bytes: &[u8]) -> [u8; TAG_LEN] {
+    pub(crate) fn tag(&self, bytes: &[u8]) -> [u8; TAG_LEN] {
         let mut mac = self.0.clone();
         mac.update(bytes);
         let whole = mac.finalize().into_bytes();
@@ -113,7 +113,7 @@ impl FeedbackKey {
     }
 
     /// True for the tag of `bytes`; takes the same time for every wrong one.
-    fn is_tag(&self, bytes: &[u8], tag: &[u8]) -> bool {
+    pub(crate) fn is_tag(&self, bytes: &[u8], tag: &[u8]) -> bool {
         let mut mac = self.0.clone();
         mac.update(bytes);
         tag.len() == TAG_LEN && mac.verify_truncated_left(tag).is_ok()
@@ -206,7 +206,7 @@ impl FeedbackDatagram {
     }
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 

@@ -30,6 +30,16 @@ impl Engine {
         half?.held(flow, from, len_max)
     }
 
+    /// What [`Engine::give_away`] would give: the flows stay.
+    #[must_use]
+    pub fn moved(&self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {
+        let mut moved = Vec::new();
+        for half in [Some(&self.down), self.up.as_deref()].into_iter().flatten() {
+            moved.extend(half.moved(client, now));
+        }
+        moved
+    }
+
     /// Gives up a client's flows for an engine in another box to go on with them ([`Engine::take_in`]), each with
     /// the data that it holds. No host hears of it: packets of these flows pass untouched from here on, so whoever
     /// calls this has to keep them away.
@@ -37,11 +47,16 @@ impl Engine {
     /// Its other flows (handshakes under way, lowered windows, a trial's) pass from here on, as those do that begin.
     #[must_use]
     pub fn give_away(&mut self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {
-        let mut moved = Vec::new();
-        for half in [Some(&mut self.down), self.up.as_deref_mut()].into_iter().flatten() {
-            half.give_away(client, now, &mut moved);
-        }
+        let moved = self.moved(client, now);
+        self.release(client);
         moved
+    }
+
+    /// Takes all flows of a client out of the table, without a word to any host.
+    pub fn release(&mut self, client: IpAddr) {
+        for half in [Some(&mut self.down), self.up.as_deref_mut()].into_iter().flatten() {
+            half.release(client);
+        }
     }
 
     /// Goes on with a flow that another engine has given away; `held` is the data that came with it.

@@ -55,23 +55,22 @@ impl Half {
         Some(HeldPiece { flow: *ends, una, start, bytes })
     }
 
-    /// Takes a client's flows out of the table, without a word to any host. Those that deliver go into `moved`,
-    /// with what they hold.
-    pub(crate) fn give_away(&mut self, client: IpAddr, now: Instant, moved: &mut Vec<(MovedFlow, Vec<u8>)>) {
-        for id in self.places_of(client) {
-            let Some(flow) = self.flows.get(id) else { continue };
-            let Some(relay) = flow.phase.relay() else {
-                // Its hosts have nobody between them from here on.
-                self.leave(id, None);
-                continue;
-            };
+    /// The flows of a client that deliver, as they stand, with what they hold.
+    pub(crate) fn moved(&self, client: IpAddr, now: Instant) -> impl Iterator<Item = (MovedFlow, Vec<u8>)> {
+        self.places_of(client).into_iter().filter_map(move |id| {
+            let flow = self.flows.get(id)?;
+            let relay = flow.phase.relay()?;
             let mut record = record_of(flow, relay);
             record.forget_place();
             let (_, _, held) = relay.held_from(None, usize::MAX);
             let clock_ms = now.as_millis() as u32;
-            moved.push((MovedFlow { ends: self.ends_of(&flow.key), record, clock_ms }, held));
-            self.leave(id, None);
-        }
+            Some((MovedFlow { ends: self.ends_of(&flow.key), record, clock_ms }, held))
+        })
+    }
+
+    /// Takes a client's flows out of the table, without a word to any host.
+    pub(crate) fn release(&mut self, client: IpAddr) {
+        self.places_of(client).into_iter().for_each(|id| self.leave(id, None));
     }
 
     /// Goes on with a flow of another box, which held `held`.

@@ -59,7 +59,7 @@ impl BridgedSite {
 
     /// Opens the sockets, and has the kernel's bridge stand by if it is to.
     fn install(&self, ground: Ground<'_>, events: &mut dyn EventSink) -> Result<Inheritance, RunError> {
-        let Ground { config, netlink, instance } = ground;
+        let Ground { config, netlink, instance, .. } = ground;
         let mut record = Record {
             namespace: self.namespace,
             is_inline: true,

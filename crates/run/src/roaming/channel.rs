@@ -156,7 +156,7 @@ impl Doors {
                 thread::park_timeout(PAUSE);
                 continue;
             };
-            if open.fetch_add(1, Ordering::Relaxed) >= doorman.tls.peers.len() + SPARE {
+            if open.fetch_add(1, Ordering::Relaxed) >= doorman.tls.peers() + SPARE {
                 open.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
@@ -180,9 +180,7 @@ impl Doors {
             connection.complete_io(&mut socket)?;
         }
         let shown = connection.peer_certificates().and_then(<[_]>::first);
-        let Some(peer) = shown.and_then(|shown| self.tls.peers.iter().position(|own| own == shown)) else {
-            return Ok(());
-        };
+        let Some(peer) = shown.and_then(|shown| self.tls.peer_of(shown)) else { return Ok(()) };
         let mut stream = StreamOwned::new(connection, socket);
         let mut content = Vec::new();
         loop {

@@ -9,11 +9,11 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration as StdDuration;
 
 use engine::{FlowEnds, HeldPiece};
-use handover::{Ended, Flows, Handover, Loaded, Outcome, Peer};
+use handover::{Claim, Ended, Flows, Freeze, Handover, Loaded, Note, Outcome, Peer};
 use io::Clock;
 use units::{Instant, SeqNum};
 
-use super::{Board, Frame, Hands, Job, Outlets, Roam, Told, line_of};
+use super::{Board, Frame, Hands, Job, Ledger, Outlets, Roam, Told, Turn, line_of};
 
 /// How long a packet loop may take to answer.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
@@ -24,6 +24,7 @@ const LOOK: StdDuration = StdDuration::from_secs(1);
 /// The protocol, and whom it speaks to.
 pub(super) struct Desk {
     pub protocol: Handover,
+    pub ledger: Ledger,
     pub hands: Arc<Hands>,
     pub outlets: Outlets,
     pub board: Arc<Board>,
@@ -37,7 +38,8 @@ impl Desk {
     /// Works until nobody can tell it anything.
     pub fn run(mut self, inbox: &mpsc::Receiver<Told>) {
         let hands = Arc::clone(&self.hands);
-        let mut flows = Remote(&hands);
+        let ledger = self.ledger.clone();
+        let mut flows = Remote { hands: &hands, ledger: &ledger };
         loop {
             let wait = self.protocol.next_deadline().map_or(LOOK, |at| {
                 StdDuration::from_nanos(at.saturating_since(Clock::now()).as_nanos()).min(LOOK)
@@ -48,6 +50,12 @@ impl Desk {
                 }
                 Ok(Told::Begin(client, to, answer)) => self.begin(client, to, answer, &mut flows),
                 Ok(Told::End) => self.protocol.end(&mut flows, Clock::now()),
+                Ok(Told::Pause(answer, resumed)) => {
+                    if answer.send(self.protocol.is_undecided()).is_ok() {
+                        // Nothing is ever sent: it ends when the other end is dropped.
+                        let _ = resumed.recv();
+                    }
+                }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
@@ -93,14 +101,37 @@ impl Desk {
     }
 }
 
-/// The flows of all packet loops.
-struct Remote<'a>(&'a Hands);
+/// The flows of all packet loops, and what is written down.
+struct Remote<'a> {
+    hands: &'a Hands,
+    ledger: &'a Ledger,
+}
 
 impl Remote<'_> {
     fn ask<T: Default>(&self, client: IpAddr, request: impl FnOnce(mpsc::Sender<T>) -> Roam) -> T {
         let (answer, answered) = mpsc::channel();
-        self.0.give(client, Job::Roam(request(answer)));
+        self.hands.give(client, Job::Roam(request(answer)));
         answered.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    /// The same for work that changes whose flows are: it is done and answered for, or never done.
+    fn have_done<T: Default>(
+        &self,
+        client: IpAddr,
+        request: impl FnOnce(Turn, mpsc::Sender<T>) -> Roam,
+    ) -> T {
+        let ((answer, answered), turn) = (mpsc::channel(), Turn::default());
+        self.hands.give(client, Job::Roam(request(turn.clone(), answer)));
+        match answered.recv_timeout(PATIENCE) {
+            Ok(done) => done,
+            Err(_) if turn.withdraw() => T::default(),
+            // It is being done.
+            Err(_) => answered.recv().unwrap_or_default(),
+        }
+    }
+
+    fn give(&self, client: IpAddr, request: Roam) {
+        self.hands.give(client, Job::Roam(request));
     }
 }
 
@@ -114,25 +145,44 @@ impl Flows for Remote<'_> {
         self.ask(client, |answer| Roam::Held(*flow, from, len_max, answer))
     }
 
-    fn give_away(&mut self, subscriber: IpAddr, to: Peer, _: Instant) -> Vec<Loaded> {
-        self.ask(subscriber, |answer| Roam::GiveAway(subscriber, to, answer))
+    fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
+        self.have_done(freeze.name.subscriber, |turn, answer| Roam::GiveAway(*freeze, turn, answer))
     }
 
-    fn take_in(&mut self, subscriber: IpAddr, flows: &[Loaded], _: Instant) -> bool {
-        self.ask(subscriber, |answer| Roam::TakeIn(subscriber, flows.to_vec(), answer))
+    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], _: Instant) -> bool {
+        let subscriber = claim.name.subscriber;
+        self.have_done(subscriber, |turn, answer| Roam::TakeIn(claim.clone(), flows.to_vec(), turn, answer))
     }
 
-    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>) {
-        self.0.give(subscriber, Job::Roam(Roam::Lead(subscriber, to)));
+    fn take_back(&mut self, flows: &[Loaded], note: &Note, _: Instant) -> bool {
+        let subscriber = note.name().subscriber;
+        let (answer, answered) = mpsc::channel();
+        self.give(subscriber, Roam::TakeBack(flows.to_vec(), note.clone(), answer));
+        // It is done however long it takes.
+        answered.recv_timeout(PATIENCE).unwrap_or(true)
+    }
+
+    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>, flows: &[FlowEnds]) {
+        self.give(subscriber, Roam::Lead(subscriber, to, flows.to_vec()));
     }
 
     fn forget(&mut self, subscriber: IpAddr) {
-        self.0.give(subscriber, Job::Roam(Roam::Forget(subscriber)));
+        self.give(subscriber, Roam::Forget(subscriber));
+        self.ledger.erase(subscriber);
     }
 
-    fn break_off(&mut self, flows: &[FlowEnds], _: Instant) {
-        if let Some(client) = flows.first().map(|flow| flow.client_and_server().0.ip()) {
-            self.0.give(client, Job::Roam(Roam::BreakOff(flows.to_vec())));
+    fn break_off(&mut self, flows: &[FlowEnds], note: &Note, _: Instant) {
+        self.give(note.name().subscriber, Roam::BreakOff(flows.to_vec(), note.clone()));
+    }
+
+    fn break_frozen(&mut self, flows: &[Loaded], note: &Note, _: Instant) {
+        self.give(note.name().subscriber, Roam::BreakFrozen(flows.to_vec(), note.clone()));
+    }
+
+    fn note(&mut self, note: &Note) {
+        if self.ledger.write(note).is_err() {
+            // What was written before is not so any more.
+            self.ledger.erase(note.name().subscriber);
         }
     }
 }

@@ -15,24 +15,28 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
 use engine::{FlowEnds, HeldPiece, Port};
-use handover::{Counters, Ended, Handover, Loaded, Message, Outcome, Peer};
+use handover::{Claim, Counters, Ended, Freeze, Handover, Loaded, Message, Note, Outcome, Peer};
 use io::{Clock, IoError};
 use serde::{Deserialize, Serialize};
 use units::SeqNum;
-use wire::VirtioNetHeader;
+use wire::{HandoverOrder, VirtioNetHeader};
 
 use crate::{Event, RunError};
 
 mod channel;
 mod desk;
+mod ledger;
 mod tls;
 
 use desk::Desk;
+pub(crate) use ledger::Fates;
+pub use ledger::Ledger;
 
 /// Frames that wait for a peer at most.
 const QUEUE_MAX: usize = 1_024;
@@ -43,6 +47,9 @@ const RELAYED_MAX: usize = 4_096;
 /// How long who asked for a hand-over waits for its end: less than the console's patience.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
 
+/// How long the desk may take to stop for an upgrade: packets wait.
+const PAUSED_WITHIN: units::Duration = units::Duration::from_millis(300);
+
 /// Where subscribers may go to and come from.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoamingConfig {
@@ -52,6 +59,9 @@ pub struct RoamingConfig {
     pub certificate: String,
     /// Its key, as PEM.
     pub key: String,
+    /// Who vouches for peers that are known by their names, as PEM.
+    #[serde(default)]
+    pub authorities: Option<String>,
     /// The other boxes.
     pub peers: Vec<PeerConfig>,
 }
@@ -63,7 +73,7 @@ pub struct PeerConfig {
     pub name: String,
     /// Where it listens.
     pub address: SocketAddr,
-    /// The certificate that it shows, as PEM: this very one.
+    /// The certificate that it shows, as PEM: this very one. Empty where an authority vouches for its name.
     pub certificate: String,
 }
 
@@ -105,15 +115,53 @@ pub enum Roam {
     /// As [`handover::Flows::held`].
     Held(FlowEnds, Option<SeqNum>, usize, mpsc::Sender<Option<HeldPiece>>),
     /// As [`handover::Flows::give_away`].
-    GiveAway(IpAddr, Peer, mpsc::Sender<Vec<Loaded>>),
+    GiveAway(Freeze, Turn, mpsc::Sender<Option<Vec<Loaded>>>),
     /// As [`handover::Flows::take_in`].
-    TakeIn(IpAddr, Vec<Loaded>, mpsc::Sender<bool>),
+    TakeIn(Claim, Vec<Loaded>, Turn, mpsc::Sender<bool>),
+    /// As [`handover::Flows::take_back`].
+    TakeBack(Vec<Loaded>, Note, mpsc::Sender<bool>),
     /// As [`handover::Flows::lead`].
-    Lead(IpAddr, Option<Peer>),
+    Lead(IpAddr, Option<Peer>, Vec<FlowEnds>),
     /// As [`handover::Flows::forget`].
     Forget(IpAddr),
     /// As [`handover::Flows::break_off`].
-    BreakOff(Vec<FlowEnds>),
+    BreakOff(Vec<FlowEnds>, Note),
+    /// As [`handover::Flows::break_frozen`].
+    BreakFrozen(Vec<Loaded>, Note),
+}
+
+impl Roam {
+    /// Flows that are this box's from here on, or the concern of a hand-over: their packets may not go past it.
+    pub(crate) fn flows(&self) -> Vec<FlowEnds> {
+        match self {
+            Self::TakeIn(_, flows, ..) | Self::TakeBack(flows, ..) | Self::BreakFrozen(flows, _) => {
+                flows.iter().map(|(flow, _)| flow.ends).collect()
+            }
+            Self::Lead(_, Some(_), flows) => flows.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Whether work is done that its giver may withdraw: either it is begun, or it never is.
+#[derive(Clone, Debug, Default)]
+pub struct Turn(Arc<AtomicU8>);
+
+impl Turn {
+    const BEGUN: u8 = 1;
+    const WITHDRAWN: u8 = 2;
+
+    /// True when it may be done: then it is.
+    #[must_use]
+    pub fn begin(&self) -> bool {
+        self.0.compare_exchange(0, Self::BEGUN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// True when it is not begun: then it never is.
+    #[must_use]
+    pub fn withdraw(&self) -> bool {
+        self.0.compare_exchange(0, Self::WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 }
 
 /// Work for a packet loop.
@@ -167,6 +215,8 @@ enum Told {
     Message(Peer, Message),
     Begin(IpAddr, Peer, mpsc::Sender<String>),
     End,
+    /// Do nothing until the second one is dropped; say at the first whether all is decided.
+    Pause(mpsc::Sender<bool>, mpsc::Receiver<()>),
 }
 
 /// Before the packet loops work: they have to know the ways to the peers.
@@ -175,15 +225,24 @@ pub(crate) struct Prepared {
     outlets: Outlets,
     queues: Vec<mpsc::Receiver<Frame>>,
     tls: tls::Identity,
+    ledger: Ledger,
 }
 
 impl Prepared {
+    /// What is written down is in `directory`.
+    ///
     /// # Errors
-    /// Certificates or key are none.
-    pub fn new(config: &RoamingConfig) -> Result<Self, RunError> {
+    /// Certificates or key are none, or the directory cannot be made.
+    pub fn new(config: &RoamingConfig, directory: PathBuf) -> Result<Self, RunError> {
         let tls = tls::Identity::new(config).map_err(RunError::Settings)?;
         let (outlets, queues) = config.peers.iter().map(|_| mpsc::sync_channel(QUEUE_MAX)).unzip();
-        Ok(Self { config: config.clone(), outlets, queues, tls })
+        let names = config.peers.iter().map(|peer| peer.name.clone()).collect();
+        let ledger = Ledger::open(directory, names)?;
+        Ok(Self { config: config.clone(), outlets, queues, tls, ledger })
+    }
+
+    pub fn ledger(&self) -> Ledger {
+        self.ledger.clone()
     }
 
     pub fn outlets(&self) -> Outlets {
@@ -201,19 +260,33 @@ pub(crate) struct Roaming {
     jobs: mpsc::Receiver<Job>,
     /// Readable when there is any, or a hand-over has ended.
     woken: UnixStream,
+    ledger: Ledger,
+}
+
+/// The desk does nothing: until this is dropped, or for ever ([`Paused::for_good`]).
+pub(crate) struct Paused {
+    pub is_undecided: bool,
+    resume: mpsc::Sender<()>,
+}
+
+impl Paused {
+    pub fn for_good(self) {
+        std::mem::forget(self.resume);
+    }
 }
 
 impl Roaming {
-    /// Starts the threads. `hands` are those of the shards behind the first.
+    /// Starts the threads. `hands` are those of the shards behind the first. It goes on with `notes`.
     pub fn start(
         prepared: Prepared,
         hands: Vec<Hand>,
         shard_of: Box<dyn Fn(IpAddr) -> usize + Send + Sync>,
         lease: units::Duration,
         memory_max: u64,
+        notes: Vec<Note>,
     ) -> Result<Self, IoError> {
         let failed = |error| IoError::system("start what hands subscribers over", error);
-        let Prepared { config, outlets, queues, tls } = prepared;
+        let Prepared { config, outlets, queues, tls, ledger } = prepared;
         let (woken, wake) = UnixStream::pair().map_err(failed)?;
         woken.set_nonblocking(true).map_err(failed)?;
         wake.set_nonblocking(true).map_err(failed)?;
@@ -244,8 +317,12 @@ impl Roaming {
         let random = random_word().map_err(failed)?;
         let wall_ms = Clock::wall_nanos() / 1_000_000;
         let wall_ms = wall_ms.saturating_sub(Clock::now().as_millis());
+        let mut protocol = Handover::new(protocol, random, wall_ms);
+        let line = ledger.line(protocol.line()).map_err(failed)?;
+        protocol.remember_all(line, notes, Clock::now());
         let desk = Desk {
-            protocol: Handover::new(protocol, random, wall_ms),
+            protocol,
+            ledger: ledger.clone(),
             hands,
             outlets,
             board: Arc::clone(&board),
@@ -254,7 +331,7 @@ impl Roaming {
             asked: BTreeMap::new(),
         };
         thread::Builder::new().name("handover".to_owned()).spawn(move || desk.run(&inbox)).map_err(failed)?;
-        Ok(Self { config, told, board, ended, jobs, woken })
+        Ok(Self { config, told, board, ended, jobs, woken, ledger })
     }
 
     /// Watch this for work.
@@ -306,9 +383,42 @@ impl Roaming {
         }))
     }
 
+    /// Begins to hand a subscriber over, as ordered; false when there is no such peer. What becomes of it is an
+    /// event.
+    pub fn obey(&self, order: &HandoverOrder) -> bool {
+        let peer = self.config.peers.iter().position(|peer| peer.name == order.peer);
+        let Some(peer) = peer else { return false };
+        // Nobody waits for the answer.
+        let (answer, _) = mpsc::channel();
+        self.told.try_send(Told::Begin(order.subscriber, peer as Peer, answer)).is_ok()
+    }
+
     /// Nothing is handed over or taken any more.
     pub fn end(&self) {
         drop(self.told.try_send(Told::End));
+    }
+
+    /// Has the desk stop; `work` does what it asks for meanwhile. None when it is too busy to answer.
+    pub fn pause(&self, mut work: impl FnMut(Job)) -> Option<Paused> {
+        let ((answer, answered), (resume, resumed)) = (mpsc::channel(), mpsc::channel());
+        self.told.try_send(Told::Pause(answer, resumed)).ok()?;
+        let give_up = Clock::now() + PAUSED_WITHIN;
+        while Clock::now() < give_up {
+            match answered.recv_timeout(std::time::Duration::from_micros(200)) {
+                Ok(is_undecided) => return Some(Paused { is_undecided, resume }),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            }
+            while let Some(job) = self.take_job() {
+                work(job);
+            }
+        }
+        None
+    }
+
+    /// What is written down is of no use any more, if all is decided.
+    pub fn close(self) {
+        self.ledger.close();
     }
 
     /// True while it is not known who has a subscriber.
@@ -350,6 +460,7 @@ fn line_of(ended: &Ended) -> String {
         ),
         Outcome::Stayed(why) => format!("stayed: the other box: {why}"),
         Outcome::Unanswered => "stayed: the other box does not answer".to_owned(),
+        Outcome::Unfrozen => "stayed: its flows could not be written down, or taken out".to_owned(),
         Outcome::Broken => "stayed: nobody could know who had it: its flows are reset".to_owned(),
     }
 }
@@ -367,7 +478,7 @@ pub(crate) fn event_of(ended: &Ended, peer: String) -> Event {
             held: ended.bytes,
             frozen_us: ended.phases[2].as_micros(),
         },
-        Outcome::Stayed(_) | Outcome::Unanswered | Outcome::Broken => {
+        Outcome::Stayed(_) | Outcome::Unanswered | Outcome::Unfrozen | Outcome::Broken => {
             let why = line_of(ended);
             let why = why.strip_prefix("stayed: ").unwrap_or(&why).to_owned();
             Event::SubscriberNotMoved { client, peer, why }

@@ -14,6 +14,12 @@ use super::Line;
 const NOT_IN_A_FILE: [&str; 7] =
     ["config", "watchdog", "recover", "dry-run", "replace", "background", "help"];
 
+/// The table of hand-overs to other boxes.
+const HANDOVER: &str = "handover";
+
+/// What it may say, but for its peers: `listen` is `--handover-listen`.
+const OF_HANDOVER: [&str; 4] = ["listen", "certificate", "key", "authorities"];
+
 /// A setting of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileSetting {
@@ -59,6 +65,10 @@ fn parse(text: &str, command: &Command) -> Result<Vec<FileSetting>, String> {
     let settings = table.iter().map(|(name, value)| {
         let line = line_at(name.span().start);
         let name = name.get_ref();
+        if let (HANDOVER, Value::Table(table)) = (name.as_str(), value) {
+            let flags = handover_flags(table).map_err(|problem| format!("line {line}: {problem}"))?;
+            return Ok(FileSetting { flags, line });
+        }
         let argument = command.get_arguments().find(|argument| argument.get_long() == Some(name));
         match argument.filter(|_| !NOT_IN_A_FILE.contains(&name.as_str())) {
             Some(argument) => Ok(FileSetting { flags: flags(name, argument, value)?, line }),
@@ -104,6 +114,51 @@ fn flags(name: &str, argument: &Arg, value: &Value) -> Result<Vec<String>, Strin
     })
 }
 
+/// The flags that say the same as the table of hand-overs.
+fn handover_flags(table: &toml::Table) -> Result<Vec<String>, String> {
+    let text = |name: &str, value: &Value| match value {
+        Value::String(text) => Ok(text.clone()),
+        _ => Err(format!("setting '{name}' of [{HANDOVER}]: is a text in quotes")),
+    };
+    let mut flags = Vec::new();
+    for (name, value) in table {
+        match (name.as_str(), value) {
+            ("peers", Value::Table(peers)) => {
+                for (peer, value) in peers {
+                    let said = match value {
+                        Value::Table(said) => said,
+                        _ => return Err(format!("peer '{peer}': is a table with 'address'")),
+                    };
+                    let unknown = said.keys().find(|key| !["address", "certificate"].contains(&key.as_str()));
+                    if let Some(unknown) = unknown {
+                        return Err(format!("peer '{peer}': unknown setting '{unknown}'"));
+                    }
+                    let address =
+                        said.get("address").ok_or_else(|| format!("peer '{peer}': no 'address'"))?;
+                    let mut flag = format!("--handover-peer={peer}={}", text("address", address)?);
+                    if let Some(file) = said.get("certificate") {
+                        flag = format!("{flag},{}", text("certificate", file)?);
+                    }
+                    flags.push(flag);
+                }
+            }
+            ("peers", _) => {
+                return Err(format!("setting 'peers' of [{HANDOVER}]: is a table of peers by their names"));
+            }
+            (name, value) if OF_HANDOVER.contains(&name) => {
+                flags.push(format!("--handover-{name}={}", text(name, value)?));
+            }
+            (name, _) => {
+                return Err(format!(
+                    "unknown setting '{name}' of [{HANDOVER}]: there are {} and peers",
+                    OF_HANDOVER.join(", ")
+                ));
+            }
+        }
+    }
+    Ok(flags)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +182,34 @@ mod tests {
         flags.sort_unstable();
         assert_eq!(flags, wanted);
         assert!(read("no-gso = false").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_table_of_hand_overs_becomes_flags() {
+        let text = "wired = \"w0\"\n[handover]\nlisten = \"192.0.2.1:7320\"\nauthorities = \"ca.pem\"\n\
+                    [handover.peers.north]\naddress = \"192.0.2.7:7320\"\ncertificate = \"north.pem\"\n\
+                    [handover.peers.east]\naddress = \"192.0.2.8:7320\"\n";
+        let mut flags = read(text).unwrap();
+        flags.sort_unstable();
+        let wanted = [
+            "--handover-authorities=ca.pem",
+            "--handover-listen=192.0.2.1:7320",
+            "--handover-peer=east=192.0.2.8:7320",
+            "--handover-peer=north=192.0.2.7:7320,north.pem",
+            "--wired=w0",
+        ];
+        assert_eq!(flags, wanted);
+        for (text, part) in [
+            ("[handover]\nlisten = 1", "line 1: setting 'listen' of [handover]: is a text"),
+            ("\n[handover]\nport = 1", "line 2: unknown setting 'port' of [handover]"),
+            ("[handover]\npeers = []", "'peers' of [handover]: is a table"),
+            ("[handover.peers]\nnorth = 1", "peer 'north': is a table"),
+            ("[handover.peers.north]\nkey = \"a\"", "peer 'north': unknown setting 'key'"),
+            ("[handover.peers.north]\ncertificate = \"a\"", "peer 'north': no 'address'"),
+        ] {
+            let problem = read(text).unwrap_err();
+            assert!(problem.contains(part) && problem.lines().count() == 1, "{problem}");
+        }
     }
 
     #[test]

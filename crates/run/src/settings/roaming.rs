@@ -19,9 +19,13 @@ pub(super) struct RoamingArgs {
     #[arg(long, value_name = "FILE", requires = "handover_listen")]
     handover_key: Option<PathBuf>,
     /// Another box: what it is called here, where it listens, and the file with its certificate (PEM), as in
-    /// `north=192.0.2.7:7320,north.pem`. May be given again
-    #[arg(long, value_name = "NAME=ADDR:PORT,FILE", requires = "handover_listen", value_parser = parse_peer)]
+    /// `north=192.0.2.7:7320,north.pem`. Without a file it is known by its name, for which an authority vouches.
+    /// May be given again
+    #[arg(long, value_name = "NAME=ADDR:PORT[,FILE]", requires = "handover_listen", value_parser = parse_peer)]
     handover_peer: Vec<Peer>,
+    /// Certificates (PEM) of those who vouch for the names of other boxes
+    #[arg(long, value_name = "FILE", requires = "handover_listen")]
+    handover_authorities: Option<PathBuf>,
 }
 
 /// A peer, before its certificate is read.
@@ -29,17 +33,19 @@ pub(super) struct RoamingArgs {
 struct Peer {
     name: String,
     address: SocketAddr,
-    certificate: PathBuf,
+    certificate: Option<PathBuf>,
 }
 
 fn parse_peer(text: &str) -> Result<Peer, String> {
-    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once(',')?)));
-    let (name, (address, certificate)) = parts.ok_or("it is not NAME=ADDR:PORT,FILE")?;
-    if name.is_empty() || certificate.is_empty() {
-        return Err("it is not NAME=ADDR:PORT,FILE".to_owned());
+    const FORM: &str = "it is not NAME=ADDR:PORT or NAME=ADDR:PORT,FILE";
+    let (name, rest) = text.split_once('=').ok_or(FORM)?;
+    let (address, certificate) =
+        rest.split_once(',').map_or((rest, None), |(address, file)| (address, Some(file)));
+    if name.is_empty() || certificate == Some("") {
+        return Err(FORM.to_owned());
     }
     let address = address.parse().map_err(|_| format!("'{address}' is not ADDR:PORT"))?;
-    Ok(Peer { name: name.to_owned(), address, certificate: PathBuf::from(certificate) })
+    Ok(Peer { name: name.to_owned(), address, certificate: certificate.map(PathBuf::from) })
 }
 
 impl RoamingArgs {
@@ -50,7 +56,13 @@ impl RoamingArgs {
             return Err("--handover-listen needs --handover-certificate and --handover-key".to_owned());
         };
         let peers = self.handover_peer.iter().map(|peer| {
-            let certificate = read(&peer.certificate)?;
+            let certificate = peer.certificate.as_deref().map(read).transpose()?.unwrap_or_default();
+            if peer.certificate.is_none() && self.handover_authorities.is_none() {
+                return Err(format!(
+                    "--handover-peer {}: give the file with its certificate, or --handover-authorities",
+                    peer.name
+                ));
+            }
             Ok(PeerConfig { name: peer.name.clone(), address: peer.address, certificate })
         });
         let peers: Vec<PeerConfig> = peers.collect::<Result<_, String>>()?;
@@ -59,7 +71,9 @@ impl RoamingArgs {
                 return Err(format!("--handover-peer: there are two peers '{}'", peer.name));
             }
         }
-        Ok(Some(RoamingConfig { listen, certificate: read(certificate)?, key: read(key)?, peers }))
+        let authorities = self.handover_authorities.as_deref().map(read).transpose()?;
+        let (certificate, key) = (read(certificate)?, read(key)?);
+        Ok(Some(RoamingConfig { listen, certificate, key, authorities, peers }))
     }
 }
 
@@ -96,7 +110,7 @@ mod tests {
         let peer = parse_peer("north=192.0.2.7:7320,north.pem").unwrap();
         assert_eq!((peer.name.as_str(), peer.address.port()), ("north", 7_320));
         for wrong in
-            ["north", "north=192.0.2.7:7320", "=192.0.2.7:7320,a", "north=192.0.2.7,a", "north=1.2.3.4:5,"]
+            ["north", "north=192.0.2.7", "=192.0.2.7:7320,a", "north=192.0.2.7,a", "north=1.2.3.4:5,"]
         {
             assert!(parse_peer(wrong).is_err(), "{wrong}");
         }
@@ -110,6 +124,12 @@ mod tests {
         let config = parse(&all).unwrap().unwrap();
         assert_eq!((config.key.as_str(), config.peers[0].certificate.as_str()), ("text", "text"));
         assert!(!format!("{config:?}").contains("key"), "keys are not shown");
+        let named = ["--handover-peer", "south=192.0.2.8:7320"];
+        let named: Vec<&str> = all.iter().copied().chain(named).collect();
+        assert!(parse(&named).unwrap_err().contains("--handover-authorities"));
+        let vouched: Vec<&str> = named.iter().copied().chain(["--handover-authorities", path]).collect();
+        let config = parse(&vouched).unwrap().unwrap();
+        assert_eq!((config.authorities.as_deref(), config.peers[1].certificate.as_str()), (Some("text"), ""));
         let twice: Vec<&str> = all.iter().copied().chain(["--handover-peer", &peer]).collect();
         assert!(parse(&twice).unwrap_err().contains("two peers"));
         std::fs::remove_file(&file).unwrap();

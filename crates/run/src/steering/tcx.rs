@@ -84,6 +84,12 @@ impl Bypass {
         }
     }
 
+    /// Has a flow's packets come here again, if they were left to the kernel.
+    pub fn remove(&self, client: SocketAddr, server: SocketAddr) {
+        // It is rarely there; where the kernel fails, the flow goes on to pass, as before.
+        drop(self.passed.remove(&key(client, server)));
+    }
+
     /// What has happened so far.
     pub fn counters(&self) -> BypassCounters {
         let mut counters = BypassCounters { flows: self.added.load(Relaxed), ..BypassCounters::default() };

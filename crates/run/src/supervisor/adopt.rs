@@ -61,6 +61,11 @@ impl Adopted {
         FeedbackReceiver::adopt(self.kept.reports.take()?, config)
     }
 
+    /// What the other one is called.
+    pub(super) fn name(&self) -> &str {
+        self.before.name()
+    }
+
     /// The directory of the other one.
     pub(super) fn directory(&self) -> &Path {
         self.record.parent().unwrap_or(&self.record)

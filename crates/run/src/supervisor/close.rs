@@ -44,10 +44,15 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             mut pulse,
             settling,
             console,
+            roaming,
             events,
             ..
         } = self;
         drop(console);
+        // Who has the flows has what is written down of them.
+        if let Some(roaming) = roaming.filter(|_| !matches!(result, Ok(Why::HandedOver))) {
+            roaming.close();
+        }
         let (others, theirs, sharded) = shards.finish();
         counters.add(&theirs);
         let mut status = processor.status();
@@ -60,7 +65,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         pulse.still_closing();
         // As long as the devices are there: which one is lost can be seen.
         let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), events);
-        let Ground { config, netlink, instance } = ground;
+        let Ground { config, netlink, instance, .. } = ground;
         let passage = Passage::of(config);
         let undone = attachment.undo(packet_loop);
         pulse.still_closing();

@@ -8,7 +8,7 @@ use crate::attachment::Attachment;
 use crate::console::{Answer, Asked, Question};
 use crate::feedback::FeedbackReceiver;
 use crate::packet_loop::PacketLoop;
-use crate::roaming::Roaming;
+use crate::roaming::Paused;
 use crate::shards::Fate;
 use crate::supervisor::passing::Passing;
 use crate::transfer::{self, Door, Holder, Offer};
@@ -21,6 +21,11 @@ const LOOK: Duration = Duration::from_micros(200);
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Gives all flows to the instance that makes `offer`, and ends then; or says why not, and goes on.
     pub(super) fn hand_over(&mut self, asked: Asked, offer: &Offer) {
+        // Until the flows are another process's, or stay: nothing of a hand-over changes meanwhile.
+        let paused = match self.pause_roaming() {
+            Ok(paused) => paused,
+            Err(why) => return asked.answer(Box::new(move || Answer::Refused(why))),
+        };
         let theirs = self.shards.asker().reports();
         let held = theirs.iter().map(|report| report.processor.counter("buffer_bytes_now")).sum::<u64>();
         let holder = Holder {
@@ -28,7 +33,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             ipv6_prefix_len: self.ground.config.ipv6_prefix_len,
             held: self.processor.memory().1 + held,
             is_ending: self.stop.is_some(),
-            is_undecided: self.roaming.as_ref().is_some_and(Roaming::is_undecided),
+            is_undecided: paused.as_ref().is_some_and(|paused| paused.is_undecided),
             is_passed: self.passing != Passing::No || self.pulse.is_unsteered,
             is_shared: self.estate.is_shared,
         };
@@ -46,6 +51,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         let event = match self.send_flows(offer) {
             Ok(()) => {
+                // What is written down of hand-overs is the other process's, too.
+                if let Some(paused) = paused {
+                    paused.for_good();
+                }
                 if offer.adopts {
                     self.is_succeeded = true;
                 } else {
@@ -61,6 +70,18 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // That was no hang.
         self.pulse.last_alive = Clock::now();
         self.events.on_event(&event);
+    }
+
+    /// Has hand-overs wait, if this box has any peers.
+    fn pause_roaming(&mut self) -> Result<Option<Paused>, String> {
+        let Some(roaming) = &self.roaming else { return Ok(None) };
+        let (packet_loop, processor) = (&mut self.packet_loop, &mut self.processor);
+        let paused = roaming.pause(|job| {
+            // A device that is gone is noticed in the next turn.
+            drop(packet_loop.work(job, processor));
+        });
+        let busy = "a subscriber is on its way to or from another box: try again";
+        paused.map(Some).ok_or_else(|| busy.to_owned())
     }
 
     /// Stops all shards, sends what they know, and forgets it once the other instance has it.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use handover::Fate;
 use io::{Clock, IoError, Leftover, RECORD, RECORD_OF_DEAD};
 use units::Bytes;
 
@@ -16,6 +17,7 @@ use crate::keepsakes::{History, Inventory, Keepsakes, TAKEN, is_last};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
+use crate::roaming::Fates;
 use crate::service::Service;
 use crate::{Amount, Config, Event, Processor, RecoveryStatus, RunError, leftovers};
 
@@ -271,7 +273,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         heir: Heir,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
-        let Heir { stream, mut kept, .. } = heir;
+        let Heir { stream, mut kept, record: Record { name: heir_name, .. } } = heir;
         let Some(record) = &self.ground.config.recover else { return Ok(()) };
         let directory = record.parent().unwrap_or(record);
         let others = others.iter_mut().map(|(_, processor)| processor);
@@ -286,8 +288,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             let flow = (left.entry.sink, left.entry.source);
             in_hand.contains(&flow) && kept.inventory.suspects.contains(&flow)
         };
+        let fates = Fates::read(&self.ground.config.state_directory, self.ground.namespace, &heir_name);
         for (shard, (processor, memory)) in processors.iter_mut().zip(memories).enumerate() {
-            let all = journal::read_shard(directory, shard);
+            let mut all = journal::read_shard(directory, shard);
+            // Those that are on their way to another box, or were not taken from one, are not ours.
+            all.retain(|left| fates.of(left) != Fate::Leave);
+            let (given_up, all): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|left| fates.of(left) == Fate::GiveUp);
+            lost.extend(given_up.into_iter().filter(|left| left.entry.owes()));
             let (deadly, left): (Vec<_>, Vec<_>) = all.into_iter().partition(&is_deadly);
             lost.extend(deadly.into_iter().filter(|left| left.entry.owes()));
             let entries: Vec<_> = left.iter().map(|left| (left.receiver, left.entry)).collect();

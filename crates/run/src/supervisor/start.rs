@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use engine::Port;
+use handover::Note;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
 use io::{Clock, Instance, Interest, Leftover, Namespace, Waiter};
@@ -17,6 +18,7 @@ use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, ROAMING, Reports, SHA
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
+use crate::handover::Predecessor;
 use crate::herald::{Announcer, Herald};
 use crate::inline::{BridgedSite, SharedHeaders};
 use crate::interfaces::Interfaces;
@@ -25,7 +27,7 @@ use crate::leftovers::{self, Removed};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
-use crate::roaming::{self, Roaming};
+use crate::roaming::{self, Ledger, Roaming};
 use crate::routed::RoutedSite;
 use crate::service::Service;
 use crate::shards::{Shards, Terms, shard_of};
@@ -130,7 +132,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     if config.may_have_successor() {
         die_of_panics();
     }
-    let ground = Ground { config, netlink: &netlink, instance: &instance };
+    let ground = Ground { config, netlink: &netlink, instance: &instance, namespace };
     let start = Start { removed, journal_alarm, processors, forebear, herald: herald.clone() };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     dead.map_or(Ok(()), Leftover::forget)?;
@@ -285,10 +287,14 @@ impl<P: Processor + Send + 'static> Start<P> {
         let herald = self.herald.clone();
         let loops =
             paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()).reporting(herald.clone()));
-        let prepared = config.roaming.as_ref().map(roaming::Prepared::new).transpose()?;
+        let notes_at = Ledger::path(&config.state_directory, ground.namespace, &config.instance_name());
+        let prepared =
+            config.roaming.as_ref().map(|wanted| roaming::Prepared::new(wanted, notes_at)).transpose()?;
         if let Some(prepared) = &prepared {
             let all = self.processors.iter_mut();
-            all.for_each(|one| one.set_outlets(prepared.outlets(), config.ipv6_prefix_len));
+            all.for_each(|one| {
+                one.set_outlets(prepared.outlets(), config.ipv6_prefix_len, prepared.ledger());
+            });
         }
         let mut places = loops.zip(self.processors);
         let (packet_loop, processor) =
@@ -341,7 +347,24 @@ impl<P: Processor + Send + 'static> Start<P> {
                 processor.expect_flows(flows, memory.as_ref().map(AsFd::as_fd));
             }
         }
+        let before = match &self.forebear {
+            Forebear::Running(adopted) => Some(adopted.name()),
+            _ => supervisor.attachment.predecessor().map(Predecessor::name),
+        };
+        let before = before.filter(|before| *before != config.instance_name()).map(str::to_owned);
         supervisor.take_over(feedback, self.forebear, &mut places)?;
+        if let (Some(prepared), Some(before)) = (&prepared, before) {
+            prepared.ledger().take_over(&Ledger::path(&config.state_directory, ground.namespace, &before));
+        }
+        // Before the first packet.
+        let notes = prepared.as_ref().map(|prepared| prepared.ledger().read()).unwrap_or_default();
+        let count = 1 + places.len();
+        let others = places.iter_mut().map(|(_, processor)| processor);
+        for (shard, processor) in std::iter::once(&mut supervisor.processor).chain(others).enumerate() {
+            let is_its =
+                |note: &&Note| shard_of(note.name().subscriber, config.ipv6_prefix_len, count) == shard;
+            processor.remember(&notes.iter().filter(is_its).cloned().collect::<Vec<_>>());
+        }
         supervisor.take_stock(&places)?;
         supervisor.entrust();
         for (packet_loop, processor) in places {
@@ -350,7 +373,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             supervisor.shards.start(packet_loop, processor, terms)?;
         }
         if let Some(prepared) = prepared {
-            supervisor.receive_subscribers(prepared)?;
+            supervisor.receive_subscribers(prepared, notes)?;
         }
         if !self.removed.indebted.is_empty() {
             supervisor.settling = Some(leftovers::settle(self.removed.indebted));
@@ -389,12 +412,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     }
 
     /// Has subscribers go to other boxes and come from them.
-    fn receive_subscribers(&mut self, prepared: roaming::Prepared) -> Result<(), RunError> {
+    fn receive_subscribers(&mut self, prepared: roaming::Prepared, notes: Vec<Note>) -> Result<(), RunError> {
         let (count, prefix_len) = (self.shards.count(), self.ground.config.ipv6_prefix_len);
         let shard_of = Box::new(move |client| shard_of(client, prefix_len, count));
         let memory_max = self.processor.memory().0 * count as u64 / 4;
         let lease = self.processor.debt_timeout();
-        let roaming = Roaming::start(prepared, self.shards.hands(), shard_of, lease, memory_max)?;
+        let hands = self.shards.hands();
+        let roaming = Roaming::start(prepared, hands, shard_of, lease, memory_max, notes)?;
         self.waiter.add(roaming.woken(), Interest::Read, ROAMING)?;
         self.roaming = Some(roaming);
         Ok(())
@@ -417,6 +441,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             Forebear::Running(adopted) => self.succeed(adopted, others).map(|()| true)?,
             Forebear::None => {
                 let are_taken = self.take_flows(others);
+                if !are_taken && self.attachment.predecessor().is_some() && config.roaming.is_some() {
+                    let name = config.replace.clone().unwrap_or_default();
+                    let why = "its flows do not move, and other boxes would speak with both";
+                    return Err(RunError::NotReplaced { name, why: why.to_owned() });
+                }
                 if !are_taken && self.attachment.predecessor().is_some() {
                     // It may end at once.
                     self.service.main_is(self.pulse.main_process());

@@ -16,6 +16,7 @@ mod nat;
 mod overload;
 mod raw;
 mod roaming;
+mod roaming_deaths;
 mod service;
 mod sharded;
 mod steering;

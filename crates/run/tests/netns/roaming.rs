@@ -17,7 +17,7 @@ use units::Duration;
 
 use crate::topology::{Connection, PATIENCE, Program, SIGKILL, Topology, pattern, wait_until};
 
-const CLIENT: &str = "10.9.0.2";
+pub const CLIENT: &str = "10.9.0.2";
 const SERVER: &str = "10.8.0.2";
 
 const A: [&str; 2] = [include_str!("certificates/a.pem"), include_str!("certificates/a.key")];
@@ -25,15 +25,15 @@ const B: [&str; 2] = [include_str!("certificates/b.pem"), include_str!("certific
 const STRANGER: [&str; 2] =
     [include_str!("certificates/stranger.pem"), include_str!("certificates/stranger.key")];
 
-struct Sites {
+pub struct Sites {
     /// Client, box a and server.
-    a: Topology,
+    pub a: Topology,
     /// Box b.
-    b: Topology,
+    pub b: Topology,
 }
 
 impl Sites {
-    fn build(what: &str) -> Self {
+    pub fn build(what: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let a = Topology::build(what);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -83,13 +83,13 @@ impl Sites {
     }
 
     /// Packets of client and server go over box a, or b.
-    fn route_over(&self, is_b: bool) {
+    pub fn route_over(&self, is_b: bool) {
         let [up, down] = if is_b { ["10.3.0.1", "10.4.0.1"] } else { ["10.1.0.1", "10.2.0.1"] };
         shell(&self.a.client, &format!("ip route replace {SERVER}/32 via {up} src {CLIENT}"));
         shell(&self.a.server, &format!("ip route replace {CLIENT}/32 via {down} src {SERVER}"));
     }
 
-    fn configs(&self) -> [Config; 2] {
+    pub fn configs(&self) -> [Config; 2] {
         let config =
             |topology: &Topology, own: [&str; 2], at: &str, (peer, address, theirs): (&str, &str, &str)| {
                 let peer = PeerConfig {
@@ -98,8 +98,13 @@ impl Sites {
                     certificate: theirs.to_owned(),
                 };
                 let [certificate, key] = own.map(str::to_owned);
-                let roaming =
-                    RoamingConfig { listen: at.parse().unwrap(), certificate, key, peers: vec![peer] };
+                let roaming = RoamingConfig {
+                    listen: at.parse().unwrap(),
+                    certificate,
+                    key,
+                    authorities: None,
+                    peers: vec![peer],
+                };
                 Config { roaming: Some(roaming), ..topology.config() }
             };
         [
@@ -109,16 +114,23 @@ impl Sites {
     }
 
     fn start(&self) -> [Program; 2] {
-        let [a, b] = self.configs();
+        self.start_with(self.configs())
+    }
+
+    pub fn start_with(&self, [a, b]: [Config; 2]) -> [Program; 2] {
         let programs =
             [Program::start_both_ways_with(&self.a, &a), Program::start_both_ways_with(&self.b, &b)];
-        wait_until("the boxes hear each other", || {
-            [&self.a, &self.b].iter().all(|one| counter(one, "handover_peers_connected") == 1)
-        });
+        self.await_connected();
         programs
     }
 
-    fn connect(&self) -> Connection {
+    pub fn await_connected(&self) {
+        wait_until("the boxes hear each other", || {
+            [&self.a, &self.b].iter().all(|one| counter(one, "handover_peers_connected") == 1)
+        });
+    }
+
+    pub fn connect(&self) -> Connection {
         let listener = self.a.server.run(|| TcpListener::bind((SERVER, 0))).unwrap().unwrap();
         let to = listener.local_addr().unwrap();
         let from: SocketAddr = format!("{CLIENT}:0").parse().unwrap();
@@ -146,22 +158,22 @@ fn shell(at: &Namespace, line: &str) {
     assert!(status.success(), "{line}");
 }
 
-fn counter(at: &Topology, name: &str) -> u64 {
+pub fn counter(at: &Topology, name: &str) -> u64 {
     at.status().processor.counter(name)
 }
 
-fn hand_over(from: &Topology, to: &str) -> Answer {
+pub fn hand_over(from: &Topology, to: &str) -> Answer {
     let found = run::choose(run::find(&from.state).unwrap(), None).unwrap();
     found.ask(&Question::Roam { client: CLIENT.parse().unwrap(), to: to.to_owned() }).unwrap()
 }
 
-fn pause(ms: u64) {
+pub fn pause(ms: u64) {
     let mut waiter = Waiter::new(Duration::ZERO).unwrap();
     waiter.wait(Some(Clock::now() + Duration::from_millis(ms))).unwrap();
 }
 
 /// Sends `data` in pieces, until it is told that it is enough and all of it has gone at least once.
-fn send(mut stream: TcpStream, data: &[u8], is_over: &AtomicBool) -> usize {
+pub fn send(mut stream: TcpStream, data: &[u8], is_over: &AtomicBool) -> usize {
     let mut rounds = 0;
     while rounds == 0 || !is_over.load(Ordering::Relaxed) {
         for piece in data.chunks(30_000) {
@@ -175,7 +187,7 @@ fn send(mut stream: TcpStream, data: &[u8], is_over: &AtomicBool) -> usize {
 }
 
 /// Reads to the end: every byte must be that of `data`, again and again.
-fn receive(mut stream: TcpStream, data: &[u8]) -> usize {
+pub fn receive(mut stream: TcpStream, data: &[u8]) -> usize {
     let (mut at, mut buffer) = (0, vec![0; 65_536]);
     loop {
         let len = stream.read(&mut buffer).unwrap();

@@ -1,0 +1,273 @@
+//! [`Note`]: what a box writes down of a hand-over, so that a process in its place knows it.
+//!
+//! ```text
+//!   A:  Frozen ── before a flow leaves the engine ─▶ Gone (B has it) or Over (A keeps it, or nobody has it)
+//!   B:  Holding ── before it is promised ─▶ Taking ── before a flow enters the engine ─▶ Taken ── A knows, or it is given up ─▶ Over
+//! ```
+//!
+//! A box has one note of a subscriber: the newest. [`claim`] says what a process that comes after it makes of the
+//! flows in its journal.
+
+use engine::FlowEnds;
+use stored::{Reader, Stored, StoredError, Writer};
+use units::Instant;
+
+use crate::{Elsewhere, Loaded, Name, Peer, Refusal};
+
+/// The version of notes. What has another one is not read.
+const NOTE_VERSION: u16 = 1;
+
+/// How a hand-over of a subscriber stands. Times are by the machine's clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// Nobody has its flows here any more; the other box may have them.
+    Frozen {
+        /// Which.
+        name: Name,
+        /// Who was told to take it.
+        to: Peer,
+        /// When the other box can have it no more.
+        broken_at: Instant,
+        /// Its flows, as they stood.
+        flows: Vec<Loaded>,
+    },
+    /// It was promised to take it: its packets go to the other box.
+    Holding(Claim),
+    /// Its flows are being taken in: until all are, none is this box's.
+    Taking(Claim),
+    /// This box has it, and the other one may not know.
+    Taken(Claim),
+    /// It is decided.
+    Over {
+        /// Which.
+        name: Name,
+        /// Why this box has not taken it, or has given it up; none if it has it, or had.
+        refused: Option<Refusal>,
+        /// Where it is, if it went from here: packets that come here go there.
+        gone: Option<Gone>,
+        /// Nobody asks any more from then on.
+        until: Instant,
+    },
+}
+stored::variants! {
+    Note:
+    0 => Frozen { name, to, broken_at, flows }, 1 => Holding(claim), 2 => Taking(claim), 3 => Taken(claim),
+    4 => Over { name, refused, gone, until },
+}
+
+/// Flows that went from this box.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gone {
+    /// Who has them.
+    pub to: Peer,
+    /// Which they are.
+    pub flows: Vec<FlowEnds>,
+}
+stored::fields!(Gone { to, flows });
+
+/// A subscriber that this box takes from another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Which.
+    pub name: Name,
+    /// Who had it.
+    pub from: Peer,
+    /// Unless it is heard by then that the other box knows, it is given up.
+    pub until: Instant,
+    /// Its flows.
+    pub flows: Vec<FlowEnds>,
+    /// Data that they bring along, or may, bytes.
+    pub bytes: u64,
+    /// Where it had gone from this box, if it comes back.
+    pub gone: Option<Gone>,
+}
+stored::fields!(Claim { name, from, until, flows, bytes, gone });
+
+/// The subscriber's flows are to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Freeze {
+    /// Which.
+    pub name: Name,
+    /// Where to.
+    pub to: Peer,
+    /// As in [`Note::Frozen`].
+    pub broken_at: Instant,
+}
+
+impl Freeze {
+    /// What is written down of it.
+    #[must_use]
+    pub fn note(&self, flows: Vec<Loaded>) -> Note {
+        let Self { name, to, broken_at } = *self;
+        Note::Frozen { name, to, broken_at, flows }
+    }
+}
+
+impl Note {
+    /// Which hand-over it is about.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        match self {
+            Self::Frozen { name, .. } | Self::Over { name, .. } => *name,
+            Self::Holding(claim) | Self::Taking(claim) | Self::Taken(claim) => claim.name,
+        }
+    }
+
+    /// The other boxes that are named.
+    pub fn peers_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        let (one, other) = match self {
+            Self::Frozen { to, .. } => (Some(to), None),
+            Self::Over { gone, .. } => (gone.as_mut().map(|gone| &mut gone.to), None),
+            Self::Holding(claim) | Self::Taking(claim) | Self::Taken(claim) => {
+                (Some(&mut claim.from), claim.gone.as_mut().map(|gone| &mut gone.to))
+            }
+        };
+        one.into_iter().chain(other)
+    }
+
+    /// Has packets go where this says that they go.
+    pub fn lead(&self, elsewhere: &mut Elsewhere) {
+        let subscriber = self.name().subscriber;
+        match self {
+            Self::Frozen { to, flows, .. } => {
+                elsewhere.give_away(subscriber, flows.iter().map(|(flow, _)| flow.ends), *to);
+            }
+            Self::Over { gone: Some(gone), .. } => {
+                elsewhere.give_away(subscriber, gone.flows.iter().copied(), gone.to);
+            }
+            Self::Holding(claim) | Self::Taking(claim) => {
+                if let Some(gone) = &claim.gone {
+                    elsewhere.give_away(subscriber, gone.flows.iter().copied(), gone.to);
+                }
+                elsewhere.lead(subscriber, Some(claim.from));
+            }
+            Self::Taken(_) | Self::Over { gone: None, .. } => {}
+        }
+    }
+
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        NOTE_VERSION.store(&mut out);
+        self.store(&mut out);
+        out.into_bytes()
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// They are no note, or one of another version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoredError> {
+        let mut from = Reader::new(NOTE_VERSION, bytes);
+        let version: u16 = from.value()?;
+        if version != NOTE_VERSION {
+            return Err(Reader::senseless(0, "a note of this version"));
+        }
+        let note = from.value()?;
+        from.finish()?;
+        Ok(note)
+    }
+}
+
+/// What a process makes of a flow in the journal of the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It goes on with it.
+    Own,
+    /// It has no part in it: the flow is frozen, or was never taken.
+    Leave,
+    /// It is given up: the other box may act on it by now. Its hosts are reset if it owes something.
+    GiveUp,
+}
+
+/// What becomes of `flow`, which is in the journal, by the notes of the same box.
+#[must_use]
+pub fn fate_of<'a>(notes: impl IntoIterator<Item = &'a Note>, flow: &FlowEnds, now: Instant) -> Fate {
+    let mut fate = Fate::Own;
+    for note in notes {
+        match note {
+            Note::Frozen { flows, .. } if flows.iter().any(|(moved, _)| moved.ends == *flow) => {
+                fate = Fate::Leave;
+            }
+            Note::Taking(claim) if claim.flows.contains(flow) => fate = Fate::Leave,
+            Note::Taken(claim) if claim.until <= now && claim.flows.contains(flow) => fate = Fate::GiveUp,
+            _ => {}
+        }
+    }
+    fate
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{FlowRecord, MovedFlow};
+
+    use super::*;
+    use crate::Way;
+
+    fn flow(port: u16) -> FlowEnds {
+        FlowEnds {
+            is_downlink: true,
+            sink: ([10, 0, 0, 1], port).into(),
+            source: "192.0.2.1:443".parse().unwrap(),
+        }
+    }
+
+    fn name() -> Name {
+        Name { subscriber: "10.0.0.1".parse().unwrap(), epoch: 7, nonce: 9 }
+    }
+
+    #[test]
+    fn notes_come_back_and_others_do_not() {
+        let gone = Gone { to: 3, flows: vec![flow(1)] };
+        let claim = Claim {
+            name: name(),
+            from: 2,
+            until: Instant::ZERO,
+            flows: vec![flow(1)],
+            bytes: 3,
+            gone: Some(gone),
+        };
+        for note in [
+            Note::Holding(claim.clone()),
+            Note::Taking(claim.clone()),
+            Note::Taken(claim),
+            Note::Over { name: name(), refused: Some(Refusal::Memory), gone: None, until: Instant::ZERO },
+        ] {
+            let bytes = note.encode();
+            assert_eq!(Note::decode(&bytes), Ok(note));
+            for len in 0..bytes.len() {
+                assert!(Note::decode(&bytes[..len]).is_err(), "{len} bytes");
+            }
+            let mut newer = bytes;
+            newer[0] += 1;
+            assert!(Note::decode(&newer).is_err(), "another version");
+        }
+    }
+
+    #[test]
+    fn a_flow_of_the_journal_is_this_boxs_unless_a_note_says_otherwise() {
+        let now = Instant::from_millis(10);
+        let moved = MovedFlow { ends: flow(1), record: FlowRecord::default(), clock_ms: 0 };
+        let frozen = Freeze { name: name(), to: 0, broken_at: now }.note(vec![(moved, Vec::new())]);
+        let claim = |until| Claim {
+            name: name(),
+            from: 0,
+            until,
+            flows: vec![flow(2), flow(3)],
+            bytes: 0,
+            gone: None,
+        };
+        let fate = |note: &Note, port| fate_of([note], &flow(port), now);
+        assert_eq!([fate(&frozen, 1), fate(&frozen, 2)], [Fate::Leave, Fate::Own]);
+        assert_eq!(fate(&Note::Taking(claim(now)), 2), Fate::Leave, "not all were taken");
+        assert_eq!(fate(&Note::Taken(claim(now + units::Duration::from_millis(1))), 2), Fate::Own);
+        assert_eq!(fate(&Note::Taken(claim(now)), 3), Fate::GiveUp, "its time is over");
+        let mut elsewhere = Elsewhere::new(64);
+        frozen.lead(&mut elsewhere);
+        let ways = [1, 2].map(|port| elsewhere.way_of(flow(port).client_and_server()));
+        assert_eq!(ways, [Way::To(0), Way::Past]);
+        Note::Holding(claim(now)).lead(&mut elsewhere);
+        assert_eq!(elsewhere.way_of(flow(2).client_and_server()), Way::To(0));
+    }
+}

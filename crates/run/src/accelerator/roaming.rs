@@ -1,0 +1,94 @@
+//! What a shard does for hand-overs: flows leave its engine and enter it, each written down in time.
+
+use handover::{Loaded, Note};
+use units::Instant;
+
+use super::Accelerator;
+use crate::Roam;
+
+impl Accelerator {
+    /// Writes a note; false when that cannot be.
+    fn write_down(&self, note: &Note) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.write(note).is_ok())
+    }
+
+    /// Goes on with those of these flows that can go on; false if one cannot.
+    fn take_each(&mut self, flows: &[Loaded], now: Instant) -> bool {
+        let missing = flows.iter().filter(|(flow, held)| self.engine.take_in(flow, held, now).is_err());
+        let missing = missing.count();
+        self.start_uplink_journal();
+        missing == 0
+    }
+
+    /// Writes what is so from here on. Where that cannot be, what was written before is crossed out: it is not so any
+    /// more.
+    fn settle(&self, note: &Note) {
+        if let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.write(note).is_err()) {
+            ledger.erase(note.name().subscriber);
+        }
+    }
+
+    /// As [`crate::Processor::roam`].
+    pub(super) fn do_roam(&mut self, request: Roam, now: Instant) {
+        match request {
+            // Who asked and has gone misses nothing.
+            Roam::Delivering(client, answer) => drop(answer.send(self.engine.delivering(client))),
+            Roam::Held(flow, from, len_max, answer) => {
+                drop(answer.send(self.engine.held(&flow, from, len_max)));
+            }
+            Roam::GiveAway(freeze, turn, answer) => {
+                if !turn.begin() {
+                    return;
+                }
+                let client = freeze.name.subscriber;
+                let loaded = self.engine.moved(client, now);
+                // First: if this process dies, another one goes on with what is written.
+                let is_written = self.write_down(&freeze.note(loaded.clone()));
+                if is_written {
+                    self.engine.release(client);
+                    self.elsewhere.give_away(client, loaded.iter().map(|(flow, _)| flow.ends), freeze.to);
+                }
+                // Who asked waits for it.
+                drop(answer.send(is_written.then_some(loaded)));
+            }
+            Roam::TakeIn(claim, flows, turn, answer) => {
+                if !turn.begin() {
+                    return;
+                }
+                let mut is_taken =
+                    self.write_down(&Note::Taking(claim.clone())) && self.engine.take_in_all(&flows, now);
+                self.start_uplink_journal();
+                if is_taken {
+                    let subscriber = claim.name.subscriber;
+                    is_taken = self.write_down(&Note::Taken(claim));
+                    if is_taken {
+                        self.elsewhere.take_in(subscriber);
+                    } else {
+                        // A process after this one would not go on with them.
+                        flows.iter().for_each(|(flow, _)| self.engine.let_go(&flow.ends));
+                    }
+                }
+                let _ = answer.send(is_taken);
+            }
+            Roam::TakeBack(flows, note, answer) => {
+                let are_here = self.take_each(&flows, now);
+                self.elsewhere.take_in(note.name().subscriber);
+                self.settle(&note);
+                // Who asked may have lost patience: that changes nothing.
+                let _ = answer.send(are_here);
+            }
+            Roam::Lead(client, to, _) => self.elsewhere.lead(client, to),
+            Roam::Forget(client) => self.elsewhere.forget(client),
+            Roam::BreakOff(flows, note) => {
+                flows.iter().for_each(|flow| self.engine.break_off(flow, now));
+                self.settle(&note);
+            }
+            Roam::BreakFrozen(flows, note) => {
+                self.take_each(&flows, now);
+                self.elsewhere.take_in(note.name().subscriber);
+                flows.iter().for_each(|(flow, _)| self.engine.break_off(&flow.ends, now));
+                self.settle(&note);
+            }
+        }
+    }
+}

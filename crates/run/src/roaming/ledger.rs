@@ -1,0 +1,231 @@
+//! [`Ledger`]: what is written down of hand-overs ([`handover::Note`]), in files that outlive the process.
+//!
+//! ```text
+//!   STATE/handover-NAMESPACE-NAME/ ─ line        what the nonces of its processes begin with
+//!                                  ├ 10.45.0.2   a line of JSON (boot, names of peers), and the note
+//!                                  └ …
+//! ```
+//!
+//! A file is written whole under another name and renamed: who reads it later finds it as it was before, or after.
+//! Its times are by the machine's clock, so a note of another boot is none.
+
+use std::fs;
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use engine::FlowEnds;
+use handover::{Fate, Note, Peer, fate_of};
+use io::{Clock, IoError};
+use serde::{Deserialize, Serialize};
+
+use crate::journal::Left;
+
+/// File of the line.
+const LINE: &str = "line";
+
+/// What names of files begin with that are not whole.
+const NEW: &str = "new.";
+
+/// The number of a peer that the settings do not name any more.
+const NOBODY: Peer = Peer::MAX;
+
+/// What stands before a note.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    boot: String,
+    peers: Vec<String>,
+}
+
+/// The notes of an instance, by its name.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    directory: Arc<Path>,
+    /// Names of the peers, by their numbers.
+    peers: Arc<[String]>,
+    boot: Arc<str>,
+}
+
+impl Ledger {
+    /// Where the notes of an instance are.
+    pub(crate) fn path(state: &Path, namespace: u64, name: &str) -> PathBuf {
+        state.join(format!("handover-{namespace}-{name}"))
+    }
+
+    /// Opens it, or begins one.
+    ///
+    /// # Errors
+    /// The directory cannot be made.
+    pub(crate) fn open(directory: PathBuf, peers: Vec<String>) -> Result<Self, IoError> {
+        let failed = |error| IoError::system(format!("make {}", directory.display()), error);
+        fs::create_dir_all(&directory).map_err(failed)?;
+        Ok(Self { directory: directory.into(), peers: peers.into(), boot: boot().into() })
+    }
+
+    /// Writes a note in place of what is there about its subscriber.
+    pub(crate) fn write(&self, note: &Note) -> std::io::Result<()> {
+        let head = Head { boot: self.boot.to_string(), peers: self.peers.to_vec() };
+        let mut bytes = serde_json::to_vec(&head)?;
+        bytes.push(b'\n');
+        bytes.extend_from_slice(&note.encode());
+        self.put(&note.name().subscriber.to_string(), &bytes)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let new = self.directory.join(format!("{NEW}{name}"));
+        fs::write(&new, bytes)?;
+        fs::rename(new, self.directory.join(name))
+    }
+
+    /// Crosses out what is there about a subscriber.
+    pub(crate) fn erase(&self, subscriber: IpAddr) {
+        // There may be nothing.
+        drop(fs::remove_file(self.directory.join(subscriber.to_string())));
+    }
+
+    /// The line, which is `fresh` from here on if there is none yet.
+    pub(crate) fn line(&self, fresh: u32) -> std::io::Result<u32> {
+        let mut text = String::new();
+        let file = fs::File::open(self.directory.join(LINE));
+        let known = file.and_then(|mut file| file.read_to_string(&mut text)).ok();
+        let known = known.and_then(|_| text.trim().split_once(' ')).filter(|(boot, _)| **boot == *self.boot);
+        if let Some(line) = known.and_then(|(_, line)| line.parse().ok()) {
+            return Ok(line);
+        }
+        self.put(LINE, format!("{} {fresh}\n", self.boot).as_bytes())?;
+        Ok(fresh)
+    }
+
+    /// Takes over what is written down in another directory.
+    pub(crate) fn take_over(&self, before: &Path) {
+        let Ok(all) = fs::read_dir(before) else { return };
+        for entry in all.flatten() {
+            // What cannot be moved is forgotten, as if it had never been written.
+            drop(fs::rename(entry.path(), self.directory.join(entry.file_name())));
+        }
+        drop(fs::remove_dir(before));
+    }
+
+    /// All notes, with the peers' numbers of now.
+    pub(crate) fn read(&self) -> Vec<Note> {
+        read(&self.directory, &self.boot)
+            .into_iter()
+            .map(|(peers, mut note)| {
+                note.peers_mut().for_each(|peer| {
+                    let name = peers.get(usize::from(*peer));
+                    let number = self.peers.iter().position(|known| Some(known) == name);
+                    *peer = number.map_or(NOBODY, |number| number as Peer);
+                });
+                note
+            })
+            .collect()
+    }
+
+    /// Removes it if nothing in it is undecided: nobody asks any more.
+    pub(crate) fn close(self) {
+        let is_decided = |note: &Note| matches!(note, Note::Over { .. } | Note::Holding(_));
+        if self.read().iter().all(is_decided) {
+            drop(fs::remove_dir_all(&self.directory));
+        }
+    }
+}
+
+/// What the notes in a directory say of flows of a journal.
+pub(crate) struct Fates(Vec<Note>);
+
+impl Fates {
+    /// By the notes of an instance; none where it has none.
+    pub fn read(state: &Path, namespace: u64, name: &str) -> Self {
+        let notes = read(&Ledger::path(state, namespace, name), &boot());
+        Self(notes.into_iter().map(|(_, note)| note).collect())
+    }
+
+    /// True when somebody must go on with them: flows are nobody's, or another box's whose packets come here.
+    pub fn are_awaited(&self) -> bool {
+        let now = Clock::now();
+        self.0.iter().any(|note| match note {
+            Note::Over { gone, until, .. } => gone.is_some() && *until > now,
+            Note::Frozen { .. } | Note::Holding(_) | Note::Taking(_) | Note::Taken(_) => true,
+        })
+    }
+
+    /// What becomes of a flow of its journal.
+    pub fn of(&self, left: &Left) -> Fate {
+        let (sink, source) = (left.entry.sink, left.entry.source);
+        let flow = FlowEnds { is_downlink: left.receiver == engine::Port::Mobile, sink, source };
+        fate_of(&self.0, &flow, Clock::now())
+    }
+}
+
+/// Notes of this boot, each with the names of its peers.
+fn read(directory: &Path, boot: &str) -> Vec<(Vec<String>, Note)> {
+    let Ok(all) = fs::read_dir(directory) else { return Vec::new() };
+    let paths = all.filter_map(|entry| Some(entry.ok()?.path()));
+    let named = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(LINE);
+        name != LINE && !name.starts_with(NEW)
+    };
+    let note = |path: PathBuf| {
+        let bytes = fs::read(path).ok()?;
+        let end = bytes.iter().position(|byte| *byte == b'\n')?;
+        let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
+        (head.boot == boot).then_some(())?;
+        Some((head.peers, Note::decode(&bytes[end + 1..]).ok()?))
+    };
+    let mut all: Vec<_> = paths.filter(named).filter_map(note).collect();
+    all.sort_by_key(|(_, note)| note.name());
+    all
+}
+
+/// The machine's boot; empty where it does not say.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use handover::{Gone, Name};
+    use units::Instant;
+
+    use super::*;
+
+    #[test]
+    fn notes_outlive_who_wrote_them_and_know_peers_by_name() {
+        let directory = std::env::temp_dir().join(format!("ct-ledger-{}", std::process::id()));
+        let open = |peers: &[&str]| {
+            let peers = peers.iter().map(|&name| name.to_owned()).collect();
+            Ledger::open(directory.clone(), peers).unwrap()
+        };
+        let name = |last: u8| Name { subscriber: [10, 0, 0, last].into(), epoch: 1, nonce: 2 };
+        let over = |last, to| Note::Over {
+            name: name(last),
+            refused: None,
+            gone: Some(Gone { to, flows: Vec::new() }),
+            until: Instant::FAR_FUTURE,
+        };
+        let ledger = open(&["north", "south"]);
+        assert_eq!((ledger.line(7).unwrap(), ledger.line(8).unwrap()), (7, 7));
+        ledger.write(&over(1, 1)).unwrap();
+        ledger.write(&over(1, 0)).unwrap();
+        ledger.write(&over(2, 1)).unwrap();
+        ledger.write(&over(3, 1)).unwrap();
+        ledger.erase(name(3).subscriber);
+        std::fs::write(directory.join("new.10.0.0.9"), "half").unwrap();
+        std::fs::write(directory.join("10.0.0.8"), "damaged").unwrap();
+        assert_eq!(ledger.read(), [over(1, 0), over(2, 1)]);
+        let other = open(&["south"]);
+        assert_eq!(other.read(), [over(1, NOBODY), over(2, 0)], "as the settings are now");
+        assert_eq!(other.line(9).unwrap(), 7);
+        let later = Ledger { boot: "another".into(), ..open(&["north", "south"]) };
+        assert!(later.read().is_empty(), "times mean nothing");
+        assert_eq!([later.line(9).unwrap(), ledger.line(11).unwrap()], [9, 11], "nor do nonces");
+        let elsewhere = directory.with_extension("new");
+        let new = Ledger::open(elsewhere.clone(), vec!["north".to_owned()]).unwrap();
+        new.take_over(&directory);
+        assert_eq!((new.read(), directory.exists()), (vec![over(1, 0), over(2, NOBODY)], false));
+        new.close();
+        assert!(!elsewhere.exists());
+        drop(ledger);
+    }
+}

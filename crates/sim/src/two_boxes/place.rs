@@ -1,0 +1,118 @@
+//! [`Place`]: a box without the protocol: its engine, and what it writes down.
+
+use core::net::IpAddr;
+
+use engine::{ConfigError, Engine, EngineConfig, FlowEnds, HeldPiece, Port};
+use handover::{Claim, Elsewhere, Fate, Flows, Freeze, Loaded, Note, Peer, fate_of};
+use units::{Instant, SeqNum};
+
+use crate::restart::keep;
+use crate::vault::Vault;
+
+/// What the protocol moves.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub engine: Engine,
+    pub elsewhere: Elsewhere,
+    /// What outlives it.
+    pub vault: Vault,
+}
+
+impl Place {
+    pub fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
+        let mut engine = Engine::new(config.clone())?;
+        let vault = Vault::default();
+        keep(&mut engine, &vault);
+        Ok(Self { engine, elsewhere: Elsewhere::new(config.ipv6_prefix_len), vault })
+    }
+
+    /// Goes on with what its vault has of a process before; the notes of the protocol.
+    pub fn recover(&mut self, now: Instant) -> Vec<Note> {
+        let notes: Vec<Note> =
+            self.vault.papers().iter().filter_map(|bytes| Note::decode(bytes).ok()).collect();
+        let entries = self.vault.begin_anew();
+        keep(&mut self.engine, &self.vault);
+        let mut lost = Vec::new();
+        for (receiver, entry) in entries {
+            let is_downlink = receiver == Port::Mobile;
+            let flow = FlowEnds { is_downlink, sink: entry.sink, source: entry.source };
+            let fate = fate_of(&notes, &flow, now);
+            if fate != Fate::Leave
+                && self.engine.recover(receiver, &entry, now).is_ok()
+                && fate == Fate::GiveUp
+            {
+                lost.push(flow);
+            }
+        }
+        self.vault.clear();
+        lost.iter().for_each(|flow| self.engine.break_off(flow, now));
+        notes.iter().for_each(|note| note.lead(&mut self.elsewhere));
+        notes
+    }
+
+    fn take_each(&mut self, flows: &[Loaded], now: Instant) -> bool {
+        let missing = flows.iter().filter(|(flow, held)| self.engine.take_in(flow, held, now).is_err());
+        missing.count() == 0
+    }
+}
+
+impl Flows for Place {
+    fn delivering(&mut self, subscriber: IpAddr) -> Vec<FlowEnds> {
+        self.engine.delivering(subscriber)
+    }
+
+    fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece> {
+        self.engine.held(flow, from, len_max)
+    }
+
+    fn give_away(&mut self, freeze: &Freeze, now: Instant) -> Option<Vec<Loaded>> {
+        let subscriber = freeze.name.subscriber;
+        let loaded = self.engine.moved(subscriber, now);
+        self.note(&freeze.note(loaded.clone()));
+        self.engine.release(subscriber);
+        self.elsewhere.give_away(subscriber, loaded.iter().map(|(flow, _)| flow.ends), freeze.to);
+        Some(loaded)
+    }
+
+    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], now: Instant) -> bool {
+        self.note(&Note::Taking(claim.clone()));
+        let is_whole = self.engine.take_in_all(flows, now);
+        if is_whole {
+            self.elsewhere.take_in(claim.name.subscriber);
+            self.note(&Note::Taken(claim.clone()));
+        }
+        is_whole
+    }
+
+    fn take_back(&mut self, flows: &[Loaded], note: &Note, now: Instant) -> bool {
+        let is_whole = self.take_each(flows, now);
+        self.elsewhere.take_in(note.name().subscriber);
+        self.note(note);
+        is_whole
+    }
+
+    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>, _: &[FlowEnds]) {
+        self.elsewhere.lead(subscriber, to);
+    }
+
+    fn forget(&mut self, subscriber: IpAddr) {
+        self.elsewhere.forget(subscriber);
+        self.vault.write_down(subscriber, None);
+    }
+
+    fn break_off(&mut self, flows: &[FlowEnds], note: &Note, now: Instant) {
+        flows.iter().for_each(|flow| self.engine.break_off(flow, now));
+        self.note(note);
+    }
+
+    fn break_frozen(&mut self, flows: &[Loaded], note: &Note, now: Instant) {
+        self.take_each(flows, now);
+        self.elsewhere.take_in(note.name().subscriber);
+        flows.iter().for_each(|(flow, _)| self.engine.break_off(&flow.ends, now));
+        self.note(note);
+    }
+
+    fn note(&mut self, note: &Note) {
+        self.vault.write_down(note.name().subscriber, Some(note.encode()));
+    }
+}
