@@ -96,7 +96,7 @@ pub(crate) struct Air {
 
 impl Air {
     /// Starts at once.
-    pub fn start(devices: Devices, plan: Plan) -> Result<Self, LabError> {
+    pub fn start(devices: Devices, plan: &Plan) -> Result<Self, LabError> {
         let now = Clock::now();
         let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
         stopped.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
@@ -370,10 +370,10 @@ impl Mover {
                     let carried = self.look(bytes, None, now);
                     self.put(1, carried, now);
                 }
-                CLIENT => self.from_client(bytes, now),
+                CLIENT => self.on_client(bytes, now),
                 _ => {
                     if let Some(station) = STATIONS.iter().position(|at| *at == device) {
-                        self.from_station(station, bytes, now);
+                        self.on_station(station, bytes, now);
                     } else {
                         let from = device - WIRES[0];
                         self.wire_bytes[from] += len as u64;
@@ -417,7 +417,7 @@ impl Mover {
         self.subscribers.iter().position(|one| one.address == address)
     }
 
-    fn from_client(&mut self, bytes: Vec<u8>, now: Instant) {
+    fn on_client(&mut self, bytes: Vec<u8>, now: Instant) {
         let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.src);
         let Some(number) = self.subscriber_of(address) else { return };
         let carried = self.look(bytes, Some(number), now);
@@ -430,7 +430,7 @@ impl Mover {
         }
     }
 
-    fn from_station(&mut self, station: usize, bytes: Vec<u8>, now: Instant) {
+    fn on_station(&mut self, station: usize, bytes: Vec<u8>, now: Instant) {
         let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.dst);
         let Some(number) = self.subscriber_of(address) else { return };
         let carried = self.look(bytes, Some(number), now);

@@ -82,7 +82,7 @@ impl MovesRunner<'_> {
             links.push((subscriber_address(number), of));
         }
         let wire = case.between.0 / 2;
-        let air = Air::start(devices, Plan { wan: scenario.wan.0, wire, subscribers: links })?;
+        let air = Air::start(devices, &Plan { wan: scenario.wan.0, wire, subscribers: links })?;
         let (mut boxes, mut proxies) = (None, Vec::new());
         if case.scheme == MoveScheme::Split {
             for namespace in &world.boxes {
