@@ -66,7 +66,9 @@ struct ForAll(PathBuf);
 impl ForAll {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("ct-package-{name}-{}", std::process::id()));
-        std::fs::copy(PROGRAM, &path).unwrap();
+        // By another process: a child that another test starts meanwhile would inherit the file, open for writing, and then
+        // nobody can execute it.
+        assert!(Command::new("cp").arg(PROGRAM).arg(&path).status().unwrap().success());
         Self(path)
     }
 
