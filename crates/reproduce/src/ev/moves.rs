@@ -247,7 +247,7 @@ fn work(result: Option<&MovesResult>) -> Table {
                 percentile(&gaps, 500).into(),
                 percentile(&gaps, 950).into(),
             ];
-            table.row(&format!("{}, {}", run.case, traffic.word()), values);
+            table.row(format!("{}, {}", run.case, traffic.word()), values);
         }
     }
     table
@@ -264,7 +264,7 @@ fn answers(result: Option<&MovesResult>) -> Table {
             let flows = run.flows.iter().filter(|flow| flow.moves == moves);
             let all = sorted(flows.flat_map(|flow| &flow.answers).map(|(_, ms)| *ms));
             let [median, p95, most] = [500, 950, 1_000].map(|part| percentile(&all, part).into());
-            table.row(&format!("{}, {word}", run.case), vec![(all.len() as f64).into(), median, p95, most]);
+            table.row(format!("{}, {word}", run.case), vec![(all.len() as f64).into(), median, p95, most]);
         }
     }
     table
