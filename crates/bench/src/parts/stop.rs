@@ -33,10 +33,10 @@ const DEAF_DRAIN: &str = "5 s";
 /// What is sent on every flow when the program has gone.
 const LEN: usize = 100;
 
-/// How long it may take until the box holds so much of what was sent to clients that do not read: some of them have a
-/// little of it in their sockets.
+/// How long it may take until the box owes so much of what was sent to clients that do not read: most of it is in their
+/// sockets.
 const FILLING: Duration = Duration::from_secs(30);
-const FILLED_PERCENT: u64 = 60;
+const FILLED_PERCENT: u64 = 5;
 
 /// How often is looked at it.
 const LOOK: Duration = Duration::from_millis(500);
