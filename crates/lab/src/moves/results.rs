@@ -62,6 +62,8 @@ pub struct FlowRun {
     pub goodput_mbps: f64,
     /// Each byte that came is the one that was sent.
     pub is_intact: bool,
+    /// Nothing new has come in order since its last move: a host that only waits hears of no reset.
+    pub is_stalled: bool,
     /// Resets that the subscriber sent or got over the radio.
     pub resets: u64,
     /// Bytes of payload that were given to the radio, in either direction.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::{Clock, Signals};
 use scenario::results::Moved;
@@ -158,13 +159,15 @@ impl Stage<'_> {
             (0..self.subscribers.len()).map(|number| self.server(number)).collect::<Result<_, _>>()?;
         let ordered = Mutex::new(Vec::new());
         let orders = boxes.as_ref().map(Boxes::orders);
+        // Where flows fall back nobody moves before all are their hosts' again.
+        let is_ready = AtomicBool::new(self.case.scheme != MoveScheme::Plain);
         let mut got = std::thread::scope(|scope| -> Result<Vec<Got>, LabError> {
-            let (ordered, orders) = (&ordered, orders.as_ref());
+            let (ordered, orders, is_ready) = (&ordered, orders.as_ref(), &is_ready);
             let flows: Vec<_> = (0..self.subscribers.len())
                 .map(|number| scope.spawn(move || self.world.client.run(|| self.transfer(number))))
                 .collect();
             let movers: Vec<_> = (0..self.subscribers.len())
-                .map(|number| scope.spawn(move || self.wander(number, orders, ordered)))
+                .map(|number| scope.spawn(move || self.wander(number, orders, (ordered, is_ready))))
                 .collect();
             while !flows.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 if signals.take().is_some() {
@@ -174,9 +177,9 @@ impl Stage<'_> {
                     return Err(LabError::Which("the emulator ended by itself".to_owned()));
                 }
                 boxes.as_mut().map_or(Ok(()), Boxes::check)?;
-                let falls_back = self.case.scheme == MoveScheme::Plain;
-                if falls_back && Clock::now() >= self.start + FALL_BACK_AT {
+                if !is_ready.load(Ordering::Relaxed) && Clock::now() >= self.start + FALL_BACK_AT {
                     boxes.take().map_or(Ok(()), Boxes::stop)?;
+                    is_ready.store(true, Ordering::Relaxed);
                 }
                 pause(TURN)?;
             }
@@ -224,7 +227,7 @@ impl Stage<'_> {
         &self,
         number: usize,
         orders: Option<&Orders>,
-        ordered: &Mutex<Vec<Ordered>>,
+        (ordered, is_ready): (&Mutex<Vec<Ordered>>, &AtomicBool),
     ) -> Result<(), LabError> {
         let Some(first) = self.subscribers[number].first_move else { return Ok(()) };
         let address = subscriber_address(number);
@@ -233,6 +236,10 @@ impl Stage<'_> {
             pause(at.saturating_since(Clock::now()))?;
             if self.air.has_failed() {
                 return Ok(());
+            }
+            if !is_ready.load(Ordering::Relaxed) {
+                at += self.scenario.every.0;
+                continue;
             }
             let began = Clock::now();
             let said = match (self.case.scheme, orders) {
@@ -292,6 +299,10 @@ impl Account<'_> {
                 bytes: got.bytes,
                 goodput_mbps: got.bytes as f64 * 8.0 / seconds / 1e6,
                 is_intact: got.is_intact,
+                is_stalled: last_move(&ordered, number).is_some_and(|left| {
+                    let there = left + self.scenario.gap.0;
+                    data_of(&own).is_none_or(|stream| !stream.has_come_since(there))
+                }),
                 resets: seen.resets[number].iter().filter(|at| **at < end).count() as u64,
                 sent_bytes: sum(|stream| stream.sent),
                 lost_bytes: sum(|stream| stream.lost),
@@ -359,6 +370,12 @@ impl Account<'_> {
             refused,
         }
     }
+}
+
+/// When a subscriber left a station for the last time.
+fn last_move(ordered: &[Ordered], number: usize) -> Option<Instant> {
+    let own = ordered.iter().filter(|order| order.subscriber == number && order.said.is_ok());
+    own.map(|order| order.left).max()
 }
 
 /// All that went over a subscriber's radio.

@@ -141,6 +141,11 @@ impl Stream {
         }
     }
 
+    /// True when something new has come in order after `at`.
+    pub fn has_come_since(&self, at: Instant) -> bool {
+        self.progressed.is_some_and(|last| last > at)
+    }
+
     /// When nothing more comes: the pause that has no end is noted up to `end`.
     pub fn end(&mut self, end: Instant) {
         if let Some(last) = self.progressed

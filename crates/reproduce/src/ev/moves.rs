@@ -134,11 +134,12 @@ fn movers(run: Option<&MovesRun>) -> f64 {
     total(run, |_| 1)
 }
 
+/// Those that were reset, that have a wrong byte, or that got nothing after their last move.
 fn broken(run: Option<&MovesRun>) -> f64 {
-    total(run, |flow| u64::from(flow.error.is_some() || !flow.is_intact))
+    total(run, |flow| u64::from(flow.error.is_some() || !flow.is_intact || flow.is_stalled))
 }
 
-/// Of flows that move, beyond what those that stay have: there is none without moves.
+/// Of the flows that move.
 fn needless_kb(run: Option<&MovesRun>) -> f64 {
     total(run, |flow| flow.needless_bytes) / 1e3
 }
@@ -312,6 +313,7 @@ mod tests {
             bytes: 0,
             goodput_mbps: mbps,
             is_intact: true,
+            is_stalled: false,
             resets: 0,
             sent_bytes: 0,
             lost_bytes: 0,
@@ -383,10 +385,11 @@ mod tests {
         let run = &mut given.runs[0];
         (run.flows[0].needless_bytes, run.flows[1].needless_bytes) = (1_448, 9_999);
         run.flows[2].is_intact = false;
+        run.flows[0].is_stalled = true;
         run.moves[0].refused = Some("busy".to_owned());
         let found = checks(Some(&given));
         let measured = |claim: &str| check(&found, &format!("20 ms between the boxes: {claim}")).measured;
         assert_eq!(measured("KB sent twice"), Some(1.448));
-        assert_eq!((measured("flows broken"), measured("moves that a box refused")), (Some(1.0), Some(1.0)));
+        assert_eq!((measured("flows broken"), measured("moves that a box refused")), (Some(2.0), Some(1.0)));
     }
 }
