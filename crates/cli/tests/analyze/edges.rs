@@ -174,7 +174,12 @@ fn hosts_in_one_folder_stay_apart_and_names_say_nothing_of_time() {
             .filter(|path| path.starts_with("v1/table=flows"))
             .flat_map(|path| {
                 let reader = ::tables::TableReader::open(&dataset.join(path)).expect("a table");
-                let file = reader.schema().columns.iter().position(|column| column.name == "file").expect("a column");
+                let file = reader
+                    .schema()
+                    .columns
+                    .iter()
+                    .position(|column| column.name == "file")
+                    .expect("a column");
                 let rows = reader.rows().expect("rows").map(|row| {
                     let mut row = row.expect("a row");
                     row.remove(file);
