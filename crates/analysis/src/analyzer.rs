@@ -3,7 +3,8 @@
 use capture::Segment;
 use units::Instant;
 
-use crate::flow::{Event, Flow};
+use crate::event::Event;
+use crate::flow::Flow;
 use crate::packet::PacketView;
 use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::analyzer::Sink;
-use crate::flow::Event;
+use crate::event::Event;
 use crate::mptcp::MptcpReport;
 use crate::pairs::Pair;
 use crate::report::FlowReport;

@@ -4,7 +4,6 @@ use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 
-use serde::Serialize;
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
@@ -12,68 +11,15 @@ use crate::budget::{Resumed, Spending, TIME_OUT};
 use crate::copies::CopyContext;
 use crate::coverage::Coverage;
 use crate::direction::{Direction, PerDirection};
+use crate::event::{Event, EventKind, spurious};
 use crate::half::{Ack, AckCounts, Half, IDLE_GAP, LINE, SentSegment, SynOptions, Window};
+use crate::opening::{HandshakeTimes, OpeningMark};
 use crate::optional_instant::OptionalInstant;
 use crate::packet::{PacketFindings, PacketKind};
 use crate::packet_ids::{AckStep, PacketContext};
-use crate::recovery::{Cause, Retransmission, SpuriousBy};
+use crate::recovery::{Cause, SpuriousBy};
 use crate::segment_record::{Key, SegmentRecord};
 use crate::vantage::{Vantage, vantage};
-
-/// Something that happened in a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Event {
-    /// The flow's number.
-    pub flow: u64,
-    /// Nanoseconds since 1970-01-01 UTC.
-    pub time_ns: u64,
-    /// Who sent it.
-    pub direction: Direction,
-    /// Position in the stream, bytes after the first seen; negative below it.
-    pub offset: i64,
-    /// Bytes.
-    pub len: u64,
-    /// What happened.
-    #[serde(flatten)]
-    pub kind: EventKind,
-}
-
-/// Kinds of [`Event`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum EventKind {
-    /// Bytes were seen again.
-    Retransmission {
-        /// Why.
-        cause: Cause,
-    },
-    /// An earlier retransmission turned out to be spurious; the event's place and time are those of the
-    /// finding.
-    Spurious {
-        /// Why it had been sent again.
-        cause: Cause,
-        /// How it is known.
-        by: SpuriousBy,
-        /// When it had been sent again.
-        sent_ns: u64,
-    },
-    /// A probe of a zero window.
-    WindowProbe,
-    /// A keep-alive.
-    KeepAlive,
-    /// A hole was filled by a segment sent again: lost before the capture point.
-    Repaired,
-    /// A hole was filled by a segment that was only late.
-    Reordered,
-    /// A zero window was advertised.
-    ZeroWindow,
-    /// A packet arrived with the mark of congestion (CE).
-    CongestionMark,
-    /// The sender says that it has answered to a mark of congestion: CWR after the handshake.
-    CongestionAnswer,
-    /// The connection was reset.
-    Reset,
-}
 
 /// Largest IP packet that is surely none of several merged: that of Ethernet, bytes.
 const PLAIN_IP_MAX: u64 = 1_500;
@@ -81,56 +27,6 @@ const PLAIN_IP_MAX: u64 = 1_500;
 /// Packets of fresh data with an identification that is not new, more than others, from which on
 /// identifications tell nothing.
 const REPEATED_IDS_MAX: u8 = 3;
-
-/// Times of the handshake.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HandshakeTimes {
-    /// Direction of the first SYN.
-    pub(crate) client: Option<Direction>,
-    /// The SYN last seen before the first SYN-ACK.
-    pub(crate) syn: OptionalInstant,
-    /// The first SYN-ACK.
-    syn_ack: OptionalInstant,
-    /// The SYN-ACK last seen before the ACK.
-    last_syn_ack: OptionalInstant,
-    pub(crate) ack: OptionalInstant,
-    /// It came with data: a plain one may have been lost before.
-    pub(crate) ack_has_data: bool,
-    pub(crate) syns: u16,
-    pub(crate) syn_acks: u16,
-    /// Another SYN was seen before the first SYN-ACK.
-    has_more_syns: bool,
-    offers_to_count_marks: bool,
-}
-
-impl HandshakeTimes {
-    /// SYN to the first SYN-ACK; none when several SYNs came before, because it is not known which was
-    /// answered.
-    pub(crate) fn to_server(self) -> Option<Duration> {
-        self.least_to_server().filter(|_| !self.has_more_syns)
-    }
-    /// The last SYN before the first SYN-ACK, to that: no way to the server and back is shorter.
-    fn least_to_server(self) -> Option<Duration> {
-        Some(self.syn_ack.get()?.saturating_since(self.syn.get()?))
-    }
-    /// SYN-ACK to ACK; none when several SYN-ACKs came before.
-    pub(crate) fn to_client(self) -> Option<Duration> {
-        self.least_to_client().filter(|_| self.syn_ack == self.last_syn_ack)
-    }
-    /// The last SYN-ACK before the ACK, to the ACK: no way to the client and back is shorter.
-    fn least_to_client(self) -> Option<Duration> {
-        Some(self.ack.get()?.saturating_since(self.last_syn_ack.get()?))
-    }
-}
-
-/// What both SYNs of a connection say that no translation of addresses changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct OpeningMark {
-    /// Sequence numbers of the SYNs of client and server.
-    pub(crate) numbers: [u32; 2],
-    /// Their timestamps.
-    pub(crate) stamps: Option<[u32; 2]>,
-}
 
 /// One connection; as in [`Half`], what every packet needs lies together.
 #[derive(Clone, Debug)]
@@ -889,27 +785,6 @@ impl Flow {
 
 fn wire_seq(position: u64) -> units::SeqNum {
     units::SeqNum::new(position as u32)
-}
-
-fn spurious(
-    flow: u64,
-    direction: Direction,
-    now: Instant,
-    first: u64,
-    retransmission: &Retransmission,
-) -> Event {
-    Event {
-        flow,
-        time_ns: now.as_nanos(),
-        direction,
-        offset: retransmission.start as i64 - first as i64,
-        len: retransmission.end - retransmission.start,
-        kind: EventKind::Spurious {
-            cause: retransmission.cause,
-            by: retransmission.spurious(),
-            sent_ns: retransmission.time.as_nanos(),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -17,11 +17,13 @@ mod diagnosis;
 mod direction;
 mod document;
 mod echoes;
+mod event;
 mod flow;
 mod half;
 mod in_flight;
 mod loss_line;
 mod mptcp;
+mod opening;
 mod optional_instant;
 mod packet;
 mod packet_ids;
@@ -42,7 +44,7 @@ pub use budget::{TimeBudget, TimeCause};
 pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use direction::{Direction, PerDirection};
 pub use document::{CaptureFile, DocumentWriter, Findings, MadeBy, SCHEMA, Skipped};
-pub use flow::{Event, EventKind};
+pub use event::{Event, EventKind};
 pub use mptcp::{
     MappingNews, MappingSeen, MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection,
 };

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use crate::direction::{Direction, PerDirection};
-use crate::flow::OpeningMark;
+use crate::opening::OpeningMark;
 use crate::report::FlowReport;
 use crate::vantage::Vantage;
 

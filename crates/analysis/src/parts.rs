@@ -9,7 +9,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::analyzer::{BATCH, Flows, Sink};
-use crate::flow::Event;
+use crate::event::Event;
 use crate::packet::PacketView;
 use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;

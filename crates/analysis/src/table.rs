@@ -11,7 +11,8 @@ use wire::TcpFlags;
 
 use crate::copies::Copies;
 use crate::direction::Direction;
-use crate::flow::{Event, Flow};
+use crate::event::Event;
+use crate::flow::Flow;
 use crate::half::lines;
 use crate::packet::{PacketFindings, PacketView};
 use crate::report::FlowReport;
