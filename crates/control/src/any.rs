@@ -10,10 +10,10 @@ use crate::parameters::Parameters as _;
 use crate::{
     Ack, Adaptive, AdaptiveParams, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, C2tcp, C2tcpParams,
     Control, Controller, Copa, CopaParams, Cubic, CubicParams, Feedback, Fixed, FixedParams, HTcp,
-    HTcpParams, HighSpeed, HighSpeedParams, Known, Loss, NewReno, NewRenoParams, ParameterError, ParameterValue,
-    RateControl, RateParams, Sent, Sprout, SproutParams, Vegas, VegasParams, Veno, VenoParams, Verus,
-    VerusParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams, WindowAdaptation,
-    WindowAdaptationParams,
+    HTcpParams, HighSpeed, HighSpeedParams, Known, Loss, NewReno, NewRenoParams, ParameterError,
+    ParameterValue, RateControl, RateParams, Sent, Sprout, SproutParams, Vegas, VegasParams, Veno,
+    VenoParams, Verus, VerusParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
+    WindowAdaptation, WindowAdaptationParams,
 };
 
 /// Where a controller can be chosen, beside contests and simulated hosts, which have all of them.

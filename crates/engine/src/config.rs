@@ -1,7 +1,7 @@
 //! [`EngineConfig`]: every setting of the engine with its default.
 
 use control::{AdaptiveParams, ControllerConfig, CubicParams, DrwaParams};
-use tcp::{FlightBefore, WindowPolicy};
+use tcp::WindowPolicy;
 use units::{Bytes, Duration};
 
 use crate::direction::Direction;
@@ -110,9 +110,6 @@ pub struct EngineConfig {
     /// Longest retransmission time-out towards a client. Default 3 s: after an outage the first attempt
     /// comes at most this late.
     pub rto_max: Duration,
-    /// What becomes of what another box had under way to a client whose flows come here. Default: it arrives, as
-    /// where base stations forward to each other what they still hold for who leaves.
-    pub moved_flight: FlightBefore,
     /// An ended flow answers retransmissions for this long. Default 30 s.
     pub linger: Duration,
     /// A subscriber without flows is forgotten after this long. Default 10 min.
@@ -149,7 +146,6 @@ impl Default for EngineConfig {
             idle_timeout: Duration::from_secs(2 * 3_600 + 4 * 60),
             debt_timeout: Duration::from_secs(120),
             rto_max: Duration::from_secs(3),
-            moved_flight: FlightBefore::Arrives,
             linger: Duration::from_secs(30),
             subscriber_memory: Duration::from_secs(600),
             ipv6_prefix_len: 64,
@@ -230,8 +226,6 @@ impl EngineConfig {
             sharing: Sharing::Flow,
             // [WA] (8) is about the queue of the radio segment.
             waiting_target: None,
-            // What is on its way to a server no base station holds.
-            moved_flight: FlightBefore::Arrives,
             ..self.clone()
         }
     }

@@ -129,7 +129,8 @@ const ROUND_TRIP_UNIT: u64 = 64;
 /// The round trip of a way without a queue, in units of 64 µs, in the lower half of a word. In the upper one its rate:
 /// 11 bits, kbit/s, doubled so often as the 5 above say. Zero for what is not known.
 fn word_of_known(known: &Known) -> u32 {
-    let units = known.round_trip.map_or(0, |rtt| (rtt.as_micros() / ROUND_TRIP_UNIT).clamp(1, u16::MAX.into()));
+    let units =
+        known.round_trip.map_or(0, |rtt| (rtt.as_micros() / ROUND_TRIP_UNIT).clamp(1, u16::MAX.into()));
     let kbps = known.rate.map_or(0, |rate| (rate.as_bps() / 1_000).clamp(1, u32::MAX.into()));
     let doublings = (u64::BITS - kbps.leading_zeros()).saturating_sub(MANTISSA_BITS);
     let rate = u64::from(doublings) << MANTISSA_BITS | kbps >> doublings;
@@ -338,10 +339,8 @@ mod tests {
     #[test]
     fn what_is_known_of_the_way_fits_into_a_word() {
         for (us, kbps) in [(64, 1), (40_000, 2_000), (4_194_240, 2_047), (700, 100_000), (96, 9_999_999)] {
-            let known = Known {
-                round_trip: Some(Duration::from_micros(us)),
-                rate: Some(Rate::from_kbps(kbps)),
-            };
+            let known =
+                Known { round_trip: Some(Duration::from_micros(us)), rate: Some(Rate::from_kbps(kbps)) };
             let read = known_of_word(word_of_known(&known));
             let (rtt, rate) = (read.round_trip.unwrap().as_micros(), read.rate.unwrap().as_bps() / 1_000);
             assert!(rtt <= us && us - rtt < ROUND_TRIP_UNIT, "{us} µs, read {rtt}");
@@ -350,7 +349,10 @@ mod tests {
         assert_eq!(known_of_word(word_of_known(&Known::default())), Known::default());
         let most = Known { round_trip: Some(Duration::from_secs(90)), rate: Some(Rate::MAX) };
         let read = known_of_word(word_of_known(&most));
-        assert!(read.round_trip.unwrap() > Duration::from_secs(4) && read.rate.unwrap() > Rate::from_mbps(4_000_000));
+        assert!(
+            read.round_trip.unwrap() > Duration::from_secs(4)
+                && read.rate.unwrap() > Rate::from_mbps(4_000_000)
+        );
     }
 
     #[test]

@@ -23,7 +23,8 @@ use control::{LossKind, SendStamp};
 use units::{Instant, SeqNum};
 
 pub use interface::{
-    AckIn, AckOutcome, FlightBefore, SendContext, SenderConfig, SentBefore, TimeoutOutcome, Transmission, WindowPolicy,
+    AckIn, AckOutcome, FlightBefore, SendContext, SenderConfig, SentBefore, TimeoutOutcome, Transmission,
+    WindowPolicy,
 };
 use persist::Persist;
 use queue::SendQueue;

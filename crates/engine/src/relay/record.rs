@@ -92,7 +92,8 @@ impl Relay {
         Ok(Self::going_on(record, buffer, FlightBefore::Suspect, config, stamp))
     }
 
-    /// The same in another box, to which `held` has come: what the sink has not acknowledged.
+    /// The same in another box, to which `held` has come: what the sink has not acknowledged. What was under way is so
+    /// still: the sink is sent what follows it.
     ///
     /// # Errors
     /// When there is no memory for it, or it is not what the record speaks of.
@@ -109,7 +110,7 @@ impl Relay {
         }
         let mut buffer = StreamBuffer::with_ring(start, origin.without_memory());
         buffer.write(start, held)?;
-        Ok(Self::going_on(record, buffer, config.moved_flight, config, stamp))
+        Ok(Self::going_on(record, buffer, FlightBefore::Arrives, config, stamp))
     }
 
     fn going_on(

@@ -65,7 +65,8 @@ impl<P> Waiting<P> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let due = self.forwarded.front().map(|(due, _)| *due).or(self.newer.front().map(|_| Instant::ZERO))?;
+        let due =
+            self.forwarded.front().map(|(due, _)| *due).or(self.newer.front().map(|_| Instant::ZERO))?;
         Some(due.max(self.opens))
     }
 
