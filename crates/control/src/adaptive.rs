@@ -50,7 +50,7 @@ mod terms;
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Ack, Control, Controller, Feedback, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
+use crate::{Ack, Control, Controller, Feedback, Known, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
 
 use buffer::{Buffer, Heard};
 use bursts::Bursts;
@@ -412,6 +412,26 @@ impl Controller for Adaptive {
 
     fn on_round_trip(&mut self, rtt: Duration, now: Instant) {
         self.floor.on_handshake(rtt, now);
+    }
+
+    fn on_known(&mut self, known: &Known, now: Instant) {
+        if let Some(rtt) = known.round_trip {
+            self.floor.on_guess(rtt, now);
+        }
+        // What follows is no continuation of what was acknowledged here before.
+        self.offer.restart(now);
+        if let (Some(rate), Some(floor), Some(start)) = (known.rate, self.floor.get(), self.start.window())
+            && self.offer.forecast().is_none()
+        {
+            // A start grows as fast as it is acknowledged. One that is too large fills the queue of a slow link.
+            let model = rate.bytes_in(floor + self.headroom.get()) + self.params.constant;
+            self.start.again(start.min(model));
+        }
+        self.update();
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.floor.get()
     }
 
     fn on_ack(&mut self, ack: &Ack) {

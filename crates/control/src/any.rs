@@ -10,10 +10,10 @@ use crate::parameters::Parameters as _;
 use crate::{
     Ack, Adaptive, AdaptiveParams, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, C2tcp, C2tcpParams,
     Control, Controller, Copa, CopaParams, Cubic, CubicParams, Feedback, Fixed, FixedParams, HTcp,
-    HTcpParams, HighSpeed, HighSpeedParams, Loss, NewReno, NewRenoParams, ParameterError, ParameterValue,
-    RateControl, RateParams, Sent, Sprout, SproutParams, Vegas, VegasParams, Veno, VenoParams, Verus,
-    VerusParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams, WindowAdaptation,
-    WindowAdaptationParams,
+    HTcpParams, HighSpeed, HighSpeedParams, Known, Loss, NewReno, NewRenoParams, ParameterError,
+    ParameterValue, RateControl, RateParams, Sent, Sprout, SproutParams, Vegas, VegasParams, Veno,
+    VenoParams, Verus, VerusParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
+    WindowAdaptation, WindowAdaptationParams,
 };
 
 /// Where a controller can be chosen, beside contests and simulated hosts, which have all of them.
@@ -134,6 +134,12 @@ macro_rules! controllers {
             }
             fn on_round_trip(&mut self, rtt: Duration, now: Instant) {
                 match self { $(Self::$variant(c) => c.on_round_trip(rtt, now),)+ }
+            }
+            fn on_known(&mut self, known: &Known, now: Instant) {
+                match self { $(Self::$variant(c) => c.on_known(known, now),)+ }
+            }
+            fn round_trip(&self) -> Option<Duration> {
+                match self { $(Self::$variant(c) => c.round_trip(),)+ }
             }
             fn on_undo(&mut self, now: Instant) {
                 match self { $(Self::$variant(c) => c.on_undo(now),)+ }

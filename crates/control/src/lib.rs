@@ -177,6 +177,15 @@ pub struct Loss {
     pub in_flight: Bytes,
 }
 
+/// What another controller has learnt of the way to the same subscriber, from another place.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Known {
+    /// The round trip without a queue.
+    pub round_trip: Option<Duration>,
+    /// The largest rate of delivery of late, payload.
+    pub rate: Option<Rate>,
+}
+
 /// What a sender may do until the next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Control {
@@ -202,6 +211,17 @@ pub trait Controller {
     fn on_feedback(&mut self, _feedback: &Feedback) {}
     /// A round trip measured without data: that of a handshake.
     fn on_round_trip(&mut self, _rtt: Duration, _now: Instant) {}
+    /// What another controller knew, when its flows come to this one with what they have in flight. A guess: the
+    /// way from here may be another one.
+    fn on_known(&mut self, known: &Known, now: Instant) {
+        if let Some(rtt) = known.round_trip {
+            self.on_round_trip(rtt, now);
+        }
+    }
+    /// The round trip of the path without a queue, where the algorithm keeps one.
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
     /// The time-out reported last was needless: what it took is to be given back.
     fn on_undo(&mut self, _now: Instant) {}
     /// The limits in force.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use control::{
-    Ack, AnyController, Control, Controller, Feedback, Loss, LossKind, RateSampler, RecentMax, Sent,
+    Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, RateSampler, RecentMax, Sent,
 };
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
@@ -100,8 +100,10 @@ impl Path {
         if out.undid_timeout {
             self.controller.on_undo(now);
         }
-        if out.lost > 0 {
-            self.on_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
+        // What another engine had sent was lost on another way.
+        let lost = out.lost - out.lost_before;
+        if lost > 0 {
+            self.on_loss(lost, LossKind::Fast, out.is_new_loss, now);
         }
         // What a sink discards beyond its window the link has delivered all the same (H18).
         let delivered = Bytes::from(out.delivered.saturating_add(out.discarded));
@@ -127,10 +129,23 @@ impl Path {
             rate,
             in_flight: Bytes::new(self.in_flight),
             in_flight_before,
-            lost: Bytes::from(out.lost),
+            lost: Bytes::from(lost),
             is_recovering: out.is_recovering,
             is_window_limited: in_flight_before + piece > window,
         });
+    }
+
+    /// What is known of the way to the subscriber, for another engine's path to it.
+    pub(crate) fn known(&self) -> Known {
+        Known { round_trip: self.controller.round_trip(), rate: self.delivery_rate.get() }
+    }
+
+    /// Takes in what another engine's path to the subscriber knew.
+    pub(crate) fn on_known(&mut self, known: &Known, now: Instant) {
+        self.controller.on_known(known, now);
+        if let Some(rate) = known.rate {
+            self.delivery_rate.update(rate, now);
+        }
     }
 
     pub(crate) fn on_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {

@@ -13,11 +13,12 @@
 //! speaks of, and memory that is given back is lent to nobody: whichever of the two is found, what it
 //! speaks of is there.
 
-use tcp::{BufferPlace, Promises, SentBefore};
-use units::{Duration, Instant, SeqNum, WindowScale};
+use control::Known;
+use tcp::{BufferPlace, FlightBefore, Promises, SentBefore};
+use units::{Duration, Instant, Rate, SeqNum, WindowScale};
 
 /// The version of a record. It grows with every change of its words.
-pub const RECORD_VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 2;
 
 /// Words of a [`FlowRecord`].
 pub const RECORD_WORDS: usize = 40;
@@ -73,6 +74,8 @@ words! {
         srtt_us,
         /// Round trip to the source, µs; zero when it is not known.
         source_rtt_us,
+        /// What is known of the way to the sink (`word_of_known`).
+        way,
         /// The highest number acknowledged to the source.
         told,
         /// The next number expected of the source.
@@ -115,6 +118,32 @@ words! {
         /// When the sink last acknowledged something, and when a packet came: ms of the clock, lower 32 bits.
         progress_ms,
         activity_ms,
+    }
+}
+
+/// Bits of a rate that say its size; the others say how often it is doubled.
+const MANTISSA_BITS: u32 = 11;
+/// Unit of a round trip, µs: up to 4.19 s.
+const ROUND_TRIP_UNIT: u64 = 64;
+
+/// The round trip of a way without a queue, in units of 64 µs, in the lower half of a word. In the upper one its rate:
+/// 11 bits, kbit/s, doubled so often as the 5 above say. Zero for what is not known.
+fn word_of_known(known: &Known) -> u32 {
+    let units =
+        known.round_trip.map_or(0, |rtt| (rtt.as_micros() / ROUND_TRIP_UNIT).clamp(1, u16::MAX.into()));
+    let kbps = known.rate.map_or(0, |rate| (rate.as_bps() / 1_000).clamp(1, u32::MAX.into()));
+    let doublings = (u64::BITS - kbps.leading_zeros()).saturating_sub(MANTISSA_BITS);
+    let rate = u64::from(doublings) << MANTISSA_BITS | kbps >> doublings;
+    (rate as u32) << 16 | units as u32
+}
+
+/// What such a word says.
+fn known_of_word(word: u32) -> Known {
+    let (units, rate) = (u64::from(word & 0xffff), word >> 16);
+    let kbps = u64::from(rate & ((1 << MANTISSA_BITS) - 1)) << (rate >> MANTISSA_BITS);
+    Known {
+        round_trip: (units > 0).then(|| Duration::from_micros(units * ROUND_TRIP_UNIT)),
+        rate: (kbps > 0).then(|| Rate::from_kbps(kbps)),
     }
 }
 
@@ -217,13 +246,24 @@ impl FlowRecord {
         (self.capacity, self.start, self.head) = (place.capacity, place.start.get(), place.head);
     }
 
-    pub(crate) fn sent_before(&self) -> SentBefore {
+    pub(crate) fn sent_before(&self, flight: FlightBefore) -> SentBefore {
         SentBefore {
             nxt: SeqNum::new(self.nxt),
             end: SeqNum::new(self.next),
             fin: self.is(Mark::Finished),
             srtt: (self.srtt_us > 0).then(|| Duration::from_micros(u64::from(self.srtt_us))),
+            min_rtt: self.known().round_trip,
+            flight,
         }
+    }
+
+    /// What is known of the way to the sink.
+    pub(crate) fn known(&self) -> Known {
+        known_of_word(self.way)
+    }
+
+    pub(crate) fn keep_known(&mut self, known: &Known) {
+        self.way = word_of_known(known);
     }
 
     /// Notes when the sink last acknowledged something, or when a packet came last.
@@ -294,6 +334,25 @@ mod tests {
         let mut swapped = words;
         swapped.swap(4, 5);
         assert_eq!(FlowRecord::of_words(&swapped), None);
+    }
+
+    #[test]
+    fn what_is_known_of_the_way_fits_into_a_word() {
+        for (us, kbps) in [(64, 1), (40_000, 2_000), (4_194_240, 2_047), (700, 100_000), (96, 9_999_999)] {
+            let known =
+                Known { round_trip: Some(Duration::from_micros(us)), rate: Some(Rate::from_kbps(kbps)) };
+            let read = known_of_word(word_of_known(&known));
+            let (rtt, rate) = (read.round_trip.unwrap().as_micros(), read.rate.unwrap().as_bps() / 1_000);
+            assert!(rtt <= us && us - rtt < ROUND_TRIP_UNIT, "{us} µs, read {rtt}");
+            assert!(rate <= kbps && kbps - rate <= kbps >> (MANTISSA_BITS - 1), "{kbps} kbit/s, read {rate}");
+        }
+        assert_eq!(known_of_word(word_of_known(&Known::default())), Known::default());
+        let most = Known { round_trip: Some(Duration::from_secs(90)), rate: Some(Rate::MAX) };
+        let read = known_of_word(word_of_known(&most));
+        assert!(
+            read.round_trip.unwrap() > Duration::from_secs(4)
+                && read.rate.unwrap() > Rate::from_mbps(4_000_000)
+        );
     }
 
     #[test]

@@ -422,8 +422,9 @@ impl Relay {
         cx.stats.timeouts += u64::from(out.is_timeout);
         let Some(path) = cx.path.as_deref_mut() else { return };
         path.adjust_in_flight(before, self.sender.in_flight());
-        if out.lost > 0 {
-            path.on_loss(out.lost, out.kind.unwrap_or(LossKind::Fast), out.is_new_loss, cx.now);
+        let lost = out.lost - out.lost_before;
+        if lost > 0 {
+            path.on_loss(lost, out.kind.unwrap_or(LossKind::Fast), out.is_new_loss, cx.now);
         }
     }
 

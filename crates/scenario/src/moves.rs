@@ -33,6 +33,10 @@ pub struct Moves {
     pub every: Quantity<Duration>,
     /// The radio's hand-over: so long nothing is delivered to a subscriber, nor from it.
     pub gap: Quantity<Duration>,
+    /// Base stations forward to each other, with this one-way delay, what they hold or still get for a subscriber that
+    /// has left; what its modem holds goes over the new one. Default: that is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarding: Option<Quantity<Duration>>,
     /// One-way delay between servers and boxes.
     pub wan: Quantity<Duration>,
     /// Each subscriber's own link at either base station, towards it.
@@ -67,6 +71,9 @@ pub struct MovesCase {
     pub between: Quantity<Duration>,
     /// What becomes of a subscriber's flows.
     pub scheme: MoveScheme,
+    /// The base stations forward nothing, whatever the file says. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loses: bool,
 }
 
 /// What becomes of the flows of a subscriber that moves.

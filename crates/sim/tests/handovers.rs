@@ -134,15 +134,46 @@ fn protocol() -> handover::Config {
     handover::Config { retry: Duration::from_millis(200), ..handover::Config::default() }
 }
 
+/// A line-up, and what was drawn for it.
+struct Drawn {
+    line_up: RandomRun,
+    between: Between,
+    moves: Vec<Move>,
+    random: Random,
+}
+
+impl Drawn {
+    /// The line-up of `seed`, if it is apt; wire and moves by that and `salt`.
+    fn new(seed: u64, salt: u64) -> Option<Self> {
+        let (line_up, takes) = line_up(seed)?;
+        let mut random = Random::new(seed ^ salt);
+        let between = wire(&mut random);
+        let moves = moves(&line_up, takes, &mut random);
+        Some(Self { line_up, between, moves, random })
+    }
+
+    fn boxes(&self, deaths: Vec<Death>) -> TwoBoxes {
+        let Self { line_up, between, moves, .. } = self;
+        TwoBoxes::new(&line_up.engine, protocol(), *between, moves, deaths, line_up.seed).unwrap()
+    }
+
+    /// Runs it with these deaths.
+    fn run(&self, deaths: Vec<Death>, tolerance: Tolerance, tally: &Tally, what: &str) -> TwoBoxesEnd {
+        run(&self.line_up, self.boxes(deaths), tolerance, tally, what)
+    }
+
+    /// Its steps when nobody dies.
+    fn steps(&self, tally: &Tally) -> u64 {
+        self.run(Vec::new(), Tolerance::Nothing, tally, "nobody dies").steps
+    }
+}
+
 #[test]
 fn flows_move_with_their_clients_and_nothing_is_lost() {
     let tally = Tally::default();
     for_all(1..1 + runs(), |seed| {
-        let Some((line_up, takes)) = line_up(seed) else { return };
-        let random = &mut Random::new(seed ^ 0x0e7);
-        let (between, moves) = (wire(random), moves(&line_up, takes, random));
-        let boxes = TwoBoxes::new(&line_up.engine, protocol(), between, &moves, Vec::new(), seed).unwrap();
-        run(&line_up, boxes, Tolerance::Nothing, &tally, &format!("{between:?}"));
+        let Some(drawn) = Drawn::new(seed, 0x0e7) else { return };
+        drawn.run(Vec::new(), Tolerance::Nothing, &tally, &format!("{:?}", drawn.between));
     });
     let [gone, stayed, broken] = tally.map(AtomicU64::into_inner);
     println!("{gone} hand-overs, {stayed} stayed, {broken} broken");
@@ -153,16 +184,12 @@ fn flows_move_with_their_clients_and_nothing_is_lost() {
 fn a_box_dies_at_any_step_and_nobody_has_a_flow_twice() {
     let tally = Tally::default();
     for_all(1..1 + runs() / 4, |seed| {
-        let Some((line_up, takes)) = line_up(seed) else { return };
-        let random = &mut Random::new(seed ^ 0xdead);
-        let (between, moves) = (wire(random), moves(&line_up, takes, random));
-        let boxes =
-            |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
-        let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
+        let Some(mut drawn) = Drawn::new(seed, 0xdead) else { return };
+        let steps = drawn.steps(&tally);
         for _ in 0..4 {
-            let which = random.below(2) as usize;
-            let death = Death { step: random.below(steps + 1), which, heir: Heir::Stranger };
-            run(&line_up, boxes(vec![death]), Tolerance::Failures, &tally, &format!("{death:?}"));
+            let which = drawn.random.below(2) as usize;
+            let death = Death { step: drawn.random.below(steps + 1), which, heir: Heir::Stranger };
+            drawn.run(vec![death], Tolerance::Failures, &tally, &format!("{death:?}"));
         }
     });
 }
@@ -174,19 +201,15 @@ fn a_box_dies_at_every_step_and_nobody_has_a_flow_twice() {
     let (mut seed, mut line_ups) = (0, 0);
     while line_ups < DIES_EVERYWHERE {
         seed += 1;
-        let Some((line_up, takes)) = line_up(seed) else { continue };
-        let random = &mut Random::new(seed ^ 0xdead);
-        let (between, moves) = (wire(random), moves(&line_up, takes, random));
-        let boxes =
-            |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
-        let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
+        let Some(drawn) = Drawn::new(seed, 0xdead) else { continue };
+        let steps = drawn.steps(&tally);
         if !(10..STEPS_MAX).contains(&steps) {
             continue;
         }
         line_ups += 1;
         for_all(0..2 * steps, |n| {
             let death = Death { step: n / 2, which: (n % 2) as usize, heir: Heir::Stranger };
-            run(&line_up, boxes(vec![death]), Tolerance::Failures, &tally, &format!("{death:?}"));
+            drawn.run(vec![death], Tolerance::Failures, &tally, &format!("{death:?}"));
         });
     }
 }
@@ -197,19 +220,16 @@ fn a_box_dies_at_every_step_and_nobody_has_a_flow_twice() {
 fn a_box_dies_at_any_step_and_its_successor_goes_on() {
     let (tally, recovered) = (Tally::default(), AtomicU64::new(0));
     for_all(1..1 + runs(), |seed| {
-        let Some((line_up, takes)) = line_up(seed) else { return };
-        let random = &mut Random::new(seed ^ 0x4e14);
-        let (between, moves) = (wire(random), moves(&line_up, takes, random));
-        let boxes =
-            |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
-        let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
+        let Some(mut drawn) = Drawn::new(seed, 0x4e14) else { return };
+        let steps = drawn.steps(&tally);
         let mut deaths = Vec::new();
+        let random = &mut drawn.random;
         for _ in 0..random.within(1, 6) {
             let (step, which) = (random.below(steps + 1), random.below(2) as usize);
             deaths.push(Death { step, which, heir: successor(random, 500) });
         }
-        let what = format!("{deaths:?} {between:?}");
-        let end = run(&line_up, boxes(deaths), Tolerance::Nothing, &tally, &what);
+        let what = format!("{deaths:?} {:?}", drawn.between);
+        let end = drawn.run(deaths, Tolerance::Nothing, &tally, &what);
         recovered.fetch_add(end.recovered, Ordering::Relaxed);
     });
     let [gone, stayed, broken] = tally.map(AtomicU64::into_inner);
@@ -226,12 +246,8 @@ fn a_box_dies_at_every_step_and_its_successor_goes_on() {
     let (mut seed, mut line_ups) = (0, 0);
     while line_ups < DIES_EVERYWHERE / 3 {
         seed += 1;
-        let Some((line_up, takes)) = line_up(seed) else { continue };
-        let random = &mut Random::new(seed ^ 0x4e14);
-        let (between, moves) = (wire(random), moves(&line_up, takes, random));
-        let boxes =
-            |deaths| TwoBoxes::new(&line_up.engine, protocol(), between, &moves, deaths, seed).unwrap();
-        let steps = run(&line_up, boxes(Vec::new()), Tolerance::Nothing, &tally, "nobody dies").steps;
+        let Some(drawn) = Drawn::new(seed, 0x4e14) else { continue };
+        let steps = drawn.steps(&tally);
         if !(10..STEPS_MAX).contains(&steps) {
             continue;
         }
@@ -240,7 +256,7 @@ fn a_box_dies_at_every_step_and_its_successor_goes_on() {
             let writes = [0, 1, 2, 5, u64::MAX][(n % 5) as usize];
             let heir = Heir::Successor { writes, absent: Duration::from_millis(n % 3 * 100) };
             let death = Death { step: n / 10, which: (n / 5 % 2) as usize, heir };
-            run(&line_up, boxes(vec![death]), Tolerance::Nothing, &tally, &format!("{death:?}"));
+            drawn.run(vec![death], Tolerance::Nothing, &tally, &format!("{death:?}"));
         });
     }
     let [gone, stayed, broken] = tally.map(AtomicU64::into_inner);

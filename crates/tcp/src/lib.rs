@@ -28,6 +28,6 @@ pub use recovery::RttEstimator;
 pub use ring::{NoMemory, Ring, RingProvider};
 pub use scoreboard::ScoreboardMemory;
 pub use sender::{
-    AckIn, AckOutcome, SendContext, Sender, SenderConfig, SentBefore, TimeoutOutcome, Transmission,
-    WindowPolicy,
+    AckIn, AckOutcome, FlightBefore, SendContext, Sender, SenderConfig, SentBefore, TimeoutOutcome,
+    Transmission, WindowPolicy,
 };

@@ -90,9 +90,9 @@ impl Recovery {
         &self.rtt
     }
 
-    /// Takes over a round trip that was measured before.
-    pub(crate) fn note_round_trip(&mut self, rtt: Duration, now: Instant) {
-        self.rtt.on_sample(rtt, now);
+    /// Takes over round trips that were measured before: the smoothed one, and the smallest.
+    pub(crate) fn note_round_trip(&mut self, rtt: Duration, min: Option<Duration>, now: Instant) {
+        self.rtt.take_over(rtt, min, now);
     }
 
     /// The peer reports SACK blocks.
@@ -139,12 +139,12 @@ impl Recovery {
     }
 
     /// Marks what time shows to be lost, and arms the timer for what is merely late (RFC 8985 §6.2 step 5);
-    /// the bytes newly marked.
-    pub(crate) fn detect_by_time(&mut self, board: &mut Scoreboard, now: Instant) -> u32 {
+    /// the bytes newly marked, and those of them that another sender had sent.
+    pub(crate) fn detect_by_time(&mut self, board: &mut Scoreboard, now: Instant) -> (u32, u32) {
         let is_recovering = self.is_recovering() || self.timeout.is_some();
         let found = self.rack.detect(board, &self.rtt, is_recovering, now);
         self.timers.set_reordering(found.look_again);
-        found.lost
+        (found.lost, found.lost_before)
     }
 
     /// Begins a recovery of what is under way, if none is; true when it does.

@@ -22,7 +22,8 @@ pub(crate) struct Entry {
     pub(crate) end: SeqNum,
     /// Of its latest transmission.
     pub(crate) stamp: SendStamp,
-    /// Which of all transmissions that was, counted with wrap-around: many share a point of time.
+    /// Which of all transmissions that was, counted with wrap-around: many share a point of time. [`EARLIER`]
+    /// for what another sender has sent.
     nth: u32,
     pub(crate) is_sacked: bool,
     /// Believed lost and not sent again since.
@@ -39,11 +40,18 @@ impl Entry {
     pub(crate) fn sent_at(&self) -> Instant {
         self.stamp.sent_at
     }
+    /// Another sender has sent it, who knows when.
+    pub(crate) fn is_earlier(&self) -> bool {
+        self.nth == EARLIER
+    }
     /// Its place in the order of transmissions; the number decides among the parts of one (RFC 8985 §6.2).
     pub(crate) fn order(&self) -> SendOrder {
         SendOrder { nth: self.nth, end: self.end }
     }
 }
+
+/// The transmissions of another sender, before all of one's own.
+const EARLIER: u32 = 0;
 
 /// A place in the order of transmissions.
 #[derive(Clone, Copy, Debug)]
@@ -172,14 +180,28 @@ impl Scoreboard {
 
     /// Appends a first transmission of `[nxt, nxt + len)`.
     pub(crate) fn push(&mut self, len: u32, stamp: SendStamp) {
+        self.count_transmission();
+        self.append(len, stamp, self.transmissions);
+    }
+
+    /// Appends the transmissions of another sender, which went before all of this one: `[nxt, nxt + len)`.
+    pub(crate) fn push_earlier(&mut self, len: u32, stamp: SendStamp) {
+        self.append(len, stamp, EARLIER);
+    }
+
+    /// One more, and never the number of those of another sender.
+    fn count_transmission(&mut self) {
+        self.transmissions = self.transmissions.wrapping_add(1).max(EARLIER + 1);
+    }
+
+    fn append(&mut self, len: u32, stamp: SendStamp, nth: u32) {
         let seq = self.nxt;
         self.nxt += len;
-        self.transmissions = self.transmissions.wrapping_add(1);
         self.entries.push_back(Entry {
             seq,
             end: self.nxt,
             stamp,
-            nth: self.transmissions,
+            nth,
             is_sacked: false,
             is_lost: false,
             is_retransmitted: false,
@@ -326,7 +348,7 @@ impl Scoreboard {
 
     /// Notes that the entry at `index` was sent again.
     pub(crate) fn on_retransmission(&mut self, index: usize, stamp: SendStamp) {
-        self.transmissions = self.transmissions.wrapping_add(1);
+        self.count_transmission();
         if let Some(entry) = self.entries.get_mut(index) {
             entry.nth = self.transmissions;
             if entry.is_lost {

@@ -23,7 +23,8 @@ use control::{LossKind, SendStamp};
 use units::{Instant, SeqNum};
 
 pub use interface::{
-    AckIn, AckOutcome, SendContext, SenderConfig, SentBefore, TimeoutOutcome, Transmission, WindowPolicy,
+    AckIn, AckOutcome, FlightBefore, SendContext, SenderConfig, SentBefore, TimeoutOutcome, Transmission,
+    WindowPolicy,
 };
 use persist::Persist;
 use queue::SendQueue;
@@ -89,21 +90,27 @@ impl Sender {
     /// A sender that goes on where another one ended whose notes are lost: `config.start` is the oldest
     /// number that was not acknowledged then.
     ///
-    /// All that was under way is suspect, as after a retransmission time-out (RFC 6298 §5.4): the oldest
-    /// segment goes again, and the peer's answer says what it has. `stamp` is of now.
+    /// What that one had under way is part of what is in flight; `before` says what is to be thought of it. Its
+    /// acknowledgements tell no round trip, since nobody knows when it was sent. `stamp` is of now.
     #[must_use]
     pub fn resumed(config: SenderConfig, before: SentBefore, stamp: SendStamp) -> Self {
         let now = stamp.sent_at;
         let mut sender = Self::new(config);
         sender.queue = SendQueue::resumed(before.end, before.fin, before.nxt);
         if let Some(srtt) = before.srtt {
-            sender.recovery.note_round_trip(srtt, now);
+            sender.recovery.note_round_trip(srtt, before.min_rtt, now);
         }
         let under_way = before.nxt.distance_from(config.start).max(0).unsigned_abs();
         if under_way > 0 {
-            sender.board.push(under_way, stamp);
+            sender.board.push_earlier(under_way, stamp);
             sender.opportunism.on_resend(before.nxt);
-            sender.recovery.on_timeout(&mut sender.board, &mut TimeoutOutcome::default(), now);
+            match before.flight {
+                // A probe would only repeat what arrives: the time-out comes first.
+                FlightBefore::Arrives => sender.recovery.on_probe(now),
+                FlightBefore::Suspect => {
+                    sender.recovery.on_timeout(&mut sender.board, &mut TimeoutOutcome::default(), now);
+                }
+            }
         }
         sender.refresh_timers(now);
         sender
@@ -249,7 +256,9 @@ impl Sender {
     fn detect_losses(&mut self, is_duplicate: bool, was_expected: bool, out: &mut AckOutcome, now: Instant) {
         self.board.take_lowest_marked();
         if self.recovery.has_sack() {
-            out.lost += self.recovery.detect_by_time(&mut self.board, now);
+            let (lost, lost_before) = self.recovery.detect_by_time(&mut self.board, now);
+            out.lost += lost;
+            out.lost_before += lost_before;
         }
         if is_duplicate && !out.has_d_sack {
             out.lost += self.recovery.on_duplicate_ack(&mut self.board);
@@ -311,7 +320,8 @@ impl Sender {
     /// What was merely late is lost by now (RFC 8985 §6.2 step 5).
     fn on_reordering_timer(&mut self, out: &mut TimeoutOutcome, now: Instant) {
         self.board.take_lowest_marked();
-        let mut lost = self.recovery.detect_by_time(&mut self.board, now);
+        let (mut lost, lost_before) = self.recovery.detect_by_time(&mut self.board, now);
+        out.lost_before += lost_before;
         let (opportunism, mut flight) = self.flight(now);
         lost += opportunism.lose_behind(&mut flight).lost;
         if lost > 0 {

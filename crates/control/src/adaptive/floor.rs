@@ -76,11 +76,27 @@ impl Floor {
         }
     }
 
+    /// Takes in what another controller has measured of the way to the same subscriber. Who knows another floor of
+    /// this place keeps it; where both agree it is confirmed.
+    pub(super) fn on_guess(&mut self, rtt: Duration, now: Instant) {
+        if self.floor == Duration::MAX {
+            (self.floor, self.age_max) = (rtt, FLOOR_AGE);
+        } else if rtt.max(self.floor) - rtt.min(self.floor) > self.near() {
+            return;
+        }
+        self.confirmed = now;
+    }
+
+    /// So near the floor a round trip confirms it.
+    fn near(&self) -> Duration {
+        NEAR.max(self.floor / 16)
+    }
+
     /// Takes in a round trip; `is_queueing` when the sender kept the path full.
     pub(super) fn update(&mut self, rtt: Duration, is_queueing: bool, now: Instant) {
         if self.floor == Duration::MAX {
             self.confirmed = now;
-        } else if self.age_max == FLOOR_AGE && rtt <= self.floor + NEAR.max(self.floor / 16) {
+        } else if self.age_max == FLOOR_AGE && rtt <= self.floor + self.near() {
             self.confirmed = now;
             self.drain = None;
         }
@@ -145,6 +161,23 @@ mod tests {
         assert_eq!(floor.get(), Some(ms(40)));
         floor.on_handshake(ms(25), at(40));
         assert_eq!(floor.get(), Some(ms(25)));
+    }
+
+    #[test]
+    fn what_another_place_has_measured_is_a_floor_to_begin_with_and_confirms_one_like_it() {
+        let mut floor = Floor::new();
+        floor.on_guess(ms(20), at(0));
+        feed(&mut floor, 0..8_000, |_, _| 50);
+        assert_eq!((floor.get(), floor.is_draining()), (Some(ms(20)), false));
+        floor.on_guess(ms(21), at(8_000));
+        feed(&mut floor, 8_000..16_000, |_, _| 50);
+        assert!(!floor.is_draining(), "it was confirmed");
+        floor.on_guess(ms(40), at(16_000));
+        feed(&mut floor, 16_000..18_200, |_, _| 50);
+        assert_eq!((floor.get(), floor.is_draining()), (Some(ms(20)), true), "another one confirms nothing");
+        // A shorter path is seen at once.
+        floor.update(ms(12), true, at(18_300));
+        assert_eq!(floor.get(), Some(ms(12)));
     }
 
     #[test]

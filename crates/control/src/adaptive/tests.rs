@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bottleneck::{Link, MSS};
+use crate::shared_link::SharedLink;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -378,4 +379,44 @@ fn what_little_was_carried_of_late_does_not_hold_back_what_comes() {
     }
     let time = now.saturating_since(begin);
     assert!(time < ms(1_000), "{time:?} for a hundred segments");
+}
+
+#[test]
+fn what_another_place_knew_bounds_a_start_and_nothing_that_was_learnt_here() {
+    let known = |ms: u64, kbps| Known {
+        round_trip: Some(Duration::from_millis(ms)),
+        rate: Some(Rate::from_kbps(kbps)),
+    };
+    let begun = |kbps| {
+        let mut control = Adaptive::new(params());
+        control.on_known(&known(40, kbps), at(0));
+        (control.floor(), control.control().window.get())
+    };
+    let initial = params().initial_window.get();
+    // 0.4 Mbit/s for the path and half of the largest headroom, and K.
+    assert_eq!(begun(400), (Some(ms(40)), 50 * 64 + 6_000));
+    // However fast it was there: it may be slow here.
+    assert_eq!(begun(500_000), (Some(ms(40)), initial));
+    let mut feed = Feed::new();
+    feed.settle();
+    let before = (feed.window(), feed.forecast_kbps(), feed.control.floor());
+    feed.control.on_known(&known(90, 100), at(6_001));
+    assert_eq!((feed.window(), feed.forecast_kbps(), feed.control.floor()), before);
+}
+
+#[test]
+fn a_start_by_what_was_known_elsewhere_finds_a_link_ten_times_faster_or_slower() {
+    for (known_kbps, link_kbps) in
+        [(500, 5_000), (5_000, 500), (2_000, 2_000), (2_000, 100_000), (100_000, 500)]
+    {
+        let mut control = Adaptive::new(params());
+        let known = Known { round_trip: Some(ms(40)), rate: Some(Rate::from_kbps(known_kbps)) };
+        control.on_known(&known, at(0));
+        let mut link = SharedLink::new(&[(0, link_kbps)], 40, 10_000_000).with_boxed(Box::new(control), 0);
+        link.run_until(2_000);
+        link.forget();
+        link.run_until(6_000);
+        let (used, wait) = (link.utilisation(), link.wait(950).as_millis());
+        assert!(used >= 95 && wait <= 200, "{known_kbps} to {link_kbps} kbit/s: {used} %, p95 {wait} ms");
+    }
 }

@@ -61,8 +61,9 @@ impl Engine {
 
     /// Goes on with a flow that another engine has given away; `held` is the data that came with it.
     ///
-    /// The sink is sent the oldest segment that it may not have, and says what it has. The controller is this
-    /// box's own: its path to the client is another one.
+    /// What the other engine had under way counts as in flight: what is sent here goes behind it, and shows what was
+    /// lost of it. The controller is this box's own: its path to the client is another one. What the other one knew
+    /// of its path, it takes for a guess.
     ///
     /// # Errors
     /// Why the flow cannot go on here; then this engine knows nothing of it.

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use control::Known;
 use units::{Instant, SeqNum};
 
 use super::Half;
@@ -62,6 +63,11 @@ impl Half {
             let relay = flow.phase.relay()?;
             let mut record = record_of(flow, relay);
             record.forget_place();
+            if let Some(path) = self.path_of(flow.subscriber) {
+                let known = path.known();
+                let round_trip = known.round_trip.or(relay.rtt_min());
+                record.keep_known(&Known { round_trip, ..known });
+            }
             let (_, _, held) = relay.held_from(None, usize::MAX);
             let clock_ms = now.as_millis() as u32;
             Some((MovedFlow { ends: self.ends_of(&flow.key), record, clock_ms }, held))

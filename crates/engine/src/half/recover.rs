@@ -89,13 +89,11 @@ impl Half {
     ) -> Option<Relay> {
         let subscriber = self.subscribers.get_mut(subscriber_id)?;
         subscriber.note_mss(record.mss);
-        if let Some(srtt) = record.sent_before().srtt {
-            subscriber.note_round_trip(srtt, now);
-        }
         // Something is under way, or will be.
         self.open_path(subscriber_id);
         let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path)?;
         let path: &mut Path = self.paths.get_mut(path)?;
+        path.on_known(&record.known(), now);
         let stamp = path.sampler.on_send(path.in_flight == 0, now);
         let origin = self.pool.no_memory();
         match held {

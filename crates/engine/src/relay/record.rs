@@ -1,7 +1,7 @@
 //! A relay as a [`FlowRecord`], and a relay that goes on where another one died.
 
-use control::SendStamp;
-use tcp::{NoMemory, Receiver, Ring, Sender, SenderConfig, StreamBuffer};
+use control::{Known, SendStamp};
+use tcp::{FlightBefore, NoMemory, Receiver, Ring, Sender, SenderConfig, StreamBuffer};
 use units::SeqNum;
 
 use super::conduct::Conduct;
@@ -44,6 +44,7 @@ impl Relay {
             source_label: source.ip.flow_label,
             ..FlowRecord::default()
         };
+        record.keep_known(&Known { round_trip: self.rtt_min(), rate: None });
         record.keep_promises(&receiver.promises());
         record.keep_place(self.buffer.place());
         let marks = [
@@ -88,10 +89,11 @@ impl Relay {
             None if SeqNum::new(record.una).is_before(next) => return Err(NoMemory),
             None => StreamBuffer::with_ring(next, origin.without_memory()),
         };
-        Ok(Self::going_on(record, buffer, config, stamp))
+        Ok(Self::going_on(record, buffer, FlightBefore::Suspect, config, stamp))
     }
 
-    /// The same in another box, to which `held` has come: what the sink has not acknowledged.
+    /// The same in another box, to which `held` has come: what the sink has not acknowledged. What was under way is so
+    /// still: the sink is sent what follows it.
     ///
     /// # Errors
     /// When there is no memory for it, or it is not what the record speaks of.
@@ -108,10 +110,16 @@ impl Relay {
         }
         let mut buffer = StreamBuffer::with_ring(start, origin.without_memory());
         buffer.write(start, held)?;
-        Ok(Self::going_on(record, buffer, config, stamp))
+        Ok(Self::going_on(record, buffer, FlightBefore::Arrives, config, stamp))
     }
 
-    fn going_on(record: &FlowRecord, buffer: StreamBuffer, config: &EngineConfig, stamp: SendStamp) -> Self {
+    fn going_on(
+        record: &FlowRecord,
+        buffer: StreamBuffer,
+        flight: FlightBefore,
+        config: &EngineConfig,
+        stamp: SendStamp,
+    ) -> Self {
         let now = stamp.sent_at;
         let sack = record.is(Mark::Sack);
         let sender = SenderConfig {
@@ -129,7 +137,7 @@ impl Relay {
             ring: RingSize::default(),
             trims_at: now + TRIM_EVERY,
             receiver: Receiver::resumed(&record.promises(), sack),
-            sender: Sender::resumed(sender, record.sent_before(), stamp),
+            sender: Sender::resumed(sender, record.sent_before(flight), stamp),
             sink: record.sink_side(),
             source: record.source_side(),
             agreed: Agreed {

@@ -7,12 +7,11 @@
 //! ```
 //!
 //! A subscriber has a link of its own, in both directions, at each base station: base stations keep a queue per
-//! subscriber. It is at one of them, or on its way to one. On its way nothing is delivered: what the new station gets for
-//! it waits there, and what it sends waits in its modem. What is in the air of the station that it has left, is lost, as
-//! is what comes there later. The thread never spins: packets are late by what the kernel takes to wake it, which every
-//! run states.
+//! subscriber. It is at one of them, or on its way to one ([`super::place`]). On its way nothing is delivered: it has
+//! left when the last packet is delivered, and so much later as the gap is long the first one of the new station can be.
+//! The thread never spins: packets are late by what the kernel takes to wake it, which every run states.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -25,6 +24,7 @@ use scenario::results::Timing;
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::TcpFlags;
 
+use super::place::{Fate, Subscriber, UP};
 use super::streams::{Piece, Stream};
 use crate::LabError;
 use crate::error::Context;
@@ -33,8 +33,6 @@ use crate::lateness::Lateness;
 const PACKET_LEN_MAX: usize = 2_048;
 const BATCH: usize = 32;
 const REALTIME_PRIORITY: u8 = 20;
-/// Packets that wait at the new station, or in the modem, at most.
-const WAITING_MAX: usize = 1_000;
 const STOP: u64 = u64::MAX;
 
 /// Numbers of the devices.
@@ -59,6 +57,8 @@ pub(crate) struct Plan {
     pub wan: Duration,
     /// One-way delay between the boxes.
     pub wire: Duration,
+    /// One-way delay between the base stations, over which they forward to each other; none: they do not.
+    pub forwarding: Option<Duration>,
     /// Each subscriber's address, and its links at either station, towards it and from it.
     pub subscribers: Vec<(IpAddr, [[LinkConfig; 2]; 2])>,
 }
@@ -73,23 +73,33 @@ pub(crate) struct Seen {
     pub wire_bytes: [u64; 2],
     /// When resets went over the radio, by subscriber.
     pub resets: Vec<Vec<Instant>>,
-    /// Packets that came to a station for a subscriber that had left it, or were in the air when it left.
+    /// Packets that were lost because a subscriber had left: they came to a station where it was not, or were in the air
+    /// when it left.
     pub stranded: Vec<u64>,
     pub timing: Timing,
 }
 
-/// A subscriber leaves its station for another, and is there after `gap`.
-struct Departure {
+/// What a subscriber does.
+enum Step {
+    /// The other station is told that it may come.
+    Prepares { to: usize },
+    /// It does not.
+    Stays,
+    /// It leaves its station for another, and is there after `gap`.
+    Leaves { to: usize, gap: Duration },
+}
+
+/// An order, and who waits for its being done.
+struct Order {
     subscriber: usize,
-    to: usize,
-    gap: Duration,
-    left: mpsc::Sender<Instant>,
+    step: Step,
+    done: mpsc::Sender<Instant>,
 }
 
 /// A running emulator; dropping it stops it.
 pub(crate) struct Air {
     stop: UnixStream,
-    departures: mpsc::Sender<Departure>,
+    orders: mpsc::Sender<Order>,
     thread: Option<JoinHandle<Result<Seen, LabError>>>,
     started: Instant,
 }
@@ -101,38 +111,32 @@ impl Air {
         let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
         stopped.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
         let Devices { server, router, stations: [a, b], client, wires: [wire_a, wire_b] } = devices;
-        let delay = |time: Duration| {
+        let delay = |time: Duration, to: usize| {
             let config =
                 LinkConfig { delay: DelayModel::Fixed(time), keeps_log: false, ..LinkConfig::default() };
-            Link::new(&config, now)
+            Line::new(config, to, now)
         };
         let mut lines = vec![
-            Line { link: delay(plan.wan)?, to: ROUTER },
-            Line { link: delay(plan.wan)?, to: SERVER },
-            Line { link: delay(plan.wire)?, to: WIRES[1] },
-            Line { link: delay(plan.wire)?, to: WIRES[0] },
+            delay(plan.wan, ROUTER)?,
+            delay(plan.wan, SERVER)?,
+            delay(plan.wire, WIRES[1])?,
+            delay(plan.wire, WIRES[0])?,
         ];
         let mut subscribers = Vec::new();
         for (address, links) in &plan.subscribers {
             for (station, [down, up]) in links.iter().enumerate() {
-                lines.push(Line { link: Link::new(down, now)?, to: CLIENT });
-                lines.push(Line { link: Link::new(up, now)?, to: STATIONS[station] });
+                lines.push(Line::new(down.clone(), CLIENT, now)?);
+                lines.push(Line::new(up.clone(), STATIONS[station], now)?);
             }
-            let place = Place::At(0);
-            subscribers.push(Subscriber {
-                address: *address,
-                place,
-                down: VecDeque::new(),
-                up: VecDeque::new(),
-            });
+            subscribers.push(Subscriber::new(*address, plan.forwarding));
         }
-        let (departures, departing) = mpsc::channel();
+        let (orders, ordered) = mpsc::channel();
         let count = subscribers.len();
         let mover = Mover {
             devices: [server, router, a, b, client, wire_a, wire_b],
             lines,
             subscribers,
-            departing,
+            ordered,
             lateness: Lateness::default(),
             streams: BTreeMap::new(),
             wire_bytes: [0; 2],
@@ -144,7 +148,7 @@ impl Air {
             .name("air".to_owned())
             .spawn(move || mover.run(&stopped))
             .doing(|| "start the emulator's thread".to_owned())?;
-        Ok(Self { stop, departures, thread: Some(thread), started: now })
+        Ok(Self { stop, orders, thread: Some(thread), started: now })
     }
 
     /// When its time began: bins of delivered data count from then.
@@ -155,8 +159,22 @@ impl Air {
     /// A subscriber leaves its station for station `to`, and is there after `gap`. Gives when it left; none when the
     /// emulator has ended.
     pub fn move_to(&self, subscriber: usize, to: usize, gap: Duration) -> Option<Instant> {
-        let (left, when) = mpsc::channel();
-        self.departures.send(Departure { subscriber, to, gap, left }).ok()?;
+        self.order(subscriber, Step::Leaves { to, gap })
+    }
+
+    /// Station `to` is told that a subscriber may come. None when the emulator has ended.
+    pub fn prepare(&self, subscriber: usize, to: usize) -> Option<Instant> {
+        self.order(subscriber, Step::Prepares { to })
+    }
+
+    /// It does not come. None when the emulator has ended.
+    pub fn stay(&self, subscriber: usize) -> Option<Instant> {
+        self.order(subscriber, Step::Stays)
+    }
+
+    fn order(&self, subscriber: usize, step: Step) -> Option<Instant> {
+        let (done, when) = mpsc::channel();
+        self.orders.send(Order { subscriber, step, done }).ok()?;
         (&self.stop).write_all(&[0]).ok()?;
         when.recv().ok()
     }
@@ -194,23 +212,31 @@ struct Carried {
 /// A link, and the device at its end.
 struct Line {
     link: Link<Carried>,
+    config: LinkConfig,
     to: usize,
+    began: Instant,
 }
 
-/// Where a subscriber is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    At(usize),
-    OnWay { to: usize, there: Instant },
-}
+impl Line {
+    fn new(config: LinkConfig, to: usize, now: Instant) -> Result<Self, LabError> {
+        Ok(Self { link: Link::new(&config, now)?, config, to, began: now })
+    }
 
-struct Subscriber {
-    address: IpAddr,
-    place: Place,
-    /// Waits at the station that it goes to.
-    down: VecDeque<Carried>,
-    /// Waits in its modem.
-    up: VecDeque<Carried>,
+    /// Takes all out of it that is inside, in order.
+    fn empty(&mut self) -> Result<Vec<Carried>, LabError> {
+        let fresh = Link::new(&self.config, self.began)?;
+        let mut held = std::mem::replace(&mut self.link, fresh);
+        let last = Instant::FAR_FUTURE - Duration::from_nanos(1);
+        Ok(std::iter::from_fn(|| held.poll(last)).map(|delivery| delivery.payload).collect())
+    }
+
+    /// The least time from its beginning to its end.
+    fn least_delay(&self) -> Duration {
+        match self.config.delay {
+            DelayModel::Fixed(delay) => delay,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 /// The line of a subscriber at a station, towards it or from it.
@@ -218,20 +244,16 @@ const fn line_of(subscriber: usize, station: usize, is_up: bool) -> usize {
     4 + subscriber * 4 + station * 2 + is_up as usize
 }
 
-/// What a line is: a subscriber's at a station, from it or towards it.
-const fn radio_of(line: usize) -> Option<(usize, usize, bool)> {
-    if line < 4 {
-        return None;
-    }
-    let at = line - 4;
-    Some((at / 4, at % 4 / 2, at % 2 == 1))
+/// True when a line is a subscriber's.
+const fn is_radio(line: usize) -> bool {
+    line >= 4
 }
 
 struct Mover {
     devices: [Tun; 7],
     lines: Vec<Line>,
-    subscribers: Vec<Subscriber>,
-    departing: mpsc::Receiver<Departure>,
+    subscribers: Vec<Subscriber<Carried>>,
+    ordered: mpsc::Receiver<Order>,
     lateness: Lateness,
     streams: BTreeMap<Way, Stream>,
     wire_bytes: [u64; 2],
@@ -250,10 +272,7 @@ impl Mover {
         }
         waiter.add(stopped, Interest::Read, STOP)?;
         loop {
-            let coming = self.subscribers.iter().filter_map(|one| match one.place {
-                Place::OnWay { there, .. } => Some(there),
-                Place::At(_) => None,
-            });
+            let coming = self.subscribers.iter().filter_map(Subscriber::next_deadline);
             let deadline = self.lines.iter().filter_map(|line| line.link.next_deadline()).chain(coming).min();
             let mut arrived = Vec::new();
             for ready in waiter.wait(deadline)? {
@@ -266,7 +285,7 @@ impl Mover {
                 arrived.extend(usize::try_from(ready.token).ok().filter(|at| *at < self.devices.len()));
             }
             self.arrive();
-            self.depart();
+            self.obey()?;
             self.deliver();
             for device in arrived {
                 self.fetch(device)?;
@@ -274,33 +293,42 @@ impl Mover {
         }
     }
 
-    /// Subscribers leave their stations.
-    fn depart(&mut self) {
-        while let Ok(Departure { subscriber, to, gap, left }) = self.departing.try_recv() {
+    /// Subscribers do as they are told.
+    fn obey(&mut self) -> Result<(), LabError> {
+        while let Ok(Order { subscriber: number, step, done }) = self.ordered.try_recv() {
             let now = Clock::now();
-            if let Some(one) = self.subscribers.get_mut(subscriber) {
-                one.place = Place::OnWay { to, there: now + gap };
+            if number < self.subscribers.len() {
+                match step {
+                    Step::Prepares { to } => self.subscribers[number].expect_at(to),
+                    Step::Stays => {
+                        let waited: Vec<Carried> = self.subscribers[number].stays().collect();
+                        waited.iter().for_each(|carried| self.strand(number, carried));
+                    }
+                    Step::Leaves { to, gap } => self.leave(number, to, now + gap, now)?,
+                }
             }
-            // Nobody listening any more is fine.
-            let _ = left.send(now);
+            // Nobody listens any more: fine.
+            let _ = done.send(now);
         }
+        Ok(())
     }
 
-    /// Subscribers come to their new stations.
+    /// A subscriber leaves for a station, whose first delivery to it, or from it, comes at `there` at the earliest.
+    fn leave(&mut self, number: usize, to: usize, there: Instant, now: Instant) -> Result<(), LabError> {
+        let [down, up] = [false, true].map(|is_up| line_of(number, 1 - to, is_up));
+        let held = [self.lines[down].empty()?, self.lines[up].empty()?];
+        let opens = [false, true].map(|is_up| there - self.lines[line_of(number, to, is_up)].least_delay());
+        let lost = self.subscribers[number].leave(to, opens, held, now);
+        lost.iter().for_each(|carried| self.strand(number, carried));
+        Ok(())
+    }
+
+    /// What waited goes on its way.
     fn arrive(&mut self) {
         let now = Clock::now();
         for number in 0..self.subscribers.len() {
-            let Place::OnWay { to, there } = self.subscribers[number].place else { continue };
-            if there > now {
-                continue;
-            }
-            self.subscribers[number].place = Place::At(to);
-            let waiting = [false, true].map(|is_up| {
-                let one = &mut self.subscribers[number];
-                std::mem::take(if is_up { &mut one.up } else { &mut one.down })
-            });
-            for (is_up, all) in [false, true].into_iter().zip(waiting) {
-                all.into_iter().for_each(|carried| self.put(line_of(number, to, is_up), carried, now));
+            while let Some((station, way, carried)) = self.subscribers[number].take_due(now) {
+                self.put(line_of(number, station, way == UP), carried, now);
             }
         }
     }
@@ -309,7 +337,7 @@ impl Mover {
     fn put(&mut self, line: usize, carried: Carried, now: Instant) {
         let size = Bytes::from(carried.bytes.len());
         if let Err(rejected) = self.lines[line].link.enqueue(carried, size, now)
-            && radio_of(line).is_some()
+            && is_radio(line)
         {
             self.lose(&rejected.payload);
         }
@@ -334,13 +362,6 @@ impl Mover {
                 self.lateness.record(now.saturating_since(delivery.planned));
                 let carried = delivery.payload;
                 let to = self.lines[line].to;
-                if let Some((number, station, _)) = radio_of(line)
-                    && self.subscribers[number].place != Place::At(station)
-                {
-                    self.stranded[number] += 1;
-                    self.lose(&carried);
-                    continue;
-                }
                 if to == CLIENT || to == SERVER {
                     self.come(&carried, now);
                 }
@@ -421,29 +442,30 @@ impl Mover {
         let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.src);
         let Some(number) = self.subscriber_of(address) else { return };
         let carried = self.look(bytes, Some(number), now);
-        match self.subscribers[number].place {
-            Place::At(station) => self.put(line_of(number, station, true), carried, now),
-            Place::OnWay { .. } if self.subscribers[number].up.len() < WAITING_MAX => {
-                self.subscribers[number].up.push_back(carried);
-            }
-            Place::OnWay { .. } => self.lose(&carried),
-        }
+        let fate = self.subscribers[number].on_sent(carried, now);
+        self.meet(number, true, fate, now);
     }
 
     fn on_station(&mut self, station: usize, bytes: Vec<u8>, now: Instant) {
         let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.dst);
         let Some(number) = self.subscriber_of(address) else { return };
         let carried = self.look(bytes, Some(number), now);
-        match self.subscribers[number].place {
-            Place::At(at) if at == station => self.put(line_of(number, station, false), carried, now),
-            Place::OnWay { to, .. } if to == station && self.subscribers[number].down.len() < WAITING_MAX => {
-                self.subscribers[number].down.push_back(carried);
-            }
-            Place::At(_) | Place::OnWay { .. } => {
-                self.stranded[number] += 1;
-                self.lose(&carried);
-            }
+        let fate = self.subscribers[number].on_station(station, carried, now);
+        self.meet(number, false, fate, now);
+    }
+
+    fn meet(&mut self, number: usize, is_up: bool, fate: Fate<Carried>, now: Instant) {
+        match fate {
+            Fate::Link(station, carried) => self.put(line_of(number, station, is_up), carried, now),
+            Fate::Waits => {}
+            Fate::Lost(carried) => self.strand(number, &carried),
         }
+    }
+
+    /// A packet is lost because its subscriber is not there.
+    fn strand(&mut self, number: usize, carried: &Carried) {
+        self.stranded[number] += 1;
+        self.lose(carried);
     }
 
     fn finish(self) -> Result<Seen, LabError> {
@@ -455,18 +477,5 @@ impl Mover {
             stranded: self.stranded,
             timing: self.lateness.report(missed),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_told_from_their_numbers() {
-        for (subscriber, station, is_up) in [(0, 0, false), (0, 1, true), (7, 0, true), (16, 1, false)] {
-            assert_eq!(radio_of(line_of(subscriber, station, is_up)), Some((subscriber, station, is_up)));
-        }
-        assert_eq!(radio_of(3), None);
     }
 }

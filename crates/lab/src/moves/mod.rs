@@ -3,6 +3,7 @@
 mod air;
 mod boxes;
 mod exchange;
+mod place;
 mod results;
 mod runner;
 mod split;

@@ -83,7 +83,8 @@ impl MovesRunner<'_> {
             links.push((subscriber_address(number), of));
         }
         let wire = case.between.0 / 2;
-        let air = Air::start(devices, &Plan { wan: scenario.wan.0, wire, subscribers: links })?;
+        let forwarding = scenario.forwarding.filter(|_| !case.loses).map(|delay| delay.0);
+        let air = Air::start(devices, &Plan { wan: scenario.wan.0, wire, forwarding, subscribers: links })?;
         let (mut boxes, mut proxies) = (None, Vec::new());
         if case.scheme == MoveScheme::Split {
             for namespace in &world.boxes {
@@ -243,9 +244,15 @@ impl Stage<'_> {
             }
             let began = Clock::now();
             let said = match (self.case.scheme, orders) {
-                (MoveScheme::Handover, Some(orders)) => orders.hand_over(address, station),
+                (MoveScheme::Handover, Some(orders)) => {
+                    self.air.prepare(number, 1 - station);
+                    orders.hand_over(address, station)
+                }
                 _ => Ok(Said::default()),
             };
+            if said.is_err() {
+                self.air.stay(number);
+            }
             let took = Clock::now().saturating_since(began);
             let mut left = began;
             // Whom its box keeps stays where it is.

@@ -17,7 +17,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     prose: built_in!("ev/moves.md"),
     files: &[built_in!("ev/environments.toml")],
     seconds: 0,
-    lab: InLab::Takes(280),
+    lab: InLab::Takes(350),
     run,
 };
 
@@ -26,11 +26,15 @@ pub(crate) const FILE: BuiltIn = built_in!("ev/moves.toml");
 /// Names of the cases.
 const NEAR: &str = "20 ms";
 const FAR: &str = "100 ms";
+/// Base stations that forward nothing.
+const LOST: &str = "20 ms, nothing forwarded";
 const PLAIN: &str = "plain forwarding";
 const SPLIT: &str = "split TCP";
-const CASES: [&str; 4] = [NEAR, FAR, PLAIN, SPLIT];
+const CASES: [&str; 5] = [NEAR, FAR, LOST, PLAIN, SPLIT];
 /// Goodput of a client that moves over that of one that does not, at least.
 const RATIOS: [(&str, f64); 2] = [(NEAR, 0.98), (FAR, 0.96)];
+/// A segment to a client, KB: IPv4, timestamps.
+const SEGMENT_KB: f64 = 1.448;
 /// Bins of a curve.
 const BIN_S: f64 = 0.5;
 
@@ -61,6 +65,8 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         ("gap_far_most", percentile(&gaps(of(FAR)), 1_000).into()),
         ("ratio", ratio(of(NEAR), Traffic::Bulk).into()),
         ("ratio_far", ratio(of(FAR), Traffic::Bulk).into()),
+        ("gap_lost", percentile(&gaps(of(LOST)), 500).into()),
+        ("ratio_lost", ratio(of(LOST), Traffic::Bulk).into()),
         ("ratio_plain", ratio(of(PLAIN), Traffic::Bulk).into()),
         ("split_broken", broken(of(SPLIT)).into()),
         ("movers", movers(of(SPLIT)).into()),
@@ -96,7 +102,15 @@ fn checks(result: Option<&MovesResult>) -> Vec<Check> {
             Check::at_least(say("uploads, moving ÷ staying"), ratio(run, Traffic::Upload), least),
         ]);
     }
-    let split = of(SPLIT);
+    let (split, lost) = (of(SPLIT), of(LOST));
+    let say = |what: &str| format!("nothing forwarded: {what}");
+    let bound = result.map_or(f64::NAN, |result| bound_ms(result, LOST));
+    let twice_kb = needless_kb(lost) / count(lost, Move::has_moved);
+    checks.extend([
+        Check::at_most(say("flows broken, or with a wrong byte"), broken(lost), 0.0),
+        Check::at_most(say("KB sent twice a move, not lost by the radio"), twice_kb, SEGMENT_KB),
+        Check::at_most(say("gap at a move, ms, p95"), percentile(&gaps(lost), 950), bound),
+    ]);
     checks.push(Check::at_most(
         "plain forwarding: flows broken, or with a wrong byte",
         broken(of(PLAIN)),
@@ -282,8 +296,10 @@ fn figures(result: Option<&MovesResult>) -> Vec<Figure> {
         let bound = result.map_or(f64::NAN, |result| bound_ms(result, case));
         Series::new(&format!("aim, {case}"), Source::Limit, Mark::Stems, vec![Point::new(bound, 100.0)])
     };
-    let gaps = Figure::new("gaps", Axis::log("gap, ms"))
-        .panel(Axis::linear("% of moves"), vec![curve(NEAR), curve(FAR), curve(PLAIN), aim(NEAR), aim(FAR)]);
+    let gaps = Figure::new("gaps", Axis::log("gap, ms")).panel(
+        Axis::linear("% of moves"),
+        vec![curve(NEAR), curve(FAR), curve(LOST), curve(PLAIN), aim(NEAR), aim(FAR)],
+    );
     let over_time = |case: &str, moves: bool| {
         let mut flows = of(case).into_iter().flat_map(|run| &run.flows);
         let flow = flows.find(|flow| flow.traffic == Traffic::Bulk && flow.moves == moves);

@@ -35,15 +35,17 @@ impl Recovery {
         self.rack.on_acknowledgement();
         let entries_max = board.entries_max();
         let (min_rtt, is_judging) = (self.rtt.min(), self.is_judging());
+        let rack = &mut self.rack;
+        let (once, sent_again) = (None, None);
         let mut seen =
-            Deliveries { rack: &mut self.rack, min_rtt, now, once: None, is_judging, sent_again: None, out };
+            Deliveries { rack, min_rtt, now, once, has_earlier: false, is_judging, sent_again, out };
         // What lay behind a hole may have arrived long before the repair let it be acknowledged: its time is
         // no round trip (Karn; Linux `FLAG_RETRANS_DATA_ACKED`). A peer without SACK says it no earlier.
         let is_repair = seen.take_acknowledged(ack, board);
         let behind_repair = seen.once.take_if(|_| is_repair);
         seen.take_blocks(ack, entries_max, board);
         let (once, sent_again) = (seen.once, seen.sent_again);
-        let has_original = once.or(behind_repair).is_some();
+        let has_original = once.or(behind_repair).is_some() || seen.has_earlier;
         if let Some(entry) = sent_again.filter(|_| !has_original) {
             self.rack.on_delivered(&entry, min_rtt, now);
         }
@@ -67,6 +69,8 @@ struct Deliveries<'a> {
     now: Instant,
     /// Newest of those sent only once.
     once: Option<SendStamp>,
+    /// Something that another sender had sent, and nobody since.
+    has_earlier: bool,
     /// A time-out is being judged: which copy of the segment sent again arrived is not known yet.
     is_judging: bool,
     /// That segment.
@@ -116,7 +120,10 @@ impl Deliveries<'_> {
         if self.out.newest.is_none_or(|stamp| stamp.sent_at <= entry.stamp.sent_at) {
             self.out.newest = Some(entry.stamp);
         }
-        if !entry.is_retransmitted && self.once.is_none_or(|stamp| stamp.sent_at <= entry.stamp.sent_at) {
+        if entry.is_retransmitted {
+        } else if entry.is_earlier() {
+            self.has_earlier = true;
+        } else if self.once.is_none_or(|stamp| stamp.sent_at <= entry.stamp.sent_at) {
             self.once = Some(entry.stamp);
         }
     }

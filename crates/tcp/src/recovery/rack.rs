@@ -22,6 +22,8 @@ const REO_WND_PERSIST: u8 = 16;
 pub(super) struct Found {
     /// Bytes newly marked lost.
     pub lost: u32,
+    /// Those of them that another sender had sent.
+    pub lost_before: u32,
     /// When what is merely late will be lost.
     pub look_again: Option<Instant>,
 }
@@ -142,7 +144,10 @@ impl Rack {
             }
             let due = entry.sent_at() + patience;
             if due <= now {
-                found.lost += board.mark_lost(index);
+                let is_earlier = entry.is_earlier();
+                let lost = board.mark_lost(index);
+                found.lost += lost;
+                found.lost_before += if is_earlier { lost } else { 0 };
             } else {
                 found.look_again = Some(found.look_again.map_or(due, |at| at.max(due)));
             }

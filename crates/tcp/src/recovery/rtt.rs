@@ -47,6 +47,15 @@ impl RttEstimator {
         }
     }
 
+    /// Goes on with what another estimator had: the smoothed round trip, and the smallest if that is known. The
+    /// variation begins as after a first sample (RFC 6298 §2.2).
+    pub(crate) fn take_over(&mut self, srtt: Duration, min: Option<Duration>, now: Instant) {
+        self.on_sample(srtt, now);
+        if let Some(min) = min.filter(|min| *min < srtt) {
+            self.min.update(min, now);
+        }
+    }
+
     /// The smoothed round-trip time.
     #[must_use]
     pub fn smoothed(&self) -> Option<Duration> {

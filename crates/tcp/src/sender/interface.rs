@@ -47,6 +47,21 @@ pub struct SentBefore {
     pub fin: bool,
     /// Round trip that it had measured, smoothed.
     pub srtt: Option<Duration>,
+    /// The smallest one.
+    pub min_rtt: Option<Duration>,
+    /// What is to be thought of what it had under way.
+    pub flight: FlightBefore,
+}
+
+/// What becomes of the data that another sender had under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FlightBefore {
+    /// It arrives, as any other does: it counts as in flight, and what follows it shows what was lost.
+    #[default]
+    Arrives,
+    /// Nobody knows. All of it is suspect, as after a retransmission time-out (RFC 6298 §5.4): the oldest
+    /// segment goes again, and the peer's answer says what it has.
+    Suspect,
 }
 
 /// What the caller allows for one transmission, and what it is noted with.
@@ -117,6 +132,8 @@ pub struct AckOutcome {
     /// Bytes newly found lost on the way: marked so, or repaired by a tail loss probe already; not
     /// those that will be discarded.
     pub lost: u32,
+    /// Those of them that another sender had sent ([`FlightBefore`]): not the fault of what is sent here.
+    pub lost_before: u32,
     /// A new recovery episode began; one of a tail loss probe is over at once (RFC 8985 §7.4.2).
     pub is_new_loss: bool,
     /// It repeats what was known: no new delivery, no window change.
@@ -140,6 +157,8 @@ pub struct AckOutcome {
 pub struct TimeoutOutcome {
     /// Bytes newly marked lost.
     pub lost: u32,
+    /// Those of them that another sender had sent.
+    pub lost_before: u32,
     /// How they were found.
     pub kind: Option<LossKind>,
     /// A new recovery episode began.

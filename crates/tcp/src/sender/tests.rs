@@ -3,6 +3,7 @@
 
 mod opportunism;
 mod recovery;
+mod resumed;
 mod transfer;
 
 use super::*;
