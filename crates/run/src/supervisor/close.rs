@@ -69,8 +69,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let passage = Passage::of(config);
         let undone = attachment.undo(packet_loop);
         pulse.still_closing();
+        let is_abandoned = matches!(result, Ok(Why::Abandoned));
+        if is_abandoned {
+            // Nobody is left who could be told.
+            journal::discard(instance.path());
+        }
         let settled = settle(instance, passage, netlink, events);
-        end_settling(settling, events);
+        end_settling(settling.filter(|_| !is_abandoned), events);
         if let Some(guardian) = pulse.guardian {
             guardian.finish()?;
         }
