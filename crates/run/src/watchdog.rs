@@ -34,7 +34,7 @@ use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
-use crate::roaming::Fates;
+use crate::roaming::{Fates, Ledger};
 use crate::service::Service;
 use crate::{Config, RunError, journal, log, record, recovery};
 
@@ -386,6 +386,8 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
         // With the hosts of its flows and the bridge that might stand in for it.
         let directory = record_path.parent().unwrap_or(record_path);
         let undone = record.undo_all(&netlink, directory);
+        let state = directory.parent().unwrap_or(directory);
+        Ledger::forget(state, record.namespace, &record.name);
         drop(fs::remove_dir_all(directory));
         undone?;
         return Ok(Watched::Well);
