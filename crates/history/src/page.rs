@@ -10,7 +10,7 @@ use crate::{Report, Verdict, ab};
 
 /// What the pages need beside the house's styles.
 const OWN_STYLE: &str = "
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .8rem; margin: 1rem 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(max(10.5rem, 25% - .8rem), 1fr)); gap: .8rem; margin: 1rem 0; }
 .tile { background: var(--card); padding: .7rem .9rem; border-radius: 4px; }
 .tile b { display: block; font-size: 1.5rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: .88rem; }
