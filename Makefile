@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium test-data docs-datasets
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium test-data docs-datasets docs-router
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -179,6 +179,12 @@ test-data: build $(ENGINES)/bin/moto_server ## Datasets of CAPTURES=2000 with BY
 
 docs-datasets: test-data ## The same, with the figures of docs/datasets.md written anew (on a quiet machine)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/datasets.json)
+
+docs-router: build ## Memory and processor time of a NAT router with 512 MB, into docs/recipes.md (as root, a minute)
+	@tools/need-root docs-router
+	@mkdir -p $(OUT)/docs
+	tools/measure-router $(CELLERATOR) $(OUT)/docs/router.json 1000 10000
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/router.json)
 
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
 	@tools/need-root recipes

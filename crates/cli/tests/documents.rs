@@ -22,6 +22,8 @@ use scenario::results::{Results, Series};
 mod datasets_page;
 #[path = "documents/probe.rs"]
 mod probe;
+#[path = "documents/router.rs"]
+mod router;
 #[path = "lab/schema.rs"]
 mod schema;
 
@@ -104,6 +106,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
         ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
+        ("cellerator/router/1", "") => router::markdown(&document),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
         (schema, "goodputs") if schema == lab::radios::SCHEMA => lab::radios::goodputs(&parsed(file, &text)),
@@ -191,6 +194,7 @@ fn keep(from: &str) {
         }
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
+        "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
         "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),
         schema if schema == lab::radios::SCHEMA => {
             let mut results = lab::radios::without_series(parsed(from, &text));
