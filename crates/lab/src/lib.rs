@@ -12,6 +12,7 @@
 //! Start reading at [`emulator`], which moves packets, then [`runner`], which turns a scenario into results.
 
 mod accelerator;
+mod air_thread;
 pub mod benchmark;
 mod datagrams;
 mod emulator;

@@ -11,7 +11,9 @@ use sim::{
 };
 use units::{Bytes, Duration, Instant, Rate};
 
-const ms: fn(u64) -> Duration = Duration::from_millis;
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
 const QUEUE: Bytes = Bytes::new(50_000);
 
 /// From one move to the next, s.
@@ -32,8 +34,8 @@ struct Seen {
 
 impl Seen {
     /// Bytes from one millisecond to another.
-    fn bytes(&self, ms: std::ops::Range<u64>) -> u64 {
-        self.bins[(ms.start / BIN) as usize..(ms.end / BIN) as usize].iter().sum()
+    fn bytes(&self, span: std::ops::Range<u64>) -> u64 {
+        self.bins[(span.start / BIN) as usize..(span.end / BIN) as usize].iter().sum()
     }
 
     /// The longest time around a move in which nothing was delivered in order, ms.

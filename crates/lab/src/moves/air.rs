@@ -12,11 +12,10 @@
 //! The thread never spins: packets are late by what the kernel takes to wake it, which every run states.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
-use std::thread::JoinHandle;
 
 use io::{Clock, Interest, Tun, Waiter};
 use link::{DelayModel, Link, LinkConfig};
@@ -27,7 +26,7 @@ use wire::TcpFlags;
 use super::place::{Fate, Subscriber, UP};
 use super::streams::{Piece, Stream};
 use crate::LabError;
-use crate::error::Context;
+use crate::air_thread::AirThread;
 use crate::lateness::Lateness;
 
 const PACKET_LEN_MAX: usize = 2_048;
@@ -98,9 +97,8 @@ struct Order {
 
 /// A running emulator; dropping it stops it.
 pub(crate) struct Air {
-    stop: UnixStream,
     orders: mpsc::Sender<Order>,
-    thread: Option<JoinHandle<Result<Seen, LabError>>>,
+    thread: AirThread<Seen>,
     started: Instant,
 }
 
@@ -108,8 +106,6 @@ impl Air {
     /// Starts at once.
     pub fn start(devices: Devices, plan: &Plan) -> Result<Self, LabError> {
         let now = Clock::now();
-        let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
-        stopped.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
         let Devices { server, router, stations: [a, b], client, wires: [wire_a, wire_b] } = devices;
         let delay = |time: Duration, to: usize| {
             let config =
@@ -144,11 +140,8 @@ impl Air {
             stranded: vec![0; count],
             began: now,
         };
-        let thread = std::thread::Builder::new()
-            .name("air".to_owned())
-            .spawn(move || mover.run(&stopped))
-            .doing(|| "start the emulator's thread".to_owned())?;
-        Ok(Self { stop, orders, thread: Some(thread), started: now })
+        let thread = AirThread::start(move |stopped| mover.run(stopped))?;
+        Ok(Self { orders, thread, started: now })
     }
 
     /// When its time began: bins of delivered data count from then.
@@ -175,31 +168,18 @@ impl Air {
     fn order(&self, subscriber: usize, step: Step) -> Option<Instant> {
         let (done, when) = mpsc::channel();
         self.orders.send(Order { subscriber, step, done }).ok()?;
-        (&self.stop).write_all(&[0]).ok()?;
+        self.thread.wake()?;
         when.recv().ok()
     }
 
     /// True when the thread has ended by itself, which is an error.
     pub fn has_failed(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.thread.has_failed()
     }
 
     /// Stops and hands over what was seen.
-    pub fn finish(mut self) -> Result<Seen, LabError> {
-        self.end().unwrap_or_else(|| Err(LabError::Which("the emulator is stopped already".to_owned())))
-    }
-
-    fn end(&mut self) -> Option<Result<Seen, LabError>> {
-        let thread = self.thread.take()?;
-        let _ = self.stop.shutdown(std::net::Shutdown::Both);
-        let failed = |_| LabError::Which("the emulator's thread panicked".to_owned());
-        Some(thread.join().map_err(failed).and_then(|result| result))
-    }
-}
-
-impl Drop for Air {
-    fn drop(&mut self) {
-        drop(self.end());
+    pub fn finish(self) -> Result<Seen, LabError> {
+        self.thread.finish()
     }
 }
 

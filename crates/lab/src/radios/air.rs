@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
-use std::thread::JoinHandle;
 
 use io::{Clock, Interest, Tun, Waiter};
 use link::{Link, LinkConfig};
@@ -14,7 +13,7 @@ use units::{Bytes, Duration, Instant};
 
 use super::middlebox::Middlebox;
 use crate::LabError;
-use crate::error::Context;
+use crate::air_thread::AirThread;
 use crate::lateness::Lateness;
 use scenario::multi_path_results::BIN_MS;
 
@@ -57,8 +56,7 @@ pub(crate) struct AirLog {
 
 /// A running emulator; dropping it stops it.
 pub(crate) struct Air {
-    stop: UnixStream,
-    thread: Option<JoinHandle<Result<AirLog, LabError>>>,
+    thread: AirThread<AirLog>,
 }
 
 impl Air {
@@ -66,7 +64,6 @@ impl Air {
     /// `is_upload`: the data goes from the client.
     pub fn start(radios: Vec<AirRadio>, start: Instant, is_upload: bool) -> Result<Self, LabError> {
         let begin = Clock::now();
-        let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
         let mut states = Vec::new();
         for radio in radios {
             let [down, up] = &radio.links;
@@ -83,29 +80,12 @@ impl Air {
         }
         let (log, lateness) = (AirLog::default(), Lateness::default());
         let mover = Mover { radios: states, log, lateness, start, is_upload };
-        let thread = std::thread::Builder::new()
-            .name("air".to_owned())
-            .spawn(move || mover.run(&stopped))
-            .doing(|| "start the emulator's thread".to_owned())?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { thread: AirThread::start(move |stopped| mover.run(stopped))? })
     }
 
     /// Stops and hands over what was seen.
-    pub fn finish(mut self) -> Result<AirLog, LabError> {
-        self.end().unwrap_or_else(|| Err(LabError::Which("the emulator is stopped already".to_owned())))
-    }
-
-    fn end(&mut self) -> Option<Result<AirLog, LabError>> {
-        let thread = self.thread.take()?;
-        let _ = self.stop.shutdown(std::net::Shutdown::Both);
-        let failed = |_| LabError::Which("the emulator's thread panicked".to_owned());
-        Some(thread.join().map_err(failed).and_then(|result| result))
-    }
-}
-
-impl Drop for Air {
-    fn drop(&mut self) {
-        drop(self.end());
+    pub fn finish(self) -> Result<AirLog, LabError> {
+        self.thread.finish()
     }
 }
 

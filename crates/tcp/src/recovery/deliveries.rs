@@ -121,10 +121,13 @@ impl Deliveries<'_> {
             self.out.newest = Some(entry.stamp);
         }
         if entry.is_retransmitted {
-        } else if entry.is_earlier() {
-            self.has_earlier = true;
-        } else if self.once.is_none_or(|stamp| stamp.sent_at <= entry.stamp.sent_at) {
-            self.once = Some(entry.stamp);
+            return;
+        }
+        let is_newest = self.once.is_none_or(|stamp| stamp.sent_at <= entry.stamp.sent_at);
+        match entry.is_earlier() {
+            true => self.has_earlier = true,
+            false if is_newest => self.once = Some(entry.stamp),
+            false => {}
         }
     }
 }
