@@ -7,7 +7,7 @@ use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
 use units::{Duration, Instant, SeqNum};
 
 use crate::{
-    Again, Claim, Ended, Flows, Handover, Loaded, Message, Name, Note, Outcome, Peer, Refusal, VERSION,
+    Again, Claim, Ended, Flows, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal, VERSION,
 };
 
 /// Flows of one subscriber at most.
@@ -100,9 +100,9 @@ impl Coming {
     }
 
     /// One that a process before this one has taken: the other box is told at once.
-    pub(crate) fn taken_before(claim: Claim, now: Instant) -> Self {
+    pub(crate) fn taken_before(claim: Claim, again: Again) -> Self {
         let Claim { name, from, until, flows, bytes, .. } = claim;
-        let stage = Stage::Owning { again: Again { at: now, tries: 0 }, bytes };
+        let stage = Stage::Owning { again, bytes };
         Self { from, name, flows, stage, until }
     }
 
@@ -231,7 +231,7 @@ impl Handover {
         flows: &mut impl Flows,
         now: Instant,
     ) {
-        let retry = self.config.retry;
+        let again = self.again(from, now);
         let gone = self.gone(name.subscriber);
         let Some(coming) = self.coming_by(from, &name) else {
             // One that came and was confirmed: the confirmation has overtaken a copy of the commit.
@@ -256,7 +256,10 @@ impl Handover {
             };
             match held {
                 Some(held) => loaded.push((flow, held)),
-                None => lacking.push(flow.ends),
+                None => {
+                    let through = copies.get(&flow.ends).map(|copied| copied.through(una));
+                    lacking.push(Lack { flow: flow.ends, through });
+                }
             }
         }
         if !lacking.is_empty() {
@@ -269,7 +272,7 @@ impl Handover {
             return self.decline(name.subscriber, Refusal::Flows, flows, now);
         }
         coming.flows = claim.flows;
-        coming.stage = Stage::Owning { again: Again::after(retry, now), bytes };
+        coming.stage = Stage::Owning { again, bytes };
         self.say(from, Message::Committed(name));
     }
 
@@ -327,7 +330,6 @@ impl Handover {
     }
 
     pub(crate) fn on_coming_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
-        let retry = self.config.retry;
         let Some(coming) = self.coming.get_mut(&subscriber) else { return };
         let is_over = coming.until <= now;
         match &mut coming.stage {
@@ -347,7 +349,7 @@ impl Handover {
                 self.ended.push_back(coming.ended(Outcome::Broken, bytes));
             }
             Stage::Owning { again, .. } => {
-                again.once_more(retry, now);
+                again.once_more(now);
                 let (from, name) = (coming.from, coming.name);
                 self.say(from, Message::Committed(name));
             }

@@ -25,20 +25,24 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use engine::{FlowEnds, HeldPiece, MovedFlow};
+use engine::{FlowEnds, MovedFlow};
 use units::{Duration, Instant, SeqNum};
 
 mod coming;
+mod copies;
 mod elsewhere;
 mod going;
 mod message;
 mod note;
+mod trips;
 
 use coming::Coming;
+pub use copies::{Copies, Survey};
 pub use elsewhere::{Elsewhere, Way};
 use going::Going;
-pub use message::{MESSAGE_LEN_MAX, Message, Name, Refusal, VERSION};
+pub use message::{Lack, MESSAGE_LEN_MAX, Message, Name, Refusal, VERSION};
 pub use note::{Claim, Fate, Freeze, Gone, Note, fate_of};
+use trips::{Again, Trips};
 
 /// A box that is known, by its place in the settings.
 pub type Peer = u16;
@@ -49,10 +53,10 @@ pub type Loaded = (MovedFlow, Vec<u8>);
 /// The engine's part: the flows of one box, as the protocol moves them.
 pub trait Flows {
     /// Flows of a subscriber that could go elsewhere.
-    fn delivering(&mut self, subscriber: IpAddr) -> Vec<FlowEnds>;
+    fn survey(&mut self, subscriber: IpAddr) -> Survey;
 
-    /// What a flow holds from a number on, `len_max` bytes at most.
-    fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece>;
+    /// What they hold behind the numbers in `sent`, where they have one; about `len_max` bytes at most.
+    fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies;
 
     /// Takes all flows of a subscriber out, once [`Note::Frozen`] is written down. Packets of those that are given
     /// go to the other box from here on; all others of the subscriber pass, new ones too. None where that cannot
@@ -88,7 +92,8 @@ pub trait Flows {
 /// Limits and times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// After so long without an answer something is said again; twice as long each further time, up to 8 times.
+    /// After so long without an answer something is said again at the earliest: it takes longer where round trips do,
+    /// and twice as long each further time, up to 8 times this or the first time.
     pub retry: Duration,
     /// So long a box is asked.
     pub asking_max: Duration,
@@ -96,7 +101,7 @@ pub struct Config {
     pub copying_max: Duration,
     /// How long nobody may know who has a subscriber: `debt_timeout`.
     pub lease: Duration,
-    /// Data under way at a time while it is copied, bytes.
+    /// Data under way to a box at a time while it is copied, bytes.
     pub window: u32,
     /// Data that may be here of subscribers that come, bytes.
     pub memory_max: u64,
@@ -119,6 +124,15 @@ impl Default for Config {
             linger: Duration::from_secs(180),
         }
     }
+}
+
+/// What a message may wait for on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// For nothing.
+    Now,
+    /// It goes ahead of time: what is urgent overtakes it. Among each other these keep their order.
+    Ahead,
 }
 
 /// How a hand-over has ended, or how it stands.
@@ -200,7 +214,9 @@ pub struct Handover {
     going: BTreeMap<IpAddr, Going>,
     coming: BTreeMap<IpAddr, Coming>,
     past: BTreeMap<IpAddr, Past>,
-    outbox: VecDeque<(Peer, Message)>,
+    outbox: VecDeque<(Peer, Message, Urgency)>,
+    /// Round trips to the boxes.
+    trips: BTreeMap<Peer, Trips>,
     ended: VecDeque<Ended>,
     counters: Counters,
     is_ending: bool,
@@ -223,6 +239,7 @@ impl Handover {
             coming: BTreeMap::new(),
             past: BTreeMap::new(),
             outbox: VecDeque::new(),
+            trips: BTreeMap::new(),
             ended: VecDeque::new(),
             counters: Counters::default(),
             is_ending: false,
@@ -244,7 +261,8 @@ impl Handover {
             let name = note.name();
             match note {
                 Note::Frozen { to, broken_at, flows, .. } => {
-                    self.going.insert(name.subscriber, Going::frozen_before(name, to, broken_at, flows, now));
+                    let again = Again::at_once(&self.config, now);
+                    self.going.insert(name.subscriber, Going::frozen_before(name, to, broken_at, flows, again));
                 }
                 // What was not taken whole was not taken: its data is to come again.
                 Note::Holding(claim) | Note::Taking(claim) => {
@@ -253,7 +271,7 @@ impl Handover {
                     self.coming.insert(name.subscriber, Coming::promised_before(claim));
                 }
                 Note::Taken(claim) => {
-                    self.coming.insert(name.subscriber, Coming::taken_before(claim, now));
+                    self.coming.insert(name.subscriber, Coming::taken_before(claim, Again::at_once(&self.config, now)));
                 }
                 Note::Over { refused, gone, until, .. } => self.remember_until(name, refused, gone, until),
             }
@@ -273,7 +291,7 @@ impl Handover {
     }
 
     /// The next message to send.
-    pub fn poll(&mut self) -> Option<(Peer, Message)> {
+    pub fn poll(&mut self) -> Option<(Peer, Message, Urgency)> {
         self.outbox.pop_front()
     }
 
@@ -309,9 +327,11 @@ impl Handover {
             Message::Confirm(name) => self.on_confirm(from, name, flows, now),
             Message::Abort(name) => self.on_abort(from, name, flows, now),
             Message::Ready(name) => self.on_ready(from, name, flows, now),
-            Message::Copied { name, flow, through } => self.on_copied(from, name, flow, through, flows, now),
+            Message::Copied { name, flow, through } => {
+                self.on_copied(from, name, (flow, through), flows, now);
+            }
             Message::Committed(name) => self.on_committed(from, name, flows, now),
-            Message::Lacking(name, lacking) => self.on_lacking(from, name, &lacking),
+            Message::Lacking(name, lacking) => self.on_lacking(from, name, &lacking, now),
             Message::Refused(name, why) => self.on_refused(from, name, why, flows, now),
         }
     }
@@ -349,7 +369,16 @@ impl Handover {
     }
 
     fn say(&mut self, to: Peer, message: Message) {
-        self.outbox.push_back((to, message));
+        self.outbox.push_back((to, message, Urgency::Now));
+    }
+
+    fn note_trip(&mut self, to: Peer, trip: Duration) {
+        self.trips.entry(to).or_default().note(trip);
+    }
+
+    /// When what is said to a box now is said again.
+    fn again(&self, to: Peer, now: Instant) -> Again {
+        Again::after(self.trips.get(&to).copied().unwrap_or_default(), &self.config, now)
     }
 
     /// The highest epoch that is known of a subscriber.
@@ -406,24 +435,6 @@ impl Handover {
         word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (word ^ word >> 31).max(1)
-    }
-}
-
-/// When something is said again.
-#[derive(Clone, Copy, Debug)]
-struct Again {
-    at: Instant,
-    tries: u32,
-}
-
-impl Again {
-    fn after(retry: Duration, now: Instant) -> Self {
-        Self { at: now + retry, tries: 0 }
-    }
-
-    fn once_more(&mut self, retry: Duration, now: Instant) {
-        self.tries = (self.tries + 1).min(3);
-        self.at = now + retry * (1 << self.tries);
     }
 }
 

@@ -8,7 +8,7 @@ use units::SeqNum;
 
 /// The version of the messages. A box refuses what has another one, or records of another
 /// [`engine::RECORD_VERSION`].
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Longest message, bytes.
 pub const MESSAGE_LEN_MAX: usize = 4 << 20;
@@ -124,15 +124,26 @@ pub enum Message {
     Confirm(Name),
     /// Never mind: I keep it. Not after [`Message::Commit`].
     Abort(Name),
-    /// I cannot take it yet: data of these flows is lacking. It comes again from its beginning.
-    Lacking(Name, Vec<FlowEnds>),
+    /// I cannot take it yet: data of these flows is lacking.
+    Lacking(Name, Vec<Lack>),
 }
+
+/// A flow whose data is not all there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lack {
+    /// Which.
+    pub flow: FlowEnds,
+    /// Its data is there up to this number; none where nothing is.
+    pub through: Option<SeqNum>,
+}
+stored::fields!(Lack { flow, through });
+
 stored::variants! {
     Message:
     0 => Prepare { name, versions, held, flows }, 1 => Ready(name), 2 => Refused(name, why),
     3 => Copy(name, piece), 4 => Copied { name, flow, through }, 5 => Commit(name, flows),
     6 => Committed(name), 7 => Confirm(name), 8 => Abort(name),
-    9 => Lacking(name, flows),
+    9 => Lacking(name, lacks),
 }
 
 impl Message {

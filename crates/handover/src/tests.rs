@@ -39,12 +39,11 @@ impl Table {
 }
 
 impl Flows for Table {
-    fn delivering(&mut self, _: IpAddr) -> Vec<FlowEnds> {
-        self.flows.keys().copied().collect()
+    fn survey(&mut self, _: IpAddr) -> Survey {
+        Survey { flows: self.flows.keys().copied().collect(), held: 0 }
     }
-    fn held(&mut self, flow: &FlowEnds, _: Option<SeqNum>, _: usize) -> Option<HeldPiece> {
-        let at = SeqNum::new(0);
-        Some(HeldPiece { flow: *flow, una: at, start: at, bytes: Vec::new() })
+    fn copies(&mut self, _: IpAddr, _: Vec<(FlowEnds, SeqNum)>, _: u64) -> Copies {
+        Copies { pieces: Vec::new(), is_all: true }
     }
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
         let record = FlowRecord::default();
@@ -200,7 +199,7 @@ fn a_commit_is_taken_once() {
     other.0.line ^= 1;
     other.0.on_message(0, commit, &mut other.1, pair.now);
     assert!(other.1.flows.is_empty());
-    assert!(matches!(other.0.poll(), Some((0, Message::Refused(_, Refusal::Unknown)))));
+    assert!(matches!(other.0.poll(), Some((0, Message::Refused(_, Refusal::Unknown), _))));
     assert!(other.0.poll().is_none());
 }
 
@@ -263,7 +262,7 @@ fn other_versions_and_older_numbers_are_refused() {
     pair.deliver(1, prepare(5_000, now));
     pair.deliver(1, prepare(5_000, now));
     pair.deliver(1, prepare(4_999, now));
-    let said: Vec<Message> = std::iter::from_fn(|| pair.boxes[1].0.poll()).map(|(_, one)| one).collect();
+    let said: Vec<Message> = std::iter::from_fn(|| pair.boxes[1].0.poll()).map(|(_, one, _)| one).collect();
     let [
         Message::Refused(_, Refusal::Version),
         Message::Ready(a),

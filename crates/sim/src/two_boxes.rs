@@ -226,7 +226,7 @@ impl TwoBoxes {
 
     /// What the protocol of a box has to say, and what has ended.
     fn hear(&mut self, which: usize, now: Instant) {
-        while let Some((to, message)) = self.boxes[which].protocol.poll() {
+        while let Some((to, message, _)) = self.boxes[which].protocol.poll() {
             self.ship(usize::from(to), &Cargo::Message(message.encode()), now);
         }
         while let Some(ended) = self.boxes[which].protocol.take_ended() {

@@ -13,6 +13,7 @@ use crate::half::recover::RecoverError;
 use crate::key::{FlowKey, subscriber_key};
 use crate::moved::{FlowEnds, HeldPiece, MovedFlow};
 use crate::record::Mark;
+use crate::relay::Relay;
 
 impl Half {
     /// The client of a flow, as far as it makes a subscriber.
@@ -53,6 +54,12 @@ impl Half {
         let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
         let (una, start, bytes) = self.flows.get(id)?.phase.relay()?.held_from(from, len_max);
         Some(HeldPiece { flow: *ends, una, start, bytes })
+    }
+
+    /// How much a flow holds in order, bytes.
+    pub(crate) fn held_len(&self, ends: &FlowEnds) -> Option<u64> {
+        let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
+        self.flows.get(id)?.phase.relay().map(Relay::held_len)
     }
 
     /// The flows of a client that deliver, as they stand, with what they hold.

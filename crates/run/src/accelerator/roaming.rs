@@ -1,6 +1,6 @@
 //! What a shard does for hand-overs: flows leave its engine and enter it, each written down in time.
 
-use handover::{Loaded, Note};
+use handover::{Copies, Loaded, Note, Survey};
 use units::Instant;
 
 use super::Accelerator;
@@ -32,9 +32,9 @@ impl Accelerator {
     pub(super) fn do_roam(&mut self, request: Roam, now: Instant) {
         match request {
             // Who asked and has gone misses nothing.
-            Roam::Delivering(client, answer) => drop(answer.send(self.engine.delivering(client))),
-            Roam::Held(flow, from, len_max, answer) => {
-                drop(answer.send(self.engine.held(&flow, from, len_max)));
+            Roam::Survey(client, answer) => drop(answer.send(Survey::of(&self.engine, client))),
+            Roam::Copies(client, sent, len_max, answer) => {
+                drop(answer.send(Copies::of(&self.engine, client, &sent, len_max)));
             }
             Roam::GiveAway(freeze, turn, answer) => {
                 if !turn.begin() {

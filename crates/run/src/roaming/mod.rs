@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Each box sends on connections of its own and reads from those that others make. Queues are bounded: what has no
-//! room is lost, as on any link. No packet loop waits for any of it.
+//! room is lost, as on any link. Data that goes ahead of a hand-over waits for everything else. No packet loop waits
+//! for any of it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,8 +21,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-use engine::{FlowEnds, HeldPiece, Port};
-use handover::{Claim, Counters, Ended, Freeze, Handover, Loaded, Message, Note, Outcome, Peer};
+use engine::{FlowEnds, Port};
+use handover::{
+    Claim, Copies, Counters, Ended, Freeze, Handover, Loaded, Message, Note, Outcome, Peer, Survey,
+};
 use io::{Clock, IoError};
 use serde::{Deserialize, Serialize};
 use units::SeqNum;
@@ -100,6 +103,8 @@ pub struct Relayed {
 pub enum Frame {
     /// Of the protocol, as bytes.
     Message(Vec<u8>),
+    /// The same, of data that goes ahead: all others overtake it.
+    Ahead(Vec<u8>),
     /// A packet of a subscriber that it has.
     Packet(Relayed),
 }
@@ -110,10 +115,10 @@ pub type Outlets = Vec<mpsc::SyncSender<Frame>>;
 /// What a packet loop is asked to do with its subscribers' flows; who does not answer has none.
 #[derive(Debug)]
 pub enum Roam {
-    /// As [`handover::Flows::delivering`].
-    Delivering(IpAddr, mpsc::Sender<Vec<FlowEnds>>),
-    /// As [`handover::Flows::held`].
-    Held(FlowEnds, Option<SeqNum>, usize, mpsc::Sender<Option<HeldPiece>>),
+    /// As [`handover::Flows::survey`].
+    Survey(IpAddr, mpsc::Sender<Survey>),
+    /// As [`handover::Flows::copies`].
+    Copies(IpAddr, Vec<(FlowEnds, SeqNum)>, u64, mpsc::Sender<Copies>),
     /// As [`handover::Flows::give_away`].
     GiveAway(Freeze, Turn, mpsc::Sender<Option<Vec<Loaded>>>),
     /// As [`handover::Flows::take_in`].
