@@ -7,7 +7,8 @@ use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
 use units::{Duration, Instant, SeqNum};
 
 use crate::{
-    Again, Claim, Ended, Flows, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal, VERSION,
+    Again, Claim, Ended, Flows, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal, Terms,
+    VERSION,
 };
 
 /// Flows of one subscriber at most.
@@ -137,6 +138,7 @@ impl Coming {
             outcome,
             flows: self.flows.len(),
             bytes,
+            each: Vec::new(),
             phases: [Duration::ZERO; 3],
         }
     }
@@ -151,8 +153,8 @@ impl Handover {
         &mut self,
         from: Peer,
         name: Name,
-        (versions, held): ((u16, u32), u64),
-        theirs: Vec<FlowEnds>,
+        (versions, terms): ((u16, u32), Terms),
+        (theirs, held): (Vec<FlowEnds>, u64),
         flows: &mut impl Flows,
         now: Instant,
     ) {
@@ -172,8 +174,12 @@ impl Handover {
             (name.epoch <= self.epoch_of(subscriber), Refusal::Epoch),
             (memory.saturating_add(held) > self.config.memory_max, Refusal::Memory),
             (self.under_way() >= self.config.transfers_max || theirs.len() > FLOWS_MAX, Refusal::Memory),
+            (terms.encapsulation != self.encapsulation, Refusal::Encapsulation),
         ];
-        if let Some((_, why)) = refusals.into_iter().find(|(holds, _)| *holds) {
+        let refusal = refusals.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why);
+        let mtu = if refusal.is_none() { flows.mtu(subscriber) } else { None };
+        let is_too_long = mtu.is_some_and(|mtu| mtu < terms.packet);
+        if let Some(why) = refusal.or(is_too_long.then_some(Refusal::Mtu)) {
             self.counters.refused[why as usize] += 1;
             // The next time the other box takes a higher number.
             return self.say(from, Message::Refused(name, why));

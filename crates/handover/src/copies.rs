@@ -16,6 +16,8 @@ pub struct Survey {
     pub flows: Vec<FlowEnds>,
     /// What they hold, bytes.
     pub held: u64,
+    /// The longest packet that they send, bytes with the IP header; 0 without flows.
+    pub packet: u32,
 }
 
 impl Survey {
@@ -24,7 +26,8 @@ impl Survey {
     pub fn of(engine: &Engine, subscriber: IpAddr) -> Self {
         let flows = engine.delivering(subscriber);
         let held = flows.iter().filter_map(|flow| engine.held_len(flow)).sum();
-        Self { flows, held }
+        let packet = flows.iter().filter_map(|flow| engine.packet_len_max(flow)).max().unwrap_or(0);
+        Self { flows, held, packet }
     }
 }
 
@@ -46,9 +49,7 @@ impl Copies {
         let (mut pieces, mut left) = (Vec::new(), len_max);
         for flow in engine.delivering(subscriber) {
             let mut from = sent.get(&flow).copied();
-            while let Some(piece) =
-                engine.held(&flow, from, PIECE).filter(|piece| !piece.bytes.is_empty())
-            {
+            while let Some(piece) = engine.held(&flow, from, PIECE).filter(|piece| !piece.bytes.is_empty()) {
                 if left == 0 {
                     return Self { pieces, is_all: false };
                 }

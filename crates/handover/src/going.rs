@@ -8,8 +8,8 @@ use units::{Instant, SeqNum};
 
 use crate::copies::PIECE;
 use crate::{
-    Again, Ended, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal,
-    Survey, Urgency, VERSION,
+    Again, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer,
+    Refusal, Survey, Terms, Urgency, VERSION,
 };
 
 /// One that goes.
@@ -122,6 +122,12 @@ impl Going {
             outcome,
             flows,
             bytes: self.bytes,
+            each: match &self.stage {
+                Stage::Frozen { flows, .. } if outcome == Outcome::Gone => {
+                    flows.iter().map(FlowMoved::of).collect()
+                }
+                _ => Vec::new(),
+            },
             phases,
         }
     }
@@ -173,8 +179,9 @@ impl Handover {
         let Some((to, name)) = self.going.get(&subscriber).map(|going| (going.to, going.name)) else {
             return;
         };
-        let Survey { flows, held } = survey;
-        self.say(to, Message::Prepare { name, versions: (VERSION, RECORD_VERSION), held, flows });
+        let Survey { flows, held, packet } = survey;
+        let terms = Terms { packet, encapsulation: self.encapsulation.clone() };
+        self.say(to, Message::Prepare { name, versions: (VERSION, RECORD_VERSION), held, flows, terms });
     }
 
     /// The hand-over that a message of `from` is about.
@@ -304,7 +311,8 @@ impl Handover {
         *sent = if through.is_after(*sent) { through } else { *sent };
         going.again = again;
         going.window = going.window.saturating_mul(2).min(window_max);
-        let is_timed = |(timed, end, _): &(FlowEnds, SeqNum, Instant)| *timed == flow && !end.is_after(through);
+        let is_timed =
+            |(timed, end, _): &(FlowEnds, SeqNum, Instant)| *timed == flow && !end.is_after(through);
         if let Some((.., sent_at)) = going.timed.take_if(|timed| is_timed(timed)) {
             self.note_trip(from, now.saturating_since(sent_at));
         }

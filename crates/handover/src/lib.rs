@@ -40,7 +40,7 @@ use coming::Coming;
 pub use copies::{Copies, Survey};
 pub use elsewhere::{Elsewhere, Way};
 use going::Going;
-pub use message::{Lack, MESSAGE_LEN_MAX, Message, Name, Refusal, VERSION};
+pub use message::{Lack, MESSAGE_LEN_MAX, Message, Name, Refusal, Terms, VERSION};
 pub use note::{Claim, Fate, Freeze, Gone, Note, fate_of};
 use trips::{Again, Trips};
 
@@ -57,6 +57,10 @@ pub trait Flows {
 
     /// What they hold behind the numbers in `sent`, where they have one; about `len_max` bytes at most.
     fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies;
+
+    /// The longest packet that may leave to a subscriber and to its servers, bytes with the IP header; none where that
+    /// is not known.
+    fn mtu(&mut self, subscriber: IpAddr) -> Option<u32>;
 
     /// Takes all flows of a subscriber out, once [`Note::Frozen`] is written down. Packets of those that are given
     /// go to the other box from here on; all others of the subscriber pass, new ones too. None where that cannot
@@ -152,8 +156,26 @@ pub enum Outcome {
     Broken,
 }
 
-/// A hand-over that has ended.
+/// What moved of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowMoved {
+    /// Which.
+    pub ends: FlowEnds,
+    /// Data that it held when it left, bytes.
+    pub held: u64,
+    /// How it stood, bytes: what the commit has of it.
+    pub record: u64,
+}
+
+impl FlowMoved {
+    fn of((flow, held): &Loaded) -> Self {
+        let record = stored::to_bytes(flow).len() as u64;
+        Self { ends: flow.ends, held: held.len() as u64, record }
+    }
+}
+
+/// A hand-over that has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
     /// Who moved.
     pub subscriber: IpAddr,
@@ -167,6 +189,8 @@ pub struct Ended {
     pub flows: usize,
     /// Bytes of held data that were sent, or taken.
     pub bytes: u64,
+    /// Each flow that moved; none where it came.
+    pub each: Vec<FlowMoved>,
     /// How long each phase took: asking, copying, frozen; all zero where it came.
     pub phases: [Duration; 3],
 }
@@ -211,6 +235,8 @@ pub struct Handover {
     line: u32,
     /// What the wall clock is ahead of the other one, ms.
     wall_ms: u64,
+    /// How packets are encapsulated here.
+    encapsulation: String,
     going: BTreeMap<IpAddr, Going>,
     coming: BTreeMap<IpAddr, Coming>,
     past: BTreeMap<IpAddr, Past>,
@@ -235,6 +261,7 @@ impl Handover {
             random,
             line: 0,
             wall_ms,
+            encapsulation: String::new(),
             going: BTreeMap::new(),
             coming: BTreeMap::new(),
             past: BTreeMap::new(),
@@ -246,6 +273,11 @@ impl Handover {
         };
         new.line = (new.draw() >> 32) as u32;
         new
+    }
+
+    /// Says how packets are encapsulated here: subscribers come only from boxes of which the same is said.
+    pub fn state_encapsulation(&mut self, word: &str) {
+        word.clone_into(&mut self.encapsulation);
     }
 
     /// What a process in this one's place is to be told beside the notes ([`Handover::remember_all`]).
@@ -262,7 +294,8 @@ impl Handover {
             match note {
                 Note::Frozen { to, broken_at, flows, .. } => {
                     let again = Again::at_once(&self.config, now);
-                    self.going.insert(name.subscriber, Going::frozen_before(name, to, broken_at, flows, again));
+                    self.going
+                        .insert(name.subscriber, Going::frozen_before(name, to, broken_at, flows, again));
                 }
                 // What was not taken whole was not taken: its data is to come again.
                 Note::Holding(claim) | Note::Taking(claim) => {
@@ -271,7 +304,10 @@ impl Handover {
                     self.coming.insert(name.subscriber, Coming::promised_before(claim));
                 }
                 Note::Taken(claim) => {
-                    self.coming.insert(name.subscriber, Coming::taken_before(claim, Again::at_once(&self.config, now)));
+                    self.coming.insert(
+                        name.subscriber,
+                        Coming::taken_before(claim, Again::at_once(&self.config, now)),
+                    );
                 }
                 Note::Over { refused, gone, until, .. } => self.remember_until(name, refused, gone, until),
             }
@@ -319,8 +355,8 @@ impl Handover {
     /// Takes in what another box says.
     pub fn on_message(&mut self, from: Peer, message: Message, flows: &mut impl Flows, now: Instant) {
         match message {
-            Message::Prepare { name, versions, held, flows: theirs } => {
-                self.on_prepare(from, name, (versions, held), theirs, flows, now);
+            Message::Prepare { name, versions, held, flows: theirs, terms } => {
+                self.on_prepare(from, name, (versions, terms), (theirs, held), flows, now);
             }
             Message::Copy(name, piece) => self.on_copy(from, name, &piece, flows, now),
             Message::Commit(name, moved) => self.on_commit(from, name, moved, flows, now),

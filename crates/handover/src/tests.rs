@@ -13,6 +13,7 @@ struct Table {
     flows: BTreeMap<FlowEnds, ()>,
     led: Option<Peer>,
     refuses: bool,
+    mtu: Option<u32>,
     /// It gives nothing away.
     keeps: bool,
     /// What is written down of the only subscriber.
@@ -40,7 +41,10 @@ impl Table {
 
 impl Flows for Table {
     fn survey(&mut self, _: IpAddr) -> Survey {
-        Survey { flows: self.flows.keys().copied().collect(), held: 0 }
+        Survey { flows: self.flows.keys().copied().collect(), held: 0, packet: 1_500 }
+    }
+    fn mtu(&mut self, _: IpAddr) -> Option<u32> {
+        self.mtu
     }
     fn copies(&mut self, _: IpAddr, _: Vec<(FlowEnds, SeqNum)>, _: u64) -> Copies {
         Copies { pieces: Vec::new(), is_all: true }
@@ -239,6 +243,20 @@ fn what_a_box_does_not_take_stays() {
     let mut ending = Pair::new(Config::default());
     ending.boxes[1].0.end(&mut Table::default(), ending.now);
     assert_eq!(refused(&mut ending), Refusal::Ending);
+    let mut narrow = Pair::new(Config::default());
+    narrow.boxes[1].1.mtu = Some(1_499);
+    assert_eq!(refused(&mut narrow), Refusal::Mtu);
+    narrow.boxes[1].1.mtu = Some(1_500);
+    narrow.begin(0).unwrap();
+    narrow.talk(|_| false);
+    assert_eq!(narrow.counts(), [0, 3], "as long as that is not too long");
+    let mut other = Pair::new(Config::default());
+    other.boxes[1].0.state_encapsulation("gtp-u");
+    assert_eq!(refused(&mut other), Refusal::Encapsulation);
+    other.boxes[0].0.state_encapsulation("gtp-u");
+    other.begin(0).unwrap();
+    other.talk(|_| false);
+    assert_eq!(other.counts(), [0, 3]);
     // When all had come already: it is taken back.
     let mut late = Pair::new(Config::default());
     late.boxes[1].1.refuses = true;
@@ -255,7 +273,7 @@ fn other_versions_and_older_numbers_are_refused() {
     let mut pair = Pair::new(Config::default());
     let prepare = |epoch, versions| {
         let name = Name { subscriber: who(), epoch, nonce: 0 };
-        Message::Prepare { name, versions, held: 0, flows: vec![flow(1)] }
+        Message::Prepare { name, versions, held: 0, flows: vec![flow(1)], terms: Terms::default() }
     };
     let now = (VERSION, RECORD_VERSION);
     pair.deliver(1, prepare(5_000, (VERSION, RECORD_VERSION + 1)));

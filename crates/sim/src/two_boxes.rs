@@ -173,6 +173,14 @@ impl TwoBoxes {
         })
     }
 
+    /// The devices of a box take packets of `mtu` bytes at most, from the start.
+    pub fn set_mtu(&mut self, which: usize, mtu: u32) {
+        if let Some(station) = self.boxes.get_mut(which) {
+            station.place.mtu = Some(mtu);
+            Port::BOTH.into_iter().for_each(|port| station.place.engine.set_mtu(port, mtu, Instant::ZERO));
+        }
+    }
+
     /// Hand-overs that have ended, in either box.
     #[must_use]
     pub fn ended(&self) -> &[Ended] {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use units::{Instant, SeqNum};
 
 use super::Half;
+use super::path_mtu::headers_len;
 use super::transitions::record_of;
 use crate::direction::Direction;
 use crate::half::recover::RecoverError;
@@ -60,6 +61,14 @@ impl Half {
     pub(crate) fn held_len(&self, ends: &FlowEnds) -> Option<u64> {
         let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
         self.flows.get(id)?.phase.relay().map(Relay::held_len)
+    }
+
+    /// The longest packet that a flow sends, bytes with the IP header.
+    pub(crate) fn packet_len_max(&self, ends: &FlowEnds) -> Option<u32> {
+        let key = FlowKey::new(ends.sink, ends.source);
+        let id = self.flow_index.get(&key, &self.flows)?;
+        let relay = self.flows.get(id)?.phase.relay()?;
+        Some(relay.packet_len_max(headers_len(&key)))
     }
 
     /// The flows of a client that deliver, as they stand, with what they hold.

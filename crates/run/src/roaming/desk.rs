@@ -9,9 +9,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration as StdDuration;
 
 use engine::FlowEnds;
-use handover::{
-    Claim, Copies, Ended, Flows, Freeze, Handover, Loaded, Note, Outcome, Peer, Survey, Urgency,
-};
+use handover::{Claim, Copies, Ended, Flows, Freeze, Handover, Loaded, Note, Outcome, Peer, Survey, Urgency};
 use io::Clock;
 use units::{Instant, SeqNum};
 
@@ -148,6 +146,10 @@ impl Flows for Remote<'_> {
 
     fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies {
         self.ask(subscriber, |answer| Roam::Copies(subscriber, sent, len_max, answer))
+    }
+
+    fn mtu(&mut self, subscriber: IpAddr) -> Option<u32> {
+        self.ask(subscriber, Roam::Mtu)
     }
 
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {

@@ -16,6 +16,8 @@ pub(super) struct Place {
     pub elsewhere: Elsewhere,
     /// What outlives it.
     pub vault: Vault,
+    /// The longest packet that its devices take, if they have such a bound.
+    pub mtu: Option<u32>,
 }
 
 impl Place {
@@ -23,7 +25,7 @@ impl Place {
         let mut engine = Engine::new(config.clone())?;
         let vault = Vault::default();
         keep(&mut engine, &vault);
-        Ok(Self { engine, elsewhere: Elsewhere::new(config.ipv6_prefix_len), vault })
+        Ok(Self { engine, elsewhere: Elsewhere::new(config.ipv6_prefix_len), vault, mtu: None })
     }
 
     /// Goes on with what its vault has of a process before; the notes of the protocol.
@@ -63,6 +65,10 @@ impl Flows for Place {
 
     fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies {
         Copies::of(&self.engine, subscriber, &sent, len_max)
+    }
+
+    fn mtu(&mut self, _: IpAddr) -> Option<u32> {
+        self.mtu
     }
 
     fn give_away(&mut self, freeze: &Freeze, now: Instant) -> Option<Vec<Loaded>> {
