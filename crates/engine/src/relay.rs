@@ -513,8 +513,17 @@ impl Relay {
     /// Has its segments, whose headers without options take `headers` bytes, fit into packets of
     /// `mtu` bytes; bytes under way that were too long and go out again.
     pub(crate) fn narrow(&mut self, mtu: u32, headers: u32) -> u32 {
-        let options = if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 };
+        let options = self.options_len();
         self.sender.on_path_mtu(mtu.saturating_sub(headers + options))
+    }
+
+    /// The longest packet that it sends, bytes, where headers without options take `headers` of them.
+    pub(crate) fn packet_len_max(&self, headers: u32) -> u32 {
+        self.sender.mss() + headers + self.options_len()
+    }
+
+    fn options_len(&self) -> u32 {
+        if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 }
     }
 }
 

@@ -7,7 +7,8 @@ use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
 use units::{Duration, Instant, SeqNum};
 
 use crate::{
-    Again, Claim, Ended, Flows, Handover, Loaded, Message, Name, Note, Outcome, Peer, Refusal, VERSION,
+    Again, Claim, Ended, Flows, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal, Terms,
+    VERSION,
 };
 
 /// Flows of one subscriber at most.
@@ -100,9 +101,9 @@ impl Coming {
     }
 
     /// One that a process before this one has taken: the other box is told at once.
-    pub(crate) fn taken_before(claim: Claim, now: Instant) -> Self {
+    pub(crate) fn taken_before(claim: Claim, again: Again) -> Self {
         let Claim { name, from, until, flows, bytes, .. } = claim;
-        let stage = Stage::Owning { again: Again { at: now, tries: 0 }, bytes };
+        let stage = Stage::Owning { again, bytes };
         Self { from, name, flows, stage, until }
     }
 
@@ -137,6 +138,7 @@ impl Coming {
             outcome,
             flows: self.flows.len(),
             bytes,
+            each: Vec::new(),
             phases: [Duration::ZERO; 3],
         }
     }
@@ -151,8 +153,8 @@ impl Handover {
         &mut self,
         from: Peer,
         name: Name,
-        (versions, held): ((u16, u32), u64),
-        theirs: Vec<FlowEnds>,
+        (versions, terms): ((u16, u32), Terms),
+        (theirs, held): (Vec<FlowEnds>, u64),
         flows: &mut impl Flows,
         now: Instant,
     ) {
@@ -172,8 +174,12 @@ impl Handover {
             (name.epoch <= self.epoch_of(subscriber), Refusal::Epoch),
             (memory.saturating_add(held) > self.config.memory_max, Refusal::Memory),
             (self.under_way() >= self.config.transfers_max || theirs.len() > FLOWS_MAX, Refusal::Memory),
+            (terms.encapsulation != self.encapsulation, Refusal::Encapsulation),
         ];
-        if let Some((_, why)) = refusals.into_iter().find(|(holds, _)| *holds) {
+        let refusal = refusals.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why);
+        let mtu = if refusal.is_none() { flows.mtu(subscriber) } else { None };
+        let is_too_long = mtu.is_some_and(|mtu| mtu < terms.packet);
+        if let Some(why) = refusal.or(is_too_long.then_some(Refusal::Mtu)) {
             self.counters.refused[why as usize] += 1;
             // The next time the other box takes a higher number.
             return self.say(from, Message::Refused(name, why));
@@ -231,7 +237,7 @@ impl Handover {
         flows: &mut impl Flows,
         now: Instant,
     ) {
-        let retry = self.config.retry;
+        let again = self.again(from, now);
         let gone = self.gone(name.subscriber);
         let Some(coming) = self.coming_by(from, &name) else {
             // One that came and was confirmed: the confirmation has overtaken a copy of the commit.
@@ -256,7 +262,10 @@ impl Handover {
             };
             match held {
                 Some(held) => loaded.push((flow, held)),
-                None => lacking.push(flow.ends),
+                None => {
+                    let through = copies.get(&flow.ends).map(|copied| copied.through(una));
+                    lacking.push(Lack { flow: flow.ends, through });
+                }
             }
         }
         if !lacking.is_empty() {
@@ -269,7 +278,7 @@ impl Handover {
             return self.decline(name.subscriber, Refusal::Flows, flows, now);
         }
         coming.flows = claim.flows;
-        coming.stage = Stage::Owning { again: Again::after(retry, now), bytes };
+        coming.stage = Stage::Owning { again, bytes };
         self.say(from, Message::Committed(name));
     }
 
@@ -327,7 +336,6 @@ impl Handover {
     }
 
     pub(crate) fn on_coming_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
-        let retry = self.config.retry;
         let Some(coming) = self.coming.get_mut(&subscriber) else { return };
         let is_over = coming.until <= now;
         match &mut coming.stage {
@@ -347,7 +355,7 @@ impl Handover {
                 self.ended.push_back(coming.ended(Outcome::Broken, bytes));
             }
             Stage::Owning { again, .. } => {
-                again.once_more(retry, now);
+                again.once_more(now);
                 let (from, name) = (coming.from, coming.name);
                 self.say(from, Message::Committed(name));
             }

@@ -6,12 +6,11 @@ use std::net::IpAddr;
 use engine::{FlowEnds, HeldPiece, RECORD_VERSION};
 use units::{Instant, SeqNum};
 
+use crate::copies::PIECE;
 use crate::{
-    Again, Ended, Flows, Freeze, Gone, Handover, Loaded, Message, Name, Note, Outcome, Peer, Refusal, VERSION,
+    Again, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer,
+    Refusal, Survey, Terms, Urgency, VERSION,
 };
-
-/// Data in one message, bytes.
-const PIECE: usize = 32 * 1024;
 
 /// One that goes.
 #[derive(Debug)]
@@ -22,6 +21,10 @@ pub(crate) struct Going {
     again: Again,
     /// Of each flow: up to where its data was sent, and up to where it is known to have come.
     sent: BTreeMap<FlowEnds, [SeqNum; 2]>,
+    /// Data that may be under way, bytes; less after something was lost.
+    window: u32,
+    /// Data whose round trip is measured: of which flow, the number behind it, and when it was sent.
+    timed: Option<(FlowEnds, SeqNum, Instant)>,
     bytes: u64,
     /// When it began to ask, to copy, and to wait.
     began: [Instant; 3],
@@ -32,9 +35,29 @@ enum Stage {
     /// The other box is asked, until then.
     Asking { until: Instant },
     /// Data goes ahead, until then at the latest. At `broken_at` the other box can have it no more.
-    Copying { until: Instant, broken_at: Instant },
+    Copying { until: Instant, broken_at: Instant, round: Round },
     /// It is nobody's here any more.
     Frozen { broken_at: Instant, flows: Vec<Loaded> },
+}
+
+/// Data goes ahead in rounds: all that has not gone yet; then what was new by the time at which that had come. So
+/// nothing is in front of the commit on its way.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// Bytes.
+    sent: u64,
+    /// Nothing more is sent until all of it has come.
+    is_sent: bool,
+}
+
+impl Round {
+    /// Nothing has gone ahead.
+    const NONE: Self = Self { sent: u64::MAX, is_sent: true };
+
+    /// True when so much that is new is as well sent after the freeze: another round would not make it much less.
+    const fn is_last(self, new: u64) -> bool {
+        new <= PIECE as u64 || new >= self.sent / 2
+    }
 }
 
 impl Going {
@@ -44,11 +67,11 @@ impl Going {
         to: Peer,
         broken_at: Instant,
         flows: Vec<Loaded>,
-        now: Instant,
+        again: Again,
     ) -> Self {
-        let stage = Stage::Frozen { broken_at, flows };
-        let again = Again { at: now, tries: 0 };
-        Self { to, name, stage, again, sent: BTreeMap::new(), bytes: 0, began: [now; 3] }
+        let (stage, now) = (Stage::Frozen { broken_at, flows }, again.at);
+        let (sent, window) = (BTreeMap::new(), 0);
+        Self { to, name, stage, again, sent, window, timed: None, bytes: 0, began: [now; 3] }
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
@@ -74,11 +97,18 @@ impl Going {
     }
 
     /// Notes that a piece is sent.
-    fn note_sent(&mut self, piece: &HeldPiece) {
+    fn note_sent(&mut self, piece: &HeldPiece, now: Instant) {
         let end = piece.start + piece.bytes.len() as u32;
         let [sent, come] = self.sent.entry(piece.flow).or_insert([piece.start; 2]);
+        self.timed = self.timed.or(Some((piece.flow, end, now)));
         (*sent, *come) = (end, if come.is_after(piece.start) { piece.start } else { *come });
         self.bytes += piece.bytes.len() as u64;
+    }
+
+    /// Nothing was heard of what is under way: it goes again, a little at a time until something is heard.
+    fn send_again(&mut self) {
+        self.sent.values_mut().for_each(|[sent, come]| *sent = *come);
+        (self.window, self.timed) = (PIECE as u32, None);
     }
 
     fn ended(&self, outcome: Outcome, flows: usize, now: Instant) -> Ended {
@@ -92,6 +122,12 @@ impl Going {
             outcome,
             flows,
             bytes: self.bytes,
+            each: match &self.stage {
+                Stage::Frozen { flows, .. } if outcome == Outcome::Gone => {
+                    flows.iter().map(FlowMoved::of).collect()
+                }
+                _ => Vec::new(),
+            },
             phases,
         }
     }
@@ -118,7 +154,8 @@ impl Handover {
         if self.under_way() >= self.config.transfers_max {
             return Err(Refusal::Memory);
         }
-        if flows.delivering(subscriber).is_empty() {
+        let survey = flows.survey(subscriber);
+        if survey.flows.is_empty() {
             return Err(Refusal::Flows);
         }
         let name = Name { subscriber, epoch: self.next_epoch(subscriber, now), nonce: 0 };
@@ -126,24 +163,25 @@ impl Handover {
             to,
             name,
             stage: Stage::Asking { until: now + self.config.asking_max },
-            again: Again::after(self.config.retry, now),
+            again: self.again(to, now),
             sent: BTreeMap::new(),
+            window: self.config.window,
+            timed: None,
             bytes: 0,
             began: [now, Instant::FAR_FUTURE, Instant::FAR_FUTURE],
         };
         self.going.insert(subscriber, going);
-        self.ask(subscriber, flows);
+        self.ask(subscriber, survey);
         Ok(())
     }
 
-    fn ask(&mut self, subscriber: IpAddr, flows: &mut impl Flows) {
+    fn ask(&mut self, subscriber: IpAddr, survey: Survey) {
         let Some((to, name)) = self.going.get(&subscriber).map(|going| (going.to, going.name)) else {
             return;
         };
-        let theirs = flows.delivering(subscriber);
-        let held = theirs.iter().filter_map(|flow| flows.held(flow, None, usize::MAX));
-        let held = held.map(|piece| piece.bytes.len() as u64).sum();
-        self.say(to, Message::Prepare { name, versions: (VERSION, RECORD_VERSION), held, flows: theirs });
+        let Survey { flows, held, packet } = survey;
+        let terms = Terms { packet, encapsulation: self.encapsulation.clone() };
+        self.say(to, Message::Prepare { name, versions: (VERSION, RECORD_VERSION), held, flows, terms });
     }
 
     /// The hand-over that a message of `from` is about.
@@ -154,43 +192,57 @@ impl Handover {
     pub(crate) fn on_ready(&mut self, from: Peer, name: Name, flows: &mut impl Flows, now: Instant) {
         let config = self.config;
         let asked = Name { nonce: 0, ..name };
-        if let Some(going) = self.going_by(from, &asked) {
-            going.name = name;
-            going.began[1] = now;
-            going.again = Again::after(config.retry, now);
-            let lease = config.copying_max + config.lease;
-            let broken_at = now + lease + lease / 4;
-            going.stage = Stage::Copying { until: now + config.copying_max, broken_at };
-            return self.copy_on(name.subscriber, flows, now);
-        }
-        if self.going_by(from, &name).is_none() {
-            // Of one that is over.
-            self.say(from, Message::Abort(name));
-        }
+        let Some(going) = self.going_by(from, &asked) else {
+            if self.going_by(from, &name).is_none() {
+                // Of one that is over.
+                self.say(from, Message::Abort(name));
+            }
+            return;
+        };
+        going.name = name;
+        going.began[1] = now;
+        let lease = config.copying_max + config.lease;
+        let broken_at = now + lease + lease / 4;
+        going.stage = Stage::Copying { until: now + config.copying_max, broken_at, round: Round::NONE };
+        // If it was asked more than once, this may be an answer to a later question: the trip was not longer than that.
+        let trip = now.saturating_since(going.began[0]);
+        self.note_trip(from, trip);
+        let again = self.again(from, now);
+        self.going.values_mut().filter(|going| going.name == name).for_each(|going| going.again = again);
+        self.copy_on(name.subscriber, flows, now);
     }
 
-    /// Sends data ahead, as much as may be under way; freezes when nothing is left to be sent.
+    /// How much data of one hand-over may be under way to a box, bytes: all that go there have equal parts.
+    fn part_of_window(&self, to: Peer) -> u32 {
+        let is_copying = |going: &&Going| going.to == to && matches!(going.stage, Stage::Copying { .. });
+        let copying = self.going.values().filter(is_copying).count().max(1);
+        (self.config.window / copying as u32).max(PIECE as u32)
+    }
+
+    /// Sends data ahead, as much as may be under way; freezes when another round is not worth it.
     fn copy_on(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
-        let window = self.config.window;
+        let Some(to) = self.going.get(&subscriber).map(|going| going.to) else { return };
+        let part = self.part_of_window(to);
         let Some(going) = self.going.get_mut(&subscriber) else { return };
-        if !matches!(going.stage, Stage::Copying { .. }) {
+        let (window, under_way) = (part.min(going.window), going.under_way());
+        let Stage::Copying { round, .. } = &mut going.stage else { return };
+        if under_way >= window || (round.is_sent && under_way > 0) {
             return;
         }
-        for flow in flows.delivering(subscriber) {
-            loop {
-                if going.under_way() >= window {
-                    return;
-                }
-                let from = going.sent.get(&flow).map(|[sent, _]| *sent);
-                let Some(piece) = flows.held(&flow, from, PIECE).filter(|piece| !piece.bytes.is_empty())
-                else {
-                    break;
-                };
-                going.note_sent(&piece);
-                self.outbox.push_back((going.to, Message::Copy(going.name, piece)));
+        let sent = going.sent.iter().map(|(flow, [sent, _])| (*flow, *sent)).collect();
+        let copies = flows.copies(subscriber, sent, u64::from(window - under_way));
+        if round.is_sent {
+            if round.is_last(copies.len()) {
+                return self.freeze(subscriber, flows, now);
             }
+            *round = Round { sent: 0, is_sent: false };
         }
-        self.freeze(subscriber, flows, now);
+        round.sent += copies.len();
+        round.is_sent = copies.is_all;
+        for piece in copies.pieces {
+            going.note_sent(&piece, now);
+            self.outbox.push_back((going.to, Message::Copy(going.name, piece), Urgency::Ahead));
+        }
     }
 
     /// From here on nobody has it, until the other box takes it.
@@ -203,12 +255,17 @@ impl Handover {
         };
         going.began[2] = now;
         going.stage = Stage::Frozen { broken_at, flows: loaded };
-        going.again = Again::after(self.config.retry, now);
-        self.commit(subscriber);
+        // What is still on its way must not be overtaken.
+        let urgency = if going.under_way() == 0 { Urgency::Now } else { Urgency::Ahead };
+        let to = going.to;
+        let again = self.again(to, now);
+        self.going.values_mut().filter(|going| going.name == freeze.name).for_each(|one| one.again = again);
+        self.send_rest(subscriber, urgency, now);
+        self.commit(subscriber, urgency);
     }
 
-    /// Sends what the other box lacks, and the commit.
-    fn commit(&mut self, subscriber: IpAddr) {
+    /// Sends what the other box was not sent, or lacks.
+    fn send_rest(&mut self, subscriber: IpAddr, urgency: Urgency, now: Instant) {
         let Some(going) = self.going.get_mut(&subscriber) else { return };
         let Stage::Frozen { flows, .. } = &going.stage else { return };
         let mut pieces = Vec::new();
@@ -224,40 +281,54 @@ impl Handover {
                 from += len;
             }
         }
-        let moved = flows.iter().map(|(flow, _)| flow.clone()).collect();
-        let (to, name) = (going.to, going.name);
         for piece in pieces {
-            going.note_sent(&piece);
-            self.outbox.push_back((to, Message::Copy(name, piece)));
+            going.note_sent(&piece, now);
+            self.outbox.push_back((going.to, Message::Copy(going.name, piece), urgency));
         }
-        self.outbox.push_back((to, Message::Commit(name, moved)));
+    }
+
+    fn commit(&mut self, subscriber: IpAddr, urgency: Urgency) {
+        let Some(going) = self.going.get(&subscriber) else { return };
+        let Stage::Frozen { flows, .. } = &going.stage else { return };
+        let moved = flows.iter().map(|(flow, _)| flow.clone()).collect();
+        self.outbox.push_back((going.to, Message::Commit(going.name, moved), urgency));
     }
 
     pub(crate) fn on_copied(
         &mut self,
         from: Peer,
         name: Name,
-        flow: FlowEnds,
-        through: SeqNum,
+        (flow, through): (FlowEnds, SeqNum),
         flows: &mut impl Flows,
         now: Instant,
     ) {
-        let retry = self.config.retry;
+        let (again, window_max) = (self.again(from, now), self.config.window);
         let Some(going) = self.going_by(from, &name) else { return };
-        if let Some([sent, come]) = going.sent.get_mut(&flow)
-            && through.is_after(*come)
-        {
-            *come = through;
-            *sent = if through.is_after(*sent) { through } else { *sent };
-            going.again = Again::after(retry, now);
-            self.copy_on(name.subscriber, flows, now);
+        let Some([sent, come]) = going.sent.get_mut(&flow).filter(|[_, come]| through.is_after(*come)) else {
+            return;
+        };
+        *come = through;
+        *sent = if through.is_after(*sent) { through } else { *sent };
+        going.again = again;
+        going.window = going.window.saturating_mul(2).min(window_max);
+        let is_timed =
+            |(timed, end, _): &(FlowEnds, SeqNum, Instant)| *timed == flow && !end.is_after(through);
+        if let Some((.., sent_at)) = going.timed.take_if(|timed| is_timed(timed)) {
+            self.note_trip(from, now.saturating_since(sent_at));
         }
+        self.copy_on(name.subscriber, flows, now);
     }
 
-    pub(crate) fn on_lacking(&mut self, from: Peer, name: Name, lacking: &[FlowEnds]) {
+    pub(crate) fn on_lacking(&mut self, from: Peer, name: Name, lacks: &[Lack], now: Instant) {
         let Some(going) = self.going_by(from, &name).filter(|going| going.is_frozen()) else { return };
-        lacking.iter().for_each(|flow| _ = going.sent.remove(flow));
-        self.commit(name.subscriber);
+        for lack in lacks {
+            match lack.through {
+                Some(through) => drop(going.sent.insert(lack.flow, [through; 2])),
+                None => drop(going.sent.remove(&lack.flow)),
+            }
+        }
+        self.send_rest(name.subscriber, Urgency::Now, now);
+        self.commit(name.subscriber, Urgency::Now);
     }
 
     pub(crate) fn on_committed(&mut self, from: Peer, name: Name, flows: &mut impl Flows, now: Instant) {
@@ -266,6 +337,9 @@ impl Handover {
         let is_frozen = self.going_by(from, &name).is_some_and(|going| going.is_frozen());
         let Some(going) = is_frozen.then(|| self.going.remove(&name.subscriber)).flatten() else { return };
         let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
+        if going.again.is_first() && going.timed.is_none() {
+            self.note_trip(from, now.saturating_since(going.began[2]));
+        }
         let ends = ends_of(loaded);
         let until = now + self.config.linger;
         let gone = Some(Gone { to: from, flows: ends.clone() });
@@ -335,23 +409,26 @@ impl Handover {
     }
 
     pub(crate) fn on_going_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
-        let retry = self.config.retry;
         let Some(going) = self.going.get_mut(&subscriber) else { return };
-        let is_again = going.again.at <= now;
-        if is_again {
-            going.again.once_more(retry, now);
-            // What was lost is not known: all that is not known to have come goes again.
-            going.sent.values_mut().for_each(|[sent, come]| *sent = *come);
+        if going.again.at <= now {
+            going.again.once_more(now);
+            // Of one that is frozen the other box says what it lacks.
+            if !going.is_frozen() {
+                going.send_again();
+            }
         }
         match going.stage {
             Stage::Asking { until } if until <= now => {
                 self.keep(subscriber, Outcome::Unanswered, flows, now);
             }
-            Stage::Asking { .. } => self.ask(subscriber, flows),
+            Stage::Asking { .. } => {
+                let survey = flows.survey(subscriber);
+                self.ask(subscriber, survey);
+            }
             Stage::Copying { until, .. } if until <= now => self.freeze(subscriber, flows, now),
             Stage::Copying { .. } => self.copy_on(subscriber, flows, now),
             Stage::Frozen { broken_at, .. } if broken_at <= now => self.break_off(subscriber, flows, now),
-            Stage::Frozen { .. } => self.commit(subscriber),
+            Stage::Frozen { .. } => self.commit(subscriber, Urgency::Now),
         }
     }
 }

@@ -25,20 +25,24 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use engine::{FlowEnds, HeldPiece, MovedFlow};
+use engine::{FlowEnds, MovedFlow};
 use units::{Duration, Instant, SeqNum};
 
 mod coming;
+mod copies;
 mod elsewhere;
 mod going;
 mod message;
 mod note;
+mod trips;
 
 use coming::Coming;
+pub use copies::{Copies, Survey};
 pub use elsewhere::{Elsewhere, Way};
 use going::Going;
-pub use message::{MESSAGE_LEN_MAX, Message, Name, Refusal, VERSION};
+pub use message::{Lack, MESSAGE_LEN_MAX, Message, Name, Refusal, Terms, VERSION};
 pub use note::{Claim, Fate, Freeze, Gone, Note, fate_of};
+use trips::{Again, Trips};
 
 /// A box that is known, by its place in the settings.
 pub type Peer = u16;
@@ -49,10 +53,14 @@ pub type Loaded = (MovedFlow, Vec<u8>);
 /// The engine's part: the flows of one box, as the protocol moves them.
 pub trait Flows {
     /// Flows of a subscriber that could go elsewhere.
-    fn delivering(&mut self, subscriber: IpAddr) -> Vec<FlowEnds>;
+    fn survey(&mut self, subscriber: IpAddr) -> Survey;
 
-    /// What a flow holds from a number on, `len_max` bytes at most.
-    fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece>;
+    /// What they hold behind the numbers in `sent`, where they have one; about `len_max` bytes at most.
+    fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies;
+
+    /// The longest packet that may leave to a subscriber and to its servers, bytes with the IP header; none where that
+    /// is not known.
+    fn mtu(&mut self, subscriber: IpAddr) -> Option<u32>;
 
     /// Takes all flows of a subscriber out, once [`Note::Frozen`] is written down. Packets of those that are given
     /// go to the other box from here on; all others of the subscriber pass, new ones too. None where that cannot
@@ -88,7 +96,8 @@ pub trait Flows {
 /// Limits and times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// After so long without an answer something is said again; twice as long each further time, up to 8 times.
+    /// After so long without an answer something is said again at the earliest: it takes longer where round trips do,
+    /// and twice as long each further time, up to 8 times this or the first time.
     pub retry: Duration,
     /// So long a box is asked.
     pub asking_max: Duration,
@@ -96,7 +105,7 @@ pub struct Config {
     pub copying_max: Duration,
     /// How long nobody may know who has a subscriber: `debt_timeout`.
     pub lease: Duration,
-    /// Data under way at a time while it is copied, bytes.
+    /// Data under way to a box at a time while it is copied, bytes.
     pub window: u32,
     /// Data that may be here of subscribers that come, bytes.
     pub memory_max: u64,
@@ -121,6 +130,15 @@ impl Default for Config {
     }
 }
 
+/// What a message may wait for on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// For nothing.
+    Now,
+    /// It goes ahead of time: what is urgent overtakes it. Among each other these keep their order.
+    Ahead,
+}
+
 /// How a hand-over has ended, or how it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
@@ -138,8 +156,26 @@ pub enum Outcome {
     Broken,
 }
 
-/// A hand-over that has ended.
+/// What moved of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowMoved {
+    /// Which.
+    pub ends: FlowEnds,
+    /// Data that it held when it left, bytes.
+    pub held: u64,
+    /// How it stood, bytes: what the commit has of it.
+    pub record: u64,
+}
+
+impl FlowMoved {
+    fn of((flow, held): &Loaded) -> Self {
+        let record = stored::to_bytes(flow).len() as u64;
+        Self { ends: flow.ends, held: held.len() as u64, record }
+    }
+}
+
+/// A hand-over that has ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
     /// Who moved.
     pub subscriber: IpAddr,
@@ -153,6 +189,8 @@ pub struct Ended {
     pub flows: usize,
     /// Bytes of held data that were sent, or taken.
     pub bytes: u64,
+    /// Each flow that moved; none where it came.
+    pub each: Vec<FlowMoved>,
     /// How long each phase took: asking, copying, frozen; all zero where it came.
     pub phases: [Duration; 3],
 }
@@ -197,10 +235,14 @@ pub struct Handover {
     line: u32,
     /// What the wall clock is ahead of the other one, ms.
     wall_ms: u64,
+    /// How packets are encapsulated here.
+    encapsulation: String,
     going: BTreeMap<IpAddr, Going>,
     coming: BTreeMap<IpAddr, Coming>,
     past: BTreeMap<IpAddr, Past>,
-    outbox: VecDeque<(Peer, Message)>,
+    outbox: VecDeque<(Peer, Message, Urgency)>,
+    /// Round trips to the boxes.
+    trips: BTreeMap<Peer, Trips>,
     ended: VecDeque<Ended>,
     counters: Counters,
     is_ending: bool,
@@ -219,16 +261,23 @@ impl Handover {
             random,
             line: 0,
             wall_ms,
+            encapsulation: String::new(),
             going: BTreeMap::new(),
             coming: BTreeMap::new(),
             past: BTreeMap::new(),
             outbox: VecDeque::new(),
+            trips: BTreeMap::new(),
             ended: VecDeque::new(),
             counters: Counters::default(),
             is_ending: false,
         };
         new.line = (new.draw() >> 32) as u32;
         new
+    }
+
+    /// Says how packets are encapsulated here: subscribers come only from boxes of which the same is said.
+    pub fn state_encapsulation(&mut self, word: &str) {
+        word.clone_into(&mut self.encapsulation);
     }
 
     /// What a process in this one's place is to be told beside the notes ([`Handover::remember_all`]).
@@ -244,7 +293,9 @@ impl Handover {
             let name = note.name();
             match note {
                 Note::Frozen { to, broken_at, flows, .. } => {
-                    self.going.insert(name.subscriber, Going::frozen_before(name, to, broken_at, flows, now));
+                    let again = Again::at_once(&self.config, now);
+                    self.going
+                        .insert(name.subscriber, Going::frozen_before(name, to, broken_at, flows, again));
                 }
                 // What was not taken whole was not taken: its data is to come again.
                 Note::Holding(claim) | Note::Taking(claim) => {
@@ -253,7 +304,10 @@ impl Handover {
                     self.coming.insert(name.subscriber, Coming::promised_before(claim));
                 }
                 Note::Taken(claim) => {
-                    self.coming.insert(name.subscriber, Coming::taken_before(claim, now));
+                    self.coming.insert(
+                        name.subscriber,
+                        Coming::taken_before(claim, Again::at_once(&self.config, now)),
+                    );
                 }
                 Note::Over { refused, gone, until, .. } => self.remember_until(name, refused, gone, until),
             }
@@ -273,7 +327,7 @@ impl Handover {
     }
 
     /// The next message to send.
-    pub fn poll(&mut self) -> Option<(Peer, Message)> {
+    pub fn poll(&mut self) -> Option<(Peer, Message, Urgency)> {
         self.outbox.pop_front()
     }
 
@@ -301,17 +355,19 @@ impl Handover {
     /// Takes in what another box says.
     pub fn on_message(&mut self, from: Peer, message: Message, flows: &mut impl Flows, now: Instant) {
         match message {
-            Message::Prepare { name, versions, held, flows: theirs } => {
-                self.on_prepare(from, name, (versions, held), theirs, flows, now);
+            Message::Prepare { name, versions, held, flows: theirs, terms } => {
+                self.on_prepare(from, name, (versions, terms), (theirs, held), flows, now);
             }
             Message::Copy(name, piece) => self.on_copy(from, name, &piece, flows, now),
             Message::Commit(name, moved) => self.on_commit(from, name, moved, flows, now),
             Message::Confirm(name) => self.on_confirm(from, name, flows, now),
             Message::Abort(name) => self.on_abort(from, name, flows, now),
             Message::Ready(name) => self.on_ready(from, name, flows, now),
-            Message::Copied { name, flow, through } => self.on_copied(from, name, flow, through, flows, now),
+            Message::Copied { name, flow, through } => {
+                self.on_copied(from, name, (flow, through), flows, now);
+            }
             Message::Committed(name) => self.on_committed(from, name, flows, now),
-            Message::Lacking(name, lacking) => self.on_lacking(from, name, &lacking),
+            Message::Lacking(name, lacking) => self.on_lacking(from, name, &lacking, now),
             Message::Refused(name, why) => self.on_refused(from, name, why, flows, now),
         }
     }
@@ -349,7 +405,16 @@ impl Handover {
     }
 
     fn say(&mut self, to: Peer, message: Message) {
-        self.outbox.push_back((to, message));
+        self.outbox.push_back((to, message, Urgency::Now));
+    }
+
+    fn note_trip(&mut self, to: Peer, trip: Duration) {
+        self.trips.entry(to).or_default().note(trip);
+    }
+
+    /// When what is said to a box now is said again.
+    fn again(&self, to: Peer, now: Instant) -> Again {
+        Again::after(self.trips.get(&to).copied().unwrap_or_default(), &self.config, now)
     }
 
     /// The highest epoch that is known of a subscriber.
@@ -406,24 +471,6 @@ impl Handover {
         word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (word ^ word >> 31).max(1)
-    }
-}
-
-/// When something is said again.
-#[derive(Clone, Copy, Debug)]
-struct Again {
-    at: Instant,
-    tries: u32,
-}
-
-impl Again {
-    fn after(retry: Duration, now: Instant) -> Self {
-        Self { at: now + retry, tries: 0 }
-    }
-
-    fn once_more(&mut self, retry: Duration, now: Instant) {
-        self.tries = (self.tries + 1).min(3);
-        self.at = now + retry * (1 << self.tries);
     }
 }
 

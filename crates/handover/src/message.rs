@@ -8,7 +8,7 @@ use units::SeqNum;
 
 /// The version of the messages. A box refuses what has another one, or records of another
 /// [`engine::RECORD_VERSION`].
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Longest message, bytes.
 pub const MESSAGE_LEN_MAX: usize = 4 << 20;
@@ -52,15 +52,21 @@ pub enum Refusal {
     /// It has not taken it, and never will: a process before it had promised to.
     #[error("it has started anew, and has not taken it")]
     Never,
+    /// Its devices let shorter packets through than the flows send.
+    #[error("its devices take shorter packets than the flows send (MTU)")]
+    Mtu,
+    /// Packets have other headers in front there.
+    #[error("packets are encapsulated otherwise there")]
+    Encapsulation,
 }
 stored::variants! {
     Refusal: 0 => Version, 1 => Epoch, 2 => Busy, 3 => Memory, 4 => Flows, 5 => Ending, 6 => Unknown,
-    7 => Never,
+    7 => Never, 8 => Mtu, 9 => Encapsulation,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Version,
         Self::Epoch,
         Self::Busy,
@@ -69,6 +75,8 @@ impl Refusal {
         Self::Ending,
         Self::Unknown,
         Self::Never,
+        Self::Mtu,
+        Self::Encapsulation,
     ];
 
     /// The name used in counters.
@@ -83,6 +91,8 @@ impl Refusal {
             Self::Ending => "ending",
             Self::Unknown => "unknown",
             Self::Never => "never",
+            Self::Mtu => "mtu",
+            Self::Encapsulation => "encapsulation",
         }
     }
 }
@@ -100,6 +110,8 @@ pub enum Message {
         held: u64,
         /// Those flows, as they are now.
         flows: Vec<FlowEnds>,
+        /// What they need.
+        terms: Terms,
     },
     /// Yes. The name has a nonce from here on.
     Ready(Name),
@@ -124,15 +136,36 @@ pub enum Message {
     Confirm(Name),
     /// Never mind: I keep it. Not after [`Message::Commit`].
     Abort(Name),
-    /// I cannot take it yet: data of these flows is lacking. It comes again from its beginning.
-    Lacking(Name, Vec<FlowEnds>),
+    /// I cannot take it yet: data of these flows is lacking.
+    Lacking(Name, Vec<Lack>),
 }
+
+/// What a box needs to take a subscriber.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Terms {
+    /// The longest packet that the flows send, bytes with the IP header.
+    pub packet: u32,
+    /// How packets are encapsulated where they come from, as its settings call it.
+    pub encapsulation: String,
+}
+stored::fields!(Terms { packet, encapsulation });
+
+/// A flow whose data is not all there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lack {
+    /// Which.
+    pub flow: FlowEnds,
+    /// Its data is there up to this number; none where nothing is.
+    pub through: Option<SeqNum>,
+}
+stored::fields!(Lack { flow, through });
+
 stored::variants! {
     Message:
-    0 => Prepare { name, versions, held, flows }, 1 => Ready(name), 2 => Refused(name, why),
+    0 => Prepare { name, versions, held, flows, terms }, 1 => Ready(name), 2 => Refused(name, why),
     3 => Copy(name, piece), 4 => Copied { name, flow, through }, 5 => Commit(name, flows),
     6 => Committed(name), 7 => Confirm(name), 8 => Abort(name),
-    9 => Lacking(name, flows),
+    9 => Lacking(name, lacks),
 }
 
 impl Message {
@@ -148,6 +181,20 @@ impl Message {
     /// They are no message.
     pub fn decode(bytes: &[u8]) -> Result<Self, StoredError> {
         let mut from = Reader::new(VERSION, bytes);
+        if let Some((0, rest)) = bytes.split_first() {
+            // Of any version, so that it can be refused: these come first in all of them.
+            let mut from = Reader::new(VERSION, rest);
+            let (name, versions): (Name, (u16, u32)) = (from.value()?, from.value()?);
+            if versions.0 != VERSION {
+                return Ok(Self::Prepare {
+                    name,
+                    versions,
+                    held: 0,
+                    flows: Vec::new(),
+                    terms: Terms::default(),
+                });
+            }
+        }
         let message = from.value()?;
         from.finish()?;
         Ok(message)
@@ -176,5 +223,16 @@ mod tests {
         longer.push(0);
         assert!(Message::decode(&longer).is_err());
         assert!(Message::decode(&[9]).is_err());
+    }
+
+    #[test]
+    fn a_question_of_another_version_is_understood_as_one() {
+        let name = Name { subscriber: "10.0.0.1".parse().unwrap(), epoch: 7, nonce: 0 };
+        let versions = (VERSION + 1, 1);
+        let terms = Terms { packet: 1_500, encapsulation: "none".to_owned() };
+        let later = Message::Prepare { name, versions, held: 5, flows: Vec::new(), terms };
+        let bytes = [later.encode(), vec![1, 2, 3]].concat();
+        let Ok(Message::Prepare { versions: theirs, .. }) = Message::decode(&bytes) else { panic!("none") };
+        assert_eq!(theirs, versions);
     }
 }

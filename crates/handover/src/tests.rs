@@ -13,6 +13,7 @@ struct Table {
     flows: BTreeMap<FlowEnds, ()>,
     led: Option<Peer>,
     refuses: bool,
+    mtu: Option<u32>,
     /// It gives nothing away.
     keeps: bool,
     /// What is written down of the only subscriber.
@@ -39,12 +40,14 @@ impl Table {
 }
 
 impl Flows for Table {
-    fn delivering(&mut self, _: IpAddr) -> Vec<FlowEnds> {
-        self.flows.keys().copied().collect()
+    fn survey(&mut self, _: IpAddr) -> Survey {
+        Survey { flows: self.flows.keys().copied().collect(), held: 0, packet: 1_500 }
     }
-    fn held(&mut self, flow: &FlowEnds, _: Option<SeqNum>, _: usize) -> Option<HeldPiece> {
-        let at = SeqNum::new(0);
-        Some(HeldPiece { flow: *flow, una: at, start: at, bytes: Vec::new() })
+    fn mtu(&mut self, _: IpAddr) -> Option<u32> {
+        self.mtu
+    }
+    fn copies(&mut self, _: IpAddr, _: Vec<(FlowEnds, SeqNum)>, _: u64) -> Copies {
+        Copies { pieces: Vec::new(), is_all: true }
     }
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
         let record = FlowRecord::default();
@@ -200,7 +203,7 @@ fn a_commit_is_taken_once() {
     other.0.line ^= 1;
     other.0.on_message(0, commit, &mut other.1, pair.now);
     assert!(other.1.flows.is_empty());
-    assert!(matches!(other.0.poll(), Some((0, Message::Refused(_, Refusal::Unknown)))));
+    assert!(matches!(other.0.poll(), Some((0, Message::Refused(_, Refusal::Unknown), _))));
     assert!(other.0.poll().is_none());
 }
 
@@ -240,6 +243,20 @@ fn what_a_box_does_not_take_stays() {
     let mut ending = Pair::new(Config::default());
     ending.boxes[1].0.end(&mut Table::default(), ending.now);
     assert_eq!(refused(&mut ending), Refusal::Ending);
+    let mut narrow = Pair::new(Config::default());
+    narrow.boxes[1].1.mtu = Some(1_499);
+    assert_eq!(refused(&mut narrow), Refusal::Mtu);
+    narrow.boxes[1].1.mtu = Some(1_500);
+    narrow.begin(0).unwrap();
+    narrow.talk(|_| false);
+    assert_eq!(narrow.counts(), [0, 3], "as long as that is not too long");
+    let mut other = Pair::new(Config::default());
+    other.boxes[1].0.state_encapsulation("gtp-u");
+    assert_eq!(refused(&mut other), Refusal::Encapsulation);
+    other.boxes[0].0.state_encapsulation("gtp-u");
+    other.begin(0).unwrap();
+    other.talk(|_| false);
+    assert_eq!(other.counts(), [0, 3]);
     // When all had come already: it is taken back.
     let mut late = Pair::new(Config::default());
     late.boxes[1].1.refuses = true;
@@ -256,14 +273,14 @@ fn other_versions_and_older_numbers_are_refused() {
     let mut pair = Pair::new(Config::default());
     let prepare = |epoch, versions| {
         let name = Name { subscriber: who(), epoch, nonce: 0 };
-        Message::Prepare { name, versions, held: 0, flows: vec![flow(1)] }
+        Message::Prepare { name, versions, held: 0, flows: vec![flow(1)], terms: Terms::default() }
     };
     let now = (VERSION, RECORD_VERSION);
     pair.deliver(1, prepare(5_000, (VERSION, RECORD_VERSION + 1)));
     pair.deliver(1, prepare(5_000, now));
     pair.deliver(1, prepare(5_000, now));
     pair.deliver(1, prepare(4_999, now));
-    let said: Vec<Message> = std::iter::from_fn(|| pair.boxes[1].0.poll()).map(|(_, one)| one).collect();
+    let said: Vec<Message> = std::iter::from_fn(|| pair.boxes[1].0.poll()).map(|(_, one, _)| one).collect();
     let [
         Message::Refused(_, Refusal::Version),
         Message::Ready(a),

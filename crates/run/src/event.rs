@@ -149,6 +149,10 @@ events! {
         moved: u64,
         /// Bytes of held data that were sent, or taken.
         held: u64,
+        /// Bytes of the flows' records that were sent; 0 where it came.
+        records: u64,
+        /// Bytes of data of the flow that held most; 0 where it came.
+        most: u64,
         /// How long nobody had it, µs; 0 where it came.
         frozen_us: u64,
     } => "subscriber {client} has moved {way} {peer}: {moved} flows, {held} bytes held, nobody's for {frozen_us} µs";

@@ -173,6 +173,14 @@ impl TwoBoxes {
         })
     }
 
+    /// The devices of a box take packets of `mtu` bytes at most, from the start.
+    pub fn set_mtu(&mut self, which: usize, mtu: u32) {
+        if let Some(station) = self.boxes.get_mut(which) {
+            station.place.mtu = Some(mtu);
+            Port::BOTH.into_iter().for_each(|port| station.place.engine.set_mtu(port, mtu, Instant::ZERO));
+        }
+    }
+
     /// Hand-overs that have ended, in either box.
     #[must_use]
     pub fn ended(&self) -> &[Ended] {
@@ -226,7 +234,7 @@ impl TwoBoxes {
 
     /// What the protocol of a box has to say, and what has ended.
     fn hear(&mut self, which: usize, now: Instant) {
-        while let Some((to, message)) = self.boxes[which].protocol.poll() {
+        while let Some((to, message, _)) = self.boxes[which].protocol.poll() {
             self.ship(usize::from(to), &Cargo::Message(message.encode()), now);
         }
         while let Some(ended) = self.boxes[which].protocol.take_ended() {

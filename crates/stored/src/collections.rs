@@ -39,11 +39,11 @@ impl<T: Stored, const N: usize> Stored for [T; N] {
 impl<T: Stored> Stored for Vec<T> {
     fn store(&self, out: &mut Writer) {
         out.len_of_list(self.len());
-        self.iter().for_each(|value| value.store(out));
+        T::store_all(self, out);
     }
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         let len = from.len_of_list("list")?;
-        (0..len).map(|_| from.value()).collect()
+        T::restore_list(len, from)
     }
 }
 

@@ -46,10 +46,16 @@ pub trait Stored: Sized {
     /// The bytes end too soon, or no value is written so.
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError>;
 
-    /// Appends one after the other; numbers do so at once.
+    /// Appends one after the other; bytes do so at once.
     #[doc(hidden)]
     fn store_all(values: &[Self], out: &mut Writer) {
         values.iter().for_each(|value| value.store(out));
+    }
+
+    /// Reads `len` of them; bytes do so at once.
+    #[doc(hidden)]
+    fn restore_list(len: usize, from: &mut Reader<'_>) -> Result<Vec<Self>, StoredError> {
+        (0..len).map(|_| from.value()).collect()
     }
 
     /// Reads `N` of them; numbers do so at once.

@@ -6,8 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::{Reader, Stored, StoredError, Writer};
 
 macro_rules! number {
-    ($($type:ident),+) => {$(
+    ($($type:ident $({ $($more:item)* })?),+) => {$(
         impl Stored for $type {
+            $($($more)*)?
             #[inline]
             fn store(&self, out: &mut Writer) {
                 out.bytes(&self.to_le_bytes());
@@ -28,7 +29,25 @@ macro_rules! number {
     )+};
 }
 
-number!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128);
+number!(
+    u8 {
+        fn store_all(values: &[Self], out: &mut Writer) {
+            out.bytes(values);
+        }
+        fn restore_list(len: usize, from: &mut Reader<'_>) -> Result<Vec<Self>, StoredError> {
+            from.bytes(len, "bytes").map(<[Self]>::to_vec)
+        }
+    },
+    u16,
+    u32,
+    u64,
+    u128,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128
+);
 
 impl Stored for usize {
     fn store(&self, out: &mut Writer) {

@@ -3,15 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use run::{Pinned, certificates_of, tls_provider};
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::TopError;
@@ -65,7 +61,7 @@ impl Secrets {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| text(&error))?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| text(&error))?;
-        let config = ServerConfig::builder_with_provider(provider())
+        let config = ServerConfig::builder_with_provider(tls_provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key));
         config.map(Arc::new).map_err(|error| text(&error))
@@ -92,80 +88,22 @@ fn read(path: &Path) -> Result<String, TopError> {
     std::fs::read_to_string(path).map_err(TopError::doing(format!("read {}", path.display())))
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
 /// The view's side: who shows a certificate in the file, or one that such a one vouches for, is trusted.
 pub(crate) fn client_config(certificate: &Path) -> Result<Arc<ClientConfig>, TopError> {
     let path = certificate.display();
     let text = read(certificate)?;
-    let certificates = CertificateDer::pem_slice_iter(text.as_bytes())
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| TopError::Setting(format!("{path} is no certificate: {error}")))?;
-    if certificates.is_empty() {
-        return Err(TopError::Setting(format!("{path} has no certificate (PEM)")));
-    }
+    let certificates = certificates_of(&text)
+        .map_err(|error| TopError::Setting(format!("{path} has no certificate (PEM): {error}")))?;
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.clone());
     // Without any that may vouch for others only the same certificate will do.
-    let authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build().ok();
-    let verifier = Arc::new(Pinned { certificates, authority, provider: provider() });
-    let config = ClientConfig::builder_with_provider(provider())
+    let authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), tls_provider()).build().ok();
+    let verifier = Arc::new(Pinned::new(certificates, authority));
+    let config = ClientConfig::builder_with_provider(tls_provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| TopError::Setting(error.to_string()))?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     Ok(Arc::new(config))
-}
-
-/// Takes the very certificates that it was given, and those that they vouch for.
-#[derive(Debug)]
-struct Pinned {
-    certificates: Vec<CertificateDer<'static>>,
-    authority: Option<Arc<WebPkiServerVerifier>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.certificates.iter().any(|own| own == end_entity) {
-            return Ok(ServerCertVerified::assertion());
-        }
-        let unknown = || Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let authority = self.authority.as_ref().ok_or_else(unknown)?;
-        authority.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -30,6 +30,20 @@ impl Engine {
         half?.held(flow, from, len_max)
     }
 
+    /// How much a flow holds in order, bytes; none for a flow that it does not deliver.
+    #[must_use]
+    pub fn held_len(&self, flow: &FlowEnds) -> Option<u64> {
+        let half = if flow.is_downlink { Some(&self.down) } else { self.up.as_deref() };
+        half?.held_len(flow)
+    }
+
+    /// The longest packet that a flow sends, bytes with the IP header; none for a flow that it does not deliver.
+    #[must_use]
+    pub fn packet_len_max(&self, flow: &FlowEnds) -> Option<u32> {
+        let half = if flow.is_downlink { Some(&self.down) } else { self.up.as_deref() };
+        half?.packet_len_max(flow)
+    }
+
     /// What [`Engine::give_away`] would give: the flows stay.
     #[must_use]
     pub fn moved(&self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {

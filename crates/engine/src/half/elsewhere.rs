@@ -8,12 +8,14 @@ use control::Known;
 use units::{Instant, SeqNum};
 
 use super::Half;
+use super::path_mtu::headers_len;
 use super::transitions::record_of;
 use crate::direction::Direction;
 use crate::half::recover::RecoverError;
 use crate::key::{FlowKey, subscriber_key};
 use crate::moved::{FlowEnds, HeldPiece, MovedFlow};
 use crate::record::Mark;
+use crate::relay::Relay;
 
 impl Half {
     /// The client of a flow, as far as it makes a subscriber.
@@ -54,6 +56,20 @@ impl Half {
         let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
         let (una, start, bytes) = self.flows.get(id)?.phase.relay()?.held_from(from, len_max);
         Some(HeldPiece { flow: *ends, una, start, bytes })
+    }
+
+    /// How much a flow holds in order, bytes.
+    pub(crate) fn held_len(&self, ends: &FlowEnds) -> Option<u64> {
+        let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
+        self.flows.get(id)?.phase.relay().map(Relay::held_len)
+    }
+
+    /// The longest packet that a flow sends, bytes with the IP header.
+    pub(crate) fn packet_len_max(&self, ends: &FlowEnds) -> Option<u32> {
+        let key = FlowKey::new(ends.sink, ends.source);
+        let id = self.flow_index.get(&key, &self.flows)?;
+        let relay = self.flows.get(id)?.phase.relay()?;
+        Some(relay.packet_len_max(headers_len(&key)))
     }
 
     /// The flows of a client that deliver, as they stand, with what they hold.

@@ -18,6 +18,11 @@ const PATH_MTU_MIN_V6: u32 = 1_280;
 const HEADERS_V4: u32 = 40;
 const HEADERS_V6: u32 = 60;
 
+/// Length of a flow's headers of IP and TCP without options, bytes.
+pub(super) fn headers_len(key: &FlowKey) -> u32 {
+    if key.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 }
+}
+
 impl Half {
     /// The path to a sink is narrower than what we sent: what is under way goes out again in
     /// smaller segments, and the message goes on to the source, whose future segments should be
@@ -60,7 +65,7 @@ impl Half {
     pub(super) fn narrow(&mut self, id: u32, mtu: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let subscriber_id = flow.subscriber;
-        let headers = if flow.key.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
+        let headers = headers_len(&flow.key);
         let Some(relay) = flow.phase.relay_mut() else { return };
         let before = relay.in_flight();
         let lost = relay.narrow(mtu, headers);

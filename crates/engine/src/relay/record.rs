@@ -171,6 +171,12 @@ impl Relay {
         let (a, b) = self.slices(from, (next.since(from) as usize).min(len_max));
         (una, from, [a, b].concat())
     }
+
+    /// How many bytes that are.
+    pub(crate) fn held_len(&self) -> u64 {
+        let (una, next) = (self.sender.una(), self.receiver.next());
+        if una.is_after(next) { 0 } else { u64::from(next.since(una)) }
+    }
 }
 
 impl IpTemplate {

@@ -1,10 +1,13 @@
 //! What a shard does for hand-overs: flows leave its engine and enter it, each written down in time.
 
-use handover::{Loaded, Note};
+use engine::MovedFlow;
+use handover::{Copies, Loaded, Note, Survey};
+use io::Clock;
 use units::Instant;
 
 use super::Accelerator;
 use crate::Roam;
+use crate::journal::Left;
 
 impl Accelerator {
     /// Writes a note; false when that cannot be.
@@ -12,12 +15,18 @@ impl Accelerator {
         self.ledger.as_ref().is_some_and(|ledger| ledger.write(note).is_ok())
     }
 
-    /// Goes on with those of these flows that can go on; false if one cannot.
+    /// Goes on with those of these flows that can go on; false if one cannot that is owed something: its hosts are
+    /// reset. Others pass.
     fn take_each(&mut self, flows: &[Loaded], now: Instant) -> bool {
         let missing = flows.iter().filter(|(flow, held)| self.engine.take_in(flow, held, now).is_err());
-        let missing = missing.count();
+        let lost: Vec<Left> =
+            missing.filter(|(flow, _)| flow.owes()).map(|(flow, _)| left_of(flow)).collect();
         self.start_uplink_journal();
-        missing == 0
+        let is_whole = lost.is_empty();
+        if let Some(ledger) = self.ledger.as_ref().filter(|_| !is_whole) {
+            ledger.give_up(lost);
+        }
+        is_whole
     }
 
     /// Writes what is so from here on. Where that cannot be, what was written before is crossed out: it is not so any
@@ -30,12 +39,21 @@ impl Accelerator {
 
     /// As [`crate::Processor::roam`].
     pub(super) fn do_roam(&mut self, request: Roam, now: Instant) {
+        let began = Clock::now();
+        self.do_step(request, now);
+        if let Some(ledger) = &self.ledger {
+            ledger.note_kept(Clock::now().saturating_since(began));
+        }
+    }
+
+    fn do_step(&mut self, request: Roam, now: Instant) {
         match request {
             // Who asked and has gone misses nothing.
-            Roam::Delivering(client, answer) => drop(answer.send(self.engine.delivering(client))),
-            Roam::Held(flow, from, len_max, answer) => {
-                drop(answer.send(self.engine.held(&flow, from, len_max)));
+            Roam::Survey(client, answer) => drop(answer.send(Survey::of(&self.engine, client))),
+            Roam::Copies(client, sent, len_max, answer) => {
+                drop(answer.send(Copies::of(&self.engine, client, &sent, len_max)));
             }
+            Roam::Mtu(answer) => drop(answer.send(self.mtus.iter().min().copied())),
             Roam::GiveAway(freeze, turn, answer) => {
                 if !turn.begin() {
                     return;
@@ -43,13 +61,15 @@ impl Accelerator {
                 let client = freeze.name.subscriber;
                 let loaded = self.engine.moved(client, now);
                 // First: if this process dies, another one goes on with what is written.
-                let is_written = self.write_down(&freeze.note(loaded.clone()));
+                let note = freeze.note(loaded);
+                let is_written = self.write_down(&note);
                 if is_written {
                     self.engine.release(client);
-                    self.elsewhere.give_away(client, loaded.iter().map(|(flow, _)| flow.ends), freeze.to);
+                    note.lead(&mut self.elsewhere);
                 }
+                let Note::Frozen { flows, .. } = note else { return };
                 // Who asked waits for it.
-                drop(answer.send(is_written.then_some(loaded)));
+                drop(answer.send(is_written.then_some(flows)));
             }
             Roam::TakeIn(claim, flows, turn, answer) => {
                 if !turn.begin() {
@@ -91,4 +111,9 @@ impl Accelerator {
             }
         }
     }
+}
+
+/// A flow that this box had and cannot go on with, as a dead process would have left it.
+fn left_of(flow: &MovedFlow) -> Left {
+    Left { entry: flow.entry(), receiver: flow.ends.receiver(), links: [None; 2] }
 }

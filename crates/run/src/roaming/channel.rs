@@ -1,5 +1,8 @@
 //! The wire: [`Courier`] sends to a peer, [`Doors`] let the peers' couriers in.
 //!
+//! What is written is sent in order. So little is written at a time, and data that goes ahead of a hand-over only when
+//! nothing else waits.
+//!
 //! ```text
 //!   frame: length of what follows (32 bits, big-endian) │ kind (8 bits) │ content
 //!   kind 0: nothing, every second, to see that the other end is there
@@ -7,6 +10,7 @@
 //!   kind 2: a packet: side it came from (8 bits: 0 wired, 1 mobile) │ virtio header │ from the IP header on
 //! ```
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +25,7 @@ use rustls::{ClientConfig, ClientConnection, ServerConnection, StreamOwned};
 use wire::VirtioNetHeader;
 
 use super::tls::Identity;
-use super::{Board, Frame, Hands, PeerConfig, Relayed, Told};
+use super::{Board, Frame, Hands, PeerConfig, QUEUE_MAX, Relayed, Told};
 
 /// How long a connection may take to be made, and a frame to be written.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -34,6 +38,44 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Connections that may be open beside one of each peer: those that end, and those of strangers in their handshake.
 const SPARE: usize = 16;
+
+/// Bytes that may be written and not sent yet: what is written later waits for them.
+const UNSENT_MAX: u32 = 32 * 1024;
+
+/// Frames that wait for a peer, those that are not urgent apart.
+#[derive(Default)]
+struct Waiting {
+    urgent: VecDeque<Frame>,
+    ahead: VecDeque<Frame>,
+}
+
+impl Waiting {
+    /// The next frame; none after a while without any.
+    ///
+    /// # Errors
+    /// Nobody can send anything any more.
+    fn next(&mut self, queue: &mpsc::Receiver<Frame>) -> Result<Option<Frame>, mpsc::RecvTimeoutError> {
+        while self.urgent.len() < QUEUE_MAX && self.ahead.len() < QUEUE_MAX {
+            match queue.try_recv() {
+                Ok(frame) => self.add(frame),
+                Err(_) => break,
+            }
+        }
+        let waits = self.urgent.pop_front().or_else(|| self.ahead.pop_front());
+        match waits.map_or_else(|| queue.recv_timeout(EVERY), Ok) {
+            Ok(frame) => Ok(Some(frame)),
+            Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn add(&mut self, frame: Frame) {
+        match frame {
+            Frame::Ahead(_) => self.ahead.push_back(frame),
+            Frame::Message(_) | Frame::Packet(_) => self.urgent.push_back(frame),
+        }
+    }
+}
 
 /// Sends to one peer, and connects again and again.
 pub(super) struct Courier {
@@ -53,12 +95,9 @@ impl Courier {
         loop {
             if let Ok(mut stream) = self.connect() {
                 self.show(true);
+                let mut waiting = Waiting::default();
                 let is_over = loop {
-                    let frame = match queue.recv_timeout(EVERY) {
-                        Ok(frame) => Some(frame),
-                        Err(mpsc::RecvTimeoutError::Timeout) => None,
-                        Err(mpsc::RecvTimeoutError::Disconnected) => break true,
-                    };
+                    let Ok(frame) = waiting.next(queue) else { break true };
                     if stream.write_all(&encode(frame)).and_then(|()| stream.flush()).is_err() {
                         break false;
                     }
@@ -91,6 +130,7 @@ impl Courier {
     fn connect(&self) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
         let mut socket = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         prepare(&socket)?;
+        socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_MAX)?;
         let name = ServerName::IpAddress(self.address.ip().into());
         let mut connection =
             ClientConnection::new(Arc::clone(&self.tls), name).map_err(std::io::Error::other)?;
@@ -111,7 +151,7 @@ fn encode(frame: Option<Frame>) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     match frame {
         None => bytes.push(0),
-        Some(Frame::Message(message)) => {
+        Some(Frame::Message(message) | Frame::Ahead(message)) => {
             bytes.push(1);
             bytes.extend_from_slice(&message);
         }
@@ -213,6 +253,26 @@ impl Doors {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_urgent_overtakes_what_goes_ahead() {
+        let (sender, queue) = mpsc::sync_channel(8);
+        let mut waiting = Waiting::default();
+        let number = |frame: Option<Frame>| match frame {
+            Some(Frame::Message(bytes) | Frame::Ahead(bytes)) => bytes[0],
+            other => panic!("{other:?}"),
+        };
+        for frame in [Frame::Ahead(vec![1]), Frame::Ahead(vec![2]), Frame::Message(vec![3])] {
+            sender.send(frame).unwrap();
+        }
+        assert_eq!(number(waiting.next(&queue).unwrap()), 3);
+        assert_eq!(number(waiting.next(&queue).unwrap()), 1);
+        sender.send(Frame::Message(vec![4])).unwrap();
+        assert_eq!(number(waiting.next(&queue).unwrap()), 4);
+        drop(sender);
+        assert_eq!(number(waiting.next(&queue).unwrap()), 2);
+        assert!(waiting.next(&queue).is_err(), "nobody can send any more");
+    }
 
     #[test]
     fn frames_come_back_as_they_were() {

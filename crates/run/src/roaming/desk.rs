@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration as StdDuration;
 
-use engine::{FlowEnds, HeldPiece};
-use handover::{Claim, Ended, Flows, Freeze, Handover, Loaded, Note, Outcome, Peer};
+use engine::FlowEnds;
+use handover::{Claim, Copies, Ended, Flows, Freeze, Handover, Loaded, Note, Outcome, Peer, Survey, Urgency};
 use io::Clock;
 use units::{Instant, SeqNum};
 
@@ -79,10 +79,14 @@ impl Desk {
 
     /// Sends what the protocol has to say, and shows how it stands.
     fn tell(&mut self) {
-        while let Some((to, message)) = self.protocol.poll() {
+        while let Some((to, message, urgency)) = self.protocol.poll() {
             if let Some(outlet) = self.outlets.get(usize::from(to)) {
+                let bytes = message.encode();
                 // What has no room is said again later.
-                drop(outlet.try_send(Frame::Message(message.encode())));
+                drop(outlet.try_send(match urgency {
+                    Urgency::Now => Frame::Message(bytes),
+                    Urgency::Ahead => Frame::Ahead(bytes),
+                }));
             }
         }
         *self.board.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.protocol.counters();
@@ -136,13 +140,16 @@ impl Remote<'_> {
 }
 
 impl Flows for Remote<'_> {
-    fn delivering(&mut self, subscriber: IpAddr) -> Vec<FlowEnds> {
-        self.ask(subscriber, |answer| Roam::Delivering(subscriber, answer))
+    fn survey(&mut self, subscriber: IpAddr) -> Survey {
+        self.ask(subscriber, |answer| Roam::Survey(subscriber, answer))
     }
 
-    fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece> {
-        let client = flow.client_and_server().0.ip();
-        self.ask(client, |answer| Roam::Held(*flow, from, len_max, answer))
+    fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies {
+        self.ask(subscriber, |answer| Roam::Copies(subscriber, sent, len_max, answer))
+    }
+
+    fn mtu(&mut self, subscriber: IpAddr) -> Option<u32> {
+        self.ask(subscriber, Roam::Mtu)
     }
 
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {

@@ -10,15 +10,17 @@
 //! Its times are by the machine's clock, so a note of another boot is none.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::FlowEnds;
 use handover::{Fate, Note, Peer, fate_of};
 use io::{Clock, IoError};
 use serde::{Deserialize, Serialize};
+use units::Duration;
 
 use crate::journal::Left;
 
@@ -45,6 +47,10 @@ pub struct Ledger {
     /// Names of the peers, by their numbers.
     peers: Arc<[String]>,
     boot: Arc<str>,
+    /// The longest time for which a step of a hand-over has kept a packet loop, ns.
+    kept_ns: Arc<AtomicU64>,
+    /// Flows that this box cannot take back: their hosts are to be reset.
+    lost: Arc<Mutex<Vec<Left>>>,
 }
 
 impl Ledger {
@@ -60,21 +66,42 @@ impl Ledger {
     pub(crate) fn open(directory: PathBuf, peers: Vec<String>) -> Result<Self, IoError> {
         let failed = |error| IoError::system(format!("make {}", directory.display()), error);
         fs::create_dir_all(&directory).map_err(failed)?;
-        Ok(Self { directory: directory.into(), peers: peers.into(), boot: boot().into() })
+        let (kept_ns, lost) = (Arc::default(), Arc::default());
+        Ok(Self { directory: directory.into(), peers: peers.into(), boot: boot().into(), kept_ns, lost })
+    }
+
+    /// Notes flows that nobody goes on with.
+    pub(crate) fn give_up(&self, flows: Vec<Left>) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(flows);
+    }
+
+    /// Takes those that were noted.
+    pub(crate) fn take_lost(&self) -> Vec<Left> {
+        std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes for how long a step of a hand-over has kept a packet loop.
+    pub(crate) fn note_kept(&self, time: Duration) {
+        self.kept_ns.fetch_max(time.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The longest such time.
+    pub(crate) fn kept_max(&self) -> Duration {
+        Duration::from_nanos(self.kept_ns.load(Ordering::Relaxed))
     }
 
     /// Writes a note in place of what is there about its subscriber.
     pub(crate) fn write(&self, note: &Note) -> std::io::Result<()> {
         let head = Head { boot: self.boot.to_string(), peers: self.peers.to_vec() };
-        let mut bytes = serde_json::to_vec(&head)?;
-        bytes.push(b'\n');
-        bytes.extend_from_slice(&note.encode());
-        self.put(&note.name().subscriber.to_string(), &bytes)
+        let mut head = serde_json::to_vec(&head)?;
+        head.push(b'\n');
+        self.put(&note.name().subscriber.to_string(), [&head, &note.encode()])
     }
 
-    fn put(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    fn put(&self, name: &str, parts: [&[u8]; 2]) -> std::io::Result<()> {
         let new = self.directory.join(format!("{NEW}{name}"));
-        fs::write(&new, bytes)?;
+        let mut file = fs::File::create(&new)?;
+        parts.into_iter().try_for_each(|part| file.write_all(part))?;
         fs::rename(new, self.directory.join(name))
     }
 
@@ -93,7 +120,7 @@ impl Ledger {
         if let Some(line) = known.and_then(|(_, line)| line.parse().ok()) {
             return Ok(line);
         }
-        self.put(LINE, format!("{} {fresh}\n", self.boot).as_bytes())?;
+        self.put(LINE, [format!("{} {fresh}\n", self.boot).as_bytes(), &[]])?;
         Ok(fresh)
     }
 
@@ -147,11 +174,12 @@ impl Fates {
         Self(notes.into_iter().map(|(_, note)| note).collect())
     }
 
-    /// True when somebody must go on with them: flows are nobody's, or another box's whose packets come here.
+    /// True when somebody must go on with them: flows are nobody's, or another box's whose packets come here, or
+    /// have come from one, which sends on the packets that still come to it; or it may still ask.
     pub fn are_awaited(&self) -> bool {
         let now = Clock::now();
         self.0.iter().any(|note| match note {
-            Note::Over { gone, until, .. } => gone.is_some() && *until > now,
+            Note::Over { until, .. } => *until > now,
             Note::Frozen { .. } | Note::Holding(_) | Note::Taking(_) | Note::Taken(_) => true,
         })
     }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Each box sends on connections of its own and reads from those that others make. Queues are bounded: what has no
-//! room is lost, as on any link. No packet loop waits for any of it.
+//! room is lost, as on any link. Data that goes ahead of a hand-over waits for everything else. No packet loop waits
+//! for any of it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,13 +21,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-use engine::{FlowEnds, HeldPiece, Port};
-use handover::{Claim, Counters, Ended, Freeze, Handover, Loaded, Message, Note, Outcome, Peer};
+use engine::{FlowEnds, Port};
+use handover::{
+    Claim, Copies, Counters, Ended, FlowMoved, Freeze, Handover, Loaded, Message, Note, Outcome, Peer, Survey,
+};
 use io::{Clock, IoError};
 use serde::{Deserialize, Serialize};
 use units::SeqNum;
 use wire::{HandoverOrder, VirtioNetHeader};
 
+use crate::journal::Left;
 use crate::{Event, RunError};
 
 mod channel;
@@ -47,6 +51,9 @@ const RELAYED_MAX: usize = 4_096;
 /// How long who asked for a hand-over waits for its end: less than the console's patience.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
 
+/// Flows that are shown one by one when a subscriber has gone.
+const SHOWN_MAX: usize = 64;
+
 /// How long the desk may take to stop for an upgrade: packets wait.
 const PAUSED_WITHIN: units::Duration = units::Duration::from_millis(300);
 
@@ -62,6 +69,9 @@ pub struct RoamingConfig {
     /// Who vouches for peers that are known by their names, as PEM.
     #[serde(default)]
     pub authorities: Option<String>,
+    /// How packets are encapsulated here, in a word that all boxes have in common; empty where they are not.
+    #[serde(default)]
+    pub encapsulation: String,
     /// The other boxes.
     pub peers: Vec<PeerConfig>,
 }
@@ -100,6 +110,8 @@ pub struct Relayed {
 pub enum Frame {
     /// Of the protocol, as bytes.
     Message(Vec<u8>),
+    /// The same, of data that goes ahead: all others overtake it.
+    Ahead(Vec<u8>),
     /// A packet of a subscriber that it has.
     Packet(Relayed),
 }
@@ -110,10 +122,12 @@ pub type Outlets = Vec<mpsc::SyncSender<Frame>>;
 /// What a packet loop is asked to do with its subscribers' flows; who does not answer has none.
 #[derive(Debug)]
 pub enum Roam {
-    /// As [`handover::Flows::delivering`].
-    Delivering(IpAddr, mpsc::Sender<Vec<FlowEnds>>),
-    /// As [`handover::Flows::held`].
-    Held(FlowEnds, Option<SeqNum>, usize, mpsc::Sender<Option<HeldPiece>>),
+    /// As [`handover::Flows::survey`].
+    Survey(IpAddr, mpsc::Sender<Survey>),
+    /// As [`handover::Flows::copies`].
+    Copies(IpAddr, Vec<(FlowEnds, SeqNum)>, u64, mpsc::Sender<Copies>),
+    /// As [`handover::Flows::mtu`].
+    Mtu(mpsc::Sender<Option<u32>>),
     /// As [`handover::Flows::give_away`].
     GiveAway(Freeze, Turn, mpsc::Sender<Option<Vec<Loaded>>>),
     /// As [`handover::Flows::take_in`].
@@ -318,6 +332,7 @@ impl Roaming {
         let wall_ms = Clock::wall_nanos() / 1_000_000;
         let wall_ms = wall_ms.saturating_sub(Clock::now().as_millis());
         let mut protocol = Handover::new(protocol, random, wall_ms);
+        protocol.state_encapsulation(&config.encapsulation);
         let line = ledger.line(protocol.line()).map_err(failed)?;
         protocol.remember_all(line, notes, Clock::now());
         let desk = Desk {
@@ -348,6 +363,11 @@ impl Roaming {
     /// Work for shard 0.
     pub fn take_job(&self) -> Option<Job> {
         self.jobs.try_recv().ok()
+    }
+
+    /// Flows whose hosts are to be reset: nobody can go on with them.
+    pub fn take_lost(&self) -> Vec<Left> {
+        self.ledger.take_lost()
     }
 
     /// A hand-over that has ended.
@@ -442,6 +462,7 @@ impl Roaming {
             ("handover_flows_come".to_owned(), counters.flows[1]),
             ("handover_bytes_sent".to_owned(), counters.bytes[0]),
             ("handover_bytes_taken".to_owned(), counters.bytes[1]),
+            ("handover_loop_kept_us_max".to_owned(), self.ledger.kept_max().as_micros()),
         ];
         let refused = handover::Refusal::ALL.iter().zip(counters.refused);
         all.extend(refused.map(|(why, count)| (format!("handover_refused_{}", why.name()), count)));
@@ -453,11 +474,23 @@ impl Roaming {
 fn line_of(ended: &Ended) -> String {
     let [asking, copying, frozen] = ended.phases;
     match ended.outcome {
-        Outcome::Gone | Outcome::Come => format!(
-            "{} flows moved, with {} bytes of held data; asked for {asking}, copied for {copying}, nobody's for \
-             {frozen}",
-            ended.flows, ended.bytes
-        ),
+        Outcome::Gone | Outcome::Come => {
+            let mut text = format!(
+                "{} flows moved, with {} bytes of held data; asked for {asking}, copied for {copying}, nobody's for \
+                 {frozen}",
+                ended.flows, ended.bytes
+            );
+            for flow in ended.each.iter().take(SHOWN_MAX) {
+                let FlowMoved { ends: FlowEnds { source, sink, .. }, held, record } = flow;
+                let line = format!("\n  {source} to {sink}: {held} bytes of data, {record} of its record");
+                text.push_str(&line);
+            }
+            if let Some(more) = ended.each.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+                let line = format!("\n  and {more} more");
+                text.push_str(&line);
+            }
+            text
+        }
         Outcome::Stayed(why) => format!("stayed: the other box: {why}"),
         Outcome::Unanswered => "stayed: the other box does not answer".to_owned(),
         Outcome::Unfrozen => "stayed: its flows could not be written down, or taken out".to_owned(),
@@ -476,6 +509,8 @@ pub(crate) fn event_of(ended: &Ended, peer: String) -> Event {
             way,
             moved: ended.flows as u64,
             held: ended.bytes,
+            records: ended.each.iter().map(|flow| flow.record).sum(),
+            most: ended.each.iter().map(|flow| flow.held).max().unwrap_or(0),
             frozen_us: ended.phases[2].as_micros(),
         },
         Outcome::Stayed(_) | Outcome::Unanswered | Outcome::Unfrozen | Outcome::Broken => {

@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    ServerConfig, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 
 use super::RoamingConfig;
+use crate::pinned::{Pinned, Signatures, certificates_of, tls_provider, unknown};
 
 /// Who this box is, and whom it knows.
 #[derive(Clone)]
@@ -30,15 +30,15 @@ impl Identity {
     /// # Errors
     /// One line: what is no certificate or key.
     pub fn new(config: &RoamingConfig) -> Result<Self, String> {
-        let chain = certificates(&config.certificate)
+        let chain = certificates_of(&config.certificate)
             .map_err(|error| format!("the certificate for hand-overs is none (PEM): {error}"))?;
         let key = PrivateKeyDer::from_pem_slice(config.key.as_bytes())
             .map_err(|error| format!("the key for hand-overs is none (PEM): {error}"))?;
         let authorities = config.authorities.as_deref().map(Authorities::new).transpose()?;
         let peer = |peer: &super::PeerConfig| KnownBy::new(peer, authorities.is_some());
         let peers = config.peers.iter().map(peer).collect::<Result<Vec<_>, _>>()?;
-        let known = Arc::new(Known { peers, authorities, provider: provider() });
-        let server = ServerConfig::builder_with_provider(provider())
+        let known = Arc::new(Known { peers, authorities, signatures: Signatures::new() });
+        let server = ServerConfig::builder_with_provider(tls_provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .and_then(|builder| {
                 builder
@@ -70,10 +70,15 @@ impl Identity {
     /// # Errors
     /// There is no such peer.
     pub fn client(&self, peer: usize) -> Result<Arc<ClientConfig>, String> {
-        let peer = self.known.peers.get(peer).ok_or("no such peer")?.clone();
-        let authorities = self.known.authorities.clone();
-        let known = Known { peers: vec![peer], authorities, provider: provider() };
-        let mut client = ClientConfig::builder_with_provider(provider())
+        let authorities = self.known.authorities.as_ref();
+        let known = match self.known.peers.get(peer).ok_or("no such peer")? {
+            KnownBy::Certificate(own) => Pinned::new(vec![own.clone()], None),
+            KnownBy::Name(name) => {
+                let authority = authorities.map(|authorities| Arc::clone(&authorities.servers));
+                Pinned::new(Vec::new(), authority).called(name.clone())
+            }
+        };
+        let mut client = ClientConfig::builder_with_provider(tls_provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| error.to_string())?
             .dangerous()
@@ -84,20 +89,6 @@ impl Identity {
         client.enable_early_data = false;
         Ok(Arc::new(client))
     }
-}
-
-fn certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
-    let all = all.map_err(|error| error.to_string())?;
-    if all.is_empty() { Err("nothing in it".to_owned()) } else { Ok(all) }
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn unknown() -> Error {
-    Error::InvalidCertificate(CertificateError::UnknownIssuer)
 }
 
 /// How a peer is known.
@@ -124,7 +115,7 @@ impl KnownBy {
                 known.ok_or_else(|| format!("peer '{name}': that is no name for a certificate (DNS)"))?;
             return Ok(Self::Name(known));
         }
-        let all = certificates(&peer.certificate)
+        let all = certificates_of(&peer.certificate)
             .map_err(|error| format!("the certificate of peer '{name}' is none (PEM): {error}"))?;
         let first = all.into_iter().next().ok_or_else(|| format!("peer '{name}' has no certificate"))?;
         Ok(Self::Certificate(first))
@@ -154,12 +145,12 @@ impl Authorities {
     fn new(text: &str) -> Result<Self, String> {
         let none = |error: String| format!("the authorities for hand-overs are none (PEM): {error}");
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(text).map_err(none)? {
+        for certificate in certificates_of(text).map_err(none)? {
             roots.add(certificate).map_err(|error| none(error.to_string()))?;
         }
         let roots = Arc::new(roots);
-        let servers = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider()).build();
-        let clients = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+        let servers = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), tls_provider()).build();
+        let clients = WebPkiClientVerifier::builder_with_provider(roots, tls_provider()).build();
         Ok(Self {
             servers: servers.map_err(|error| none(error.to_string()))?,
             clients: clients.map_err(|error| none(error.to_string()))?,
@@ -172,7 +163,7 @@ impl Authorities {
 struct Known {
     peers: Vec<KnownBy>,
     authorities: Option<Authorities>,
-    provider: Arc<CryptoProvider>,
+    signatures: Signatures,
 }
 
 impl Known {
@@ -185,57 +176,6 @@ impl Known {
         let parsed = ParsedCertificate::try_from(shown).ok()?;
         let has = |peer: &KnownBy| peer.name().is_some_and(|name| verify_server_name(&parsed, name).is_ok());
         self.peers.iter().position(has)
-    }
-
-    fn signed(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-}
-
-impl ServerCertVerifier for Known {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if self.is_pinned(end_entity) {
-            return Ok(ServerCertVerified::assertion());
-        }
-        let name = self.peers.iter().find_map(KnownBy::name);
-        let (Some(authorities), Some(name)) = (&self.authorities, name) else { return Err(unknown()) };
-        authorities.servers.verify_server_cert(end_entity, intermediates, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -264,8 +204,7 @@ impl ClientCertVerifier for Known {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
+        self.signatures.verify_tls12(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -274,11 +213,11 @@ impl ClientCertVerifier for Known {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.signed(message, certificate, signed)
+        self.signatures.verify_tls13(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.signatures.schemes()
     }
 }
 
@@ -312,7 +251,8 @@ mod tests {
         };
         let listen = "192.0.2.1:7320".parse().unwrap();
         let authorities = authorities.map(str::to_owned);
-        RoamingConfig { listen, certificate, key, authorities, peers: peers.iter().map(peer).collect() }
+        let (peers, encapsulation) = (peers.iter().map(peer).collect(), String::new());
+        RoamingConfig { listen, certificate, key, authorities, encapsulation, peers }
     }
 
     /// The number that the second one knows the first one by, if both take each other.

@@ -18,7 +18,7 @@ const NOT_IN_A_FILE: [&str; 7] =
 const HANDOVER: &str = "handover";
 
 /// What it may say, but for its peers: `listen` is `--handover-listen`.
-const OF_HANDOVER: [&str; 4] = ["listen", "certificate", "key", "authorities"];
+const OF_HANDOVER: [&str; 5] = ["listen", "certificate", "key", "authorities", "encapsulation"];
 
 /// A setting of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,6 +26,10 @@ pub(super) struct RoamingArgs {
     /// Certificates (PEM) of those who vouch for the names of other boxes
     #[arg(long, value_name = "FILE", requires = "handover_listen")]
     handover_authorities: Option<PathBuf>,
+    /// How packets are encapsulated where they come to this box, in a word (`gtp-u`): subscribers move between boxes
+    /// with the same word only. Without it: not at all
+    #[arg(long, value_name = "WORD", requires = "handover_listen")]
+    handover_encapsulation: Option<String>,
 }
 
 /// A peer, before its certificate is read.
@@ -73,7 +77,8 @@ impl RoamingArgs {
         }
         let authorities = self.handover_authorities.as_deref().map(read).transpose()?;
         let (certificate, key) = (read(certificate)?, read(key)?);
-        Ok(Some(RoamingConfig { listen, certificate, key, authorities, peers }))
+        let encapsulation = self.handover_encapsulation.clone().unwrap_or_default();
+        Ok(Some(RoamingConfig { listen, certificate, key, authorities, encapsulation, peers }))
     }
 }
 
@@ -124,6 +129,9 @@ mod tests {
         let config = parse(&all).unwrap().unwrap();
         assert_eq!((config.key.as_str(), config.peers[0].certificate.as_str()), ("text", "text"));
         assert!(!format!("{config:?}").contains("key"), "keys are not shown");
+        assert_eq!(config.encapsulation, "");
+        let tunnelled = [&all[..], &["--handover-encapsulation", "gtp-u"]].concat();
+        assert_eq!(parse(&tunnelled).unwrap().unwrap().encapsulation, "gtp-u");
         let named = ["--handover-peer", "south=192.0.2.8:7320"];
         let named: Vec<&str> = all.iter().copied().chain(named).collect();
         assert!(parse(&named).unwrap_err().contains("--handover-authorities"));

@@ -11,7 +11,7 @@ use super::{Supervisor, WATCHDOG, Why};
 use crate::attachment::Attachment;
 use crate::shards::Command;
 use crate::watchdog::News;
-use crate::{AfterHang, Event, EventSink, Processor, RunError, StandIn};
+use crate::{AfterHang, Event, EventSink, Processor, RunError, StandIn, leftovers};
 
 /// An overload is told of once in so long, with all that was refused meanwhile.
 const OVERLOAD_EVERY: Duration = Duration::from_secs(10);
@@ -67,6 +67,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.look_at_ab(Clock::now());
         if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
             end_settling(self.settling.take(), self.events);
+        }
+        if let Some(roaming) = self.roaming.as_ref().filter(|_| self.settling.is_none()) {
+            let lost = roaming.take_lost();
+            self.settling = (!lost.is_empty()).then(|| leftovers::reset(lost, self.ground.config));
         }
         if let Some(why) = self.hear_watchdog(are_alive)? {
             return Ok(Some(why));

@@ -17,6 +17,8 @@ mod overload;
 mod raw;
 mod roaming;
 mod roaming_deaths;
+mod roaming_far;
+mod roaming_terms;
 mod service;
 mod sharded;
 mod steering;

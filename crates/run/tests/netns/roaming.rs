@@ -103,6 +103,7 @@ impl Sites {
                     certificate,
                     key,
                     authorities: None,
+                    encapsulation: String::new(),
                     peers: vec![peer],
                 };
                 Config { roaming: Some(roaming), ..topology.config() }
@@ -113,7 +114,7 @@ impl Sites {
         ]
     }
 
-    fn start(&self) -> [Program; 2] {
+    pub fn start(&self) -> [Program; 2] {
         self.start_with(self.configs())
     }
 
@@ -131,9 +132,14 @@ impl Sites {
     }
 
     pub fn connect(&self) -> Connection {
+        self.connect_from(CLIENT)
+    }
+
+    /// From another of the client's addresses.
+    pub fn connect_from(&self, client: &str) -> Connection {
         let listener = self.a.server.run(|| TcpListener::bind((SERVER, 0))).unwrap().unwrap();
         let to = listener.local_addr().unwrap();
-        let from: SocketAddr = format!("{CLIENT}:0").parse().unwrap();
+        let from: SocketAddr = format!("{client}:0").parse().unwrap();
         let connect = || {
             let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
             socket.bind(&from.into())?;
@@ -150,7 +156,7 @@ impl Sites {
     }
 }
 
-fn shell(at: &Namespace, line: &str) {
+pub fn shell(at: &Namespace, line: &str) {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap());
     command.args(words).stdout(Stdio::null());
@@ -163,8 +169,12 @@ pub fn counter(at: &Topology, name: &str) -> u64 {
 }
 
 pub fn hand_over(from: &Topology, to: &str) -> Answer {
+    hand_over_of(CLIENT, from, to)
+}
+
+pub fn hand_over_of(client: &str, from: &Topology, to: &str) -> Answer {
     let found = run::choose(run::find(&from.state).unwrap(), None).unwrap();
-    found.ask(&Question::Roam { client: CLIENT.parse().unwrap(), to: to.to_owned() }).unwrap()
+    found.ask(&Question::Roam { client: client.parse().unwrap(), to: to.to_owned() }).unwrap()
 }
 
 pub fn pause(ms: u64) {

@@ -12,7 +12,7 @@ use crate::roaming::{Sites, counter, hand_over, pause, receive, send};
 use crate::topology::{Connection, Program, SIGKILL, pattern};
 
 /// Has the transfers end, also where a check fails.
-struct Over<'a>(&'a AtomicBool);
+pub struct Over<'a>(pub &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {

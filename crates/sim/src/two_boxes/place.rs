@@ -2,8 +2,8 @@
 
 use core::net::IpAddr;
 
-use engine::{ConfigError, Engine, EngineConfig, FlowEnds, HeldPiece, Port};
-use handover::{Claim, Elsewhere, Fate, Flows, Freeze, Loaded, Note, Peer, fate_of};
+use engine::{ConfigError, Engine, EngineConfig, FlowEnds, Port};
+use handover::{Claim, Copies, Elsewhere, Fate, Flows, Freeze, Loaded, Note, Peer, Survey, fate_of};
 use units::{Instant, SeqNum};
 
 use crate::restart::keep;
@@ -16,6 +16,8 @@ pub(super) struct Place {
     pub elsewhere: Elsewhere,
     /// What outlives it.
     pub vault: Vault,
+    /// The longest packet that its devices take, if they have such a bound.
+    pub mtu: Option<u32>,
 }
 
 impl Place {
@@ -23,7 +25,7 @@ impl Place {
         let mut engine = Engine::new(config.clone())?;
         let vault = Vault::default();
         keep(&mut engine, &vault);
-        Ok(Self { engine, elsewhere: Elsewhere::new(config.ipv6_prefix_len), vault })
+        Ok(Self { engine, elsewhere: Elsewhere::new(config.ipv6_prefix_len), vault, mtu: None })
     }
 
     /// Goes on with what its vault has of a process before; the notes of the protocol.
@@ -57,12 +59,16 @@ impl Place {
 }
 
 impl Flows for Place {
-    fn delivering(&mut self, subscriber: IpAddr) -> Vec<FlowEnds> {
-        self.engine.delivering(subscriber)
+    fn survey(&mut self, subscriber: IpAddr) -> Survey {
+        Survey::of(&self.engine, subscriber)
     }
 
-    fn held(&mut self, flow: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece> {
-        self.engine.held(flow, from, len_max)
+    fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies {
+        Copies::of(&self.engine, subscriber, &sent, len_max)
+    }
+
+    fn mtu(&mut self, _: IpAddr) -> Option<u32> {
+        self.mtu
     }
 
     fn give_away(&mut self, freeze: &Freeze, now: Instant) -> Option<Vec<Loaded>> {
