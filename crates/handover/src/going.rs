@@ -8,8 +8,8 @@ use units::{Instant, SeqNum};
 
 use crate::copies::PIECE;
 use crate::{
-    Again, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer,
-    Refusal, Survey, Terms, Urgency, VERSION,
+    Again, Copies, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Note,
+    Outcome, Peer, Refusal, Survey, Terms, Urgency, VERSION,
 };
 
 /// One that goes.
@@ -55,8 +55,8 @@ impl Round {
     const NONE: Self = Self { sent: u64::MAX, is_sent: true };
 
     /// True when so much that is new is as well sent after the freeze: another round would not make it much less.
-    const fn is_last(self, new: u64) -> bool {
-        new <= PIECE as u64 || new >= self.sent / 2
+    fn is_last(self, new: &Copies) -> bool {
+        (new.is_all && new.len() <= PIECE as u64) || new.len() >= self.sent / 2
     }
 }
 
@@ -204,9 +204,12 @@ impl Handover {
         let lease = config.copying_max + config.lease;
         let broken_at = now + lease + lease / 4;
         going.stage = Stage::Copying { until: now + config.copying_max, broken_at, round: Round::NONE };
-        // If it was asked more than once, this may be an answer to a later question: the trip was not longer than that.
-        let trip = now.saturating_since(going.began[0]);
-        self.note_trip(from, trip);
+        // If it was asked more than once, this may be an answer to a later question: the trip was not longer than that,
+        // which is better than to know nothing.
+        let (trip, is_first) = (now.saturating_since(going.began[0]), going.again.is_first());
+        if is_first || !self.trips.contains_key(&from) {
+            self.note_trip(from, trip);
+        }
         let again = self.again(from, now);
         self.going.values_mut().filter(|going| going.name == name).for_each(|going| going.again = again);
         self.copy_on(name.subscriber, flows, now);
@@ -232,7 +235,7 @@ impl Handover {
         let sent = going.sent.iter().map(|(flow, [sent, _])| (*flow, *sent)).collect();
         let copies = flows.copies(subscriber, sent, u64::from(window - under_way));
         if round.is_sent {
-            if round.is_last(copies.len()) {
+            if round.is_last(&copies) {
                 return self.freeze(subscriber, flows, now);
             }
             *round = Round { sent: 0, is_sent: false };
@@ -435,4 +438,30 @@ impl Handover {
 
 fn ends_of(loaded: &[Loaded]) -> Vec<FlowEnds> {
     loaded.iter().map(|(flow, _)| flow.ends).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_the_last_where_another_would_not_make_it_much_less() {
+        let flow = FlowEnds {
+            is_downlink: true,
+            sink: "10.0.0.1:1".parse().unwrap(),
+            source: "192.0.2.1:443".parse().unwrap(),
+        };
+        let copies = |pieces: usize, is_all| {
+            let start = SeqNum::new(0);
+            let piece = HeldPiece { flow, una: start, start, bytes: vec![0; PIECE] };
+            Copies { pieces: vec![piece; pieces], is_all }
+        };
+        let sent = |pieces: u64| Round { sent: pieces * PIECE as u64, is_sent: true };
+        assert!(Round::NONE.is_last(&copies(1, true)), "it is as well sent with the commit");
+        assert!(!Round::NONE.is_last(&copies(1, false)), "only so much may be under way");
+        assert!(!Round::NONE.is_last(&copies(30, true)));
+        assert!(!sent(30).is_last(&copies(14, true)));
+        assert!(sent(30).is_last(&copies(15, true)), "it does not become less");
+        assert!(sent(30).is_last(&copies(15, false)));
+    }
 }
