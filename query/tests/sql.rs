@@ -96,6 +96,16 @@ fn budgets_and_the_ends_of_a_flow_are_columns() {
     let ends = "SELECT file LIKE '%loss.server.pcapng.gz' AS file, second_port = 80 AS web, \
         first = first_address || ':' || first_port AS same FROM flows";
     assert_eq!(rows(ends, &[capture("loss")]), "file,web,same\ntrue,true,true\n");
+    // Rows of events and samples have those of their flow.
+    for (table, wrong) in [("events", "6,0"), ("samples", "true,0"), ("intervals", "true,0")] {
+        let count = if table == "events" { "count(*)" } else { "count(*) > 0" };
+        let of_flow = format!(
+            "SELECT {count} AS n, sum(CASE WHEN r.file = f.file AND r.first_address = f.first_address \
+            AND r.first_port = f.first_port AND r.second_address = f.second_address \
+            AND r.second_port = f.second_port THEN 0 ELSE 1 END) AS wrong FROM {table} r JOIN flows f USING (flow_id)"
+        );
+        assert_eq!(rows(&of_flow, &[capture("loss")]), format!("n,wrong\n{wrong}\n"), "{table}");
+    }
     let sorted = "SELECT sum(sorted) AS sorted, sum(bad_blocks) AS bad FROM captures";
     assert_eq!(rows(sorted, &[capture("loss")]), "sorted,bad\n0,0\n");
 }

@@ -176,9 +176,14 @@ impl Flows {
     fn fetch_in_flight(&self, config: &Config, coming: Option<(&SegmentRecord, FlowHint)>) {
         if let (Some(fetch), Some((segment, likely))) = (config.fetch, coming)
             && let Some(flow) = self.slab.get(likely.place)
-            && let Some(place) = flow.place_in_flight(likely.direction, segment)
         {
-            fetch(place, 1);
+            if let Some(place) = flow.place_in_flight(likely.direction, segment) {
+                fetch(place, 1);
+            }
+            let edges = flow.lines_for_edges(likely.direction);
+            if edges != 0 {
+                fetch(std::ptr::from_ref(flow) as usize, edges);
+            }
         }
     }
 

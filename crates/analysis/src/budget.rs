@@ -7,18 +7,18 @@
 //!
 //! Time is that between packets, in whole nanoseconds, so that the parts sum exactly to the flow's duration.
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use units::{Duration, Instant};
 
 use crate::direction::Direction;
 use crate::echoes::Echoes;
 use crate::half::{Half, Packets, TimeShares};
-use crate::loss_line::LossLine;
+use crate::loss_line::{LossLine, PathFacts, is_queue};
 use crate::optional_instant::OptionalInstant;
 use crate::samples::Samples;
 
 /// What a moment of a flow was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeCause {
     /// First packet to the end of the handshake.
@@ -77,7 +77,9 @@ impl TimeCause {
 
 /// Where the time of a flow went, nanoseconds. The parts sum to `total_ns`, the time from the first packet to
 /// the last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+///
+/// In JSON it has its sentence, too ([`TimeBudget::slow_because`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeBudget {
     /// The direction whose sender was waited for: the one with most data.
     pub direction: Direction,
@@ -106,8 +108,6 @@ pub struct TimeBudget {
     /// Longest time without progress while data was to be acknowledged; beside the receiver, between data that was
     /// no pause of the application. No further part: it is within the others.
     pub longest_stall_ns: u64,
-    /// The largest part in words, with the next ones; none for a flow without duration.
-    pub slow_because: Option<String>,
 }
 
 impl TimeBudget {
@@ -126,7 +126,7 @@ impl TimeBudget {
             unclear_ns,
         ] = parts.0.map(Duration::as_nanos);
         let total_ns = parts.0.iter().map(|part| part.as_nanos()).sum();
-        let mut budget = Self {
+        Self {
             direction,
             total_ns,
             handshake_ns,
@@ -140,10 +140,7 @@ impl TimeBudget {
             closing_ns,
             unclear_ns,
             longest_stall_ns: longest_stall.as_nanos(),
-            slow_because: None,
-        };
-        budget.slow_because = budget.sentence();
-        budget
+        }
     }
 
     /// The time of one cause, nanoseconds.
@@ -170,7 +167,9 @@ impl TimeBudget {
         scaled.checked_div(u128::from(self.total_ns)).unwrap_or(0) as u64
     }
 
-    fn sentence(&self) -> Option<String> {
+    /// The largest part in words, with the next ones; none for a flow without duration.
+    #[must_use]
+    pub fn slow_because(&self) -> Option<String> {
         let mut order = TimeCause::ALL;
         order.sort_by_key(|cause| std::cmp::Reverse(self.of(*cause)));
         let percent = |cause: TimeCause| (self.per_mille(cause) + 5) / 10;
@@ -185,6 +184,28 @@ impl TimeBudget {
             .collect();
         let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
         Some(format!("slow because {} {} % of the flow's time{others}", main.reason(), percent(main)))
+    }
+}
+
+impl Serialize for TimeBudget {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("TimeBudget", 14)?;
+        fields.serialize_field("direction", &self.direction)?;
+        fields.serialize_field("total_ns", &self.total_ns)?;
+        fields.serialize_field("handshake_ns", &self.handshake_ns)?;
+        fields.serialize_field("slow_start_ns", &self.slow_start_ns)?;
+        fields.serialize_field("receive_window_ns", &self.receive_window_ns)?;
+        fields.serialize_field("application_ns", &self.application_ns)?;
+        fields.serialize_field("loss_recovery_ns", &self.loss_recovery_ns)?;
+        fields.serialize_field("outage_ns", &self.outage_ns)?;
+        fields.serialize_field("path_rate_ns", &self.path_rate_ns)?;
+        fields.serialize_field("policer_ns", &self.policer_ns)?;
+        fields.serialize_field("closing_ns", &self.closing_ns)?;
+        fields.serialize_field("unclear_ns", &self.unclear_ns)?;
+        fields.serialize_field("longest_stall_ns", &self.longest_stall_ns)?;
+        // Made only for those who ask: most flows are shown nowhere.
+        fields.serialize_field("slow_because", &self.slow_because())?;
+        fields.end()
     }
 }
 
@@ -232,6 +253,8 @@ const FLAT_ROUNDS: u8 = 3;
 /// Lost segments from which on they may be a policer's, and their least share, one in so many.
 const LOST_MIN: u64 = 20;
 const LOST_SHARE: u64 = 50;
+/// What is acknowledged so soon after the first acknowledgement was sent at first, on paths however short.
+const FIRST_FLIGHT_MIN: Duration = Duration::from_millis(5);
 /// Edges of the window remembered: one in each eighth of a round trip.
 const EDGES: usize = 8;
 
@@ -278,6 +301,12 @@ pub(crate) struct TimeSpent {
     begin: Instant,
     /// How long what asked for the first data was repaired.
     repaired_before: Duration,
+    /// When the first data was acknowledged, and up to where.
+    first_acked: OptionalInstant,
+    first_acked_to: u64,
+    /// The same of the last acknowledgement of what was sent at first.
+    flight_acked: Instant,
+    flight_acked_to: u64,
     /// Where losses showed; apart, for few flows have any.
     loss_line: Option<Box<LossLine>>,
     /// What the receiver's own clock says of round trips.
@@ -378,8 +407,14 @@ impl TimeSpent {
         let Some(rtt) = rtt.filter(|_| !self.has_left_slow_start) else { return };
         let Some(start) = self.round_start.get() else {
             (self.round_start, self.round_una) = (OptionalInstant::at(now), una);
+            (self.first_acked, self.first_acked_to) = (OptionalInstant::at(now), una);
+            (self.flight_acked, self.flight_acked_to) = (now, una);
             return;
         };
+        let begin = self.first_acked.get().unwrap_or(start);
+        if now.saturating_since(begin) <= (rtt / 2).max(FIRST_FLIGHT_MIN) {
+            (self.flight_acked, self.flight_acked_to) = (now, una);
+        }
         let passed = now.saturating_since(start);
         if passed < rtt.max(Duration::from_millis(1)) {
             return;
@@ -396,15 +431,24 @@ impl TimeSpent {
     }
 
     /// The receiver, which acknowledges everything below `una`, says for the first time that it holds `news` bytes
-    /// above; with `shows_loss`, above a hole that was not known.
-    pub(crate) fn on_sacked(&mut self, now: Instant, una: u64, news: u64, shows_loss: bool) {
-        self.loss_line.get_or_insert_default().on_sacked(now, una, news, shows_loss);
+    /// above; with `shows_loss`, above a hole that was not known. `rtt` is that of now, and the shortest.
+    pub(crate) fn on_sacked(
+        &mut self,
+        now: Instant,
+        una: u64,
+        news: u64,
+        shows_loss: bool,
+        rtt: Option<(Duration, Duration)>,
+    ) {
+        let has_queue = rtt.is_some_and(|(now, least)| is_queue(now, least));
+        self.loss_line.get_or_insert_default().on_sacked(now, una, news, shows_loss, has_queue);
     }
 
-    /// Of what was acknowledged now, the receiver was known to hold `bytes`.
-    pub(crate) fn on_sacked_acknowledged(&mut self, bytes: u64) {
+    /// Of what was acknowledged now, up to `una`, the receiver was known to hold `bytes`.
+    #[inline]
+    pub(crate) fn on_acknowledged(&mut self, now: Instant, una: u64, bytes: u64) {
         if let Some(line) = &mut self.loss_line {
-            line.on_acknowledged(bytes);
+            line.on_acknowledged(now, una, bytes);
         }
     }
 
@@ -475,7 +519,7 @@ impl Half {
         };
         let is_recovering = self.is_recovering();
         let has_hole = self.edge.coverage.as_ref().is_some_and(crate::coverage::Coverage::has_open_hole);
-        let is_done = self.data.fin_seen && self.edge.una + 1 >= self.data.fin_end;
+        let is_done = self.data.fin_seen && self.edge.una + 1 >= self.cold.fin_end;
         let is_full = match spending.is_beside_receiver {
             true => window.is_some_and(|window| window < segment),
             false => window.is_some_and(|window| {
@@ -580,9 +624,16 @@ impl Half {
     pub(crate) fn is_policed(&self, rtt: Option<Duration>) -> bool {
         let lost = self.cold.retransmissions.wire_segments + self.cold.holes.lost_before;
         let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
-        let is_much = lost >= LOST_MIN && lost * LOST_SHARE >= self.data.totals.wire_segments;
+        let is_much = lost >= LOST_MIN && lost * LOST_SHARE >= self.data_wire_segments();
         let line = self.time.loss_line.as_ref().filter(|_| is_much);
-        line.is_some_and(|line| line.is_policers(segment, rtt.unwrap_or_default(), self.time.best_rate))
+        let path = PathFacts {
+            segment,
+            rtt: rtt.unwrap_or_default(),
+            best_rate: self.time.best_rate,
+            begin: self.time.first_acked.get().map(|begin| (begin, self.time.first_acked_to)),
+            flight: (self.time.flight_acked, self.time.flight_acked_to),
+        };
+        line.is_some_and(|line| line.is_policers(&path))
     }
 
     /// Round trips as the receiver sees them, if the capture was made there.

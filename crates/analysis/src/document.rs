@@ -137,6 +137,20 @@ pub struct CaptureFile {
     pub skipped: Skipped,
     /// TCP segments.
     pub segments: u64,
+    /// The same by interface, where each is a capture point of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<InterfaceCount>,
+}
+
+/// Packets of one interface of a capture.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct InterfaceCount {
+    /// Its number in the file, over all sections.
+    pub interface: u32,
+    /// Packets read.
+    pub packets: u64,
+    /// TCP segments.
+    pub segments: u64,
 }
 
 /// Packets without a TCP segment, by reason.

@@ -12,7 +12,7 @@ use crate::copies::CopyContext;
 use crate::coverage::Coverage;
 use crate::direction::{Direction, PerDirection};
 use crate::event::{Event, EventKind, spurious};
-use crate::half::{Ack, AckCounts, Half, IDLE_GAP, LINE, SentSegment, SynOptions, Window};
+use crate::half::{Ack, AckCounts, Half, IDLE_GAP, LINE, LastWindow, SentSegment, SynOptions, Window};
 use crate::opening::{HandshakeTimes, OpeningMark};
 use crate::optional_instant::OptionalInstant;
 use crate::packet::{PacketFindings, PacketKind};
@@ -157,6 +157,16 @@ impl Flow {
             false => self.halves[direction.reverse()].data.in_flight.first_place(),
         };
         place.map(|place| std::ptr::from_ref(place) as usize)
+    }
+
+    /// The lines that `segment` will need besides, where the capture was made beside its sender: it tells the
+    /// edge of a window.
+    #[inline]
+    pub(crate) fn lines_for_edges(&self, direction: Direction) -> u64 {
+        const FIRST: usize = offset_of!(Flow, halves) / LINE;
+        const SECOND: usize = FIRST + size_of::<Half>() / LINE;
+        const LINES: PerDirection<u64> = PerDirection::new(Half::EDGES << FIRST, Half::EDGES << SECOND);
+        if self.is_beside_receiver(direction.reverse()) { LINES[direction] } else { 0 }
     }
 
     /// The direction that a segment was sent in.
@@ -449,7 +459,7 @@ impl Flow {
     #[inline]
     fn tells_news(&self, direction: Direction, segment: &SegmentRecord) -> bool {
         let una = SeqNum::new(self.halves[direction.reverse()].edge.una as u32);
-        let is_same_window = self.halves[direction].packets.windows.raw == Some(segment.window);
+        let is_same_window = self.halves[direction].packets.window.is(segment.window);
         segment.ack != una || !is_same_window || !segment.sack().is_empty()
     }
 
@@ -499,10 +509,14 @@ impl Flow {
         }
         let wire = if len > 0 { own.wire_segments(len) } else { 1 };
         own.packets.totals.packets += 1;
-        own.packets.totals.wire_segments += wire;
         own.packets.totals.ip_bytes += segment.ip_len();
+        if wire > 1 {
+            own.packets.exceptions.more_segments += wire - 1;
+        }
         let has = |flag| u64::from(segment.flags.contains(flag));
-        own.packets.totals.psh += has(TcpFlags::PSH);
+        if segment.flags.contains(TcpFlags::PSH) {
+            own.packets.exceptions.psh += 1;
+        }
         if !(TcpFlags::ACK | TcpFlags::PSH).contains(segment.flags) {
             let flags = &mut own.cold.flags;
             flags.urg += has(TcpFlags::URG);
@@ -522,21 +536,25 @@ impl Flow {
         }
         if len > 0 {
             let data = &mut own.data.totals;
+            if data.packets == 0 {
+                own.packets.hop_limits.data = Some(segment.hop_limit);
+            }
             data.packets += 1;
             data.payload += len;
-            data.wire_segments += wire;
+            if segment.flags.contains(TcpFlags::RST) {
+                // No part of the stream.
+                own.packets.exceptions.not_unique += len;
+            }
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
             data.segment_min = if data.segment_min == 0 { len } else { data.segment_min.min(len) };
-            own.edge.segment_max = own.edge.segment_max.max(u32::try_from(len).unwrap_or(u32::MAX));
+            own.edge.segment_max = own.edge.segment_max.max(len);
         } else if segment.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
-            == TcpFlags::ACK
+            != TcpFlags::ACK
         {
-            own.packets.pure_acks += 1;
-        }
-        let hop_limits = &mut own.packets.hop_limits;
-        if len > 0 {
-            hop_limits.data.get_or_insert(segment.hop_limit);
-        } else if segment.flags.contains(TcpFlags::SYN) {
-            hop_limits.syn.get_or_insert(segment.hop_limit);
+            own.packets.exceptions.control += 1;
+            if segment.flags.contains(TcpFlags::SYN) {
+                own.packets.hop_limits.syn.get_or_insert(segment.hop_limit);
+            }
         }
         if segment.is_mptcp() {
             own.cold.has_mptcp = true;
@@ -571,6 +589,7 @@ impl Flow {
             let mss = own.cold.offered.mss.and_then(NonZeroU16::new);
             self.halves[direction.reverse()].packets.peer_mss = mss;
             self.scales = PerDirection::each(|direction| self.negotiated_scale(direction));
+            self.halves.iter_mut().for_each(|half| half.packets.window.rescale());
             let ecn = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| segment.flags.contains(flag));
             let opening = &mut self.opening;
             if segment.flags.contains(TcpFlags::ACK) {
@@ -617,8 +636,13 @@ impl Flow {
         let scale = if is_syn { Some(WindowScale::NONE) } else { self.scale(direction) };
         let id = self.id;
         let half = &mut self.halves[direction];
+        let last = half.packets.window;
+        let is_same = last.is(segment.window);
+        if last.is_counted(segment.window) && !is_syn && segment.window != 0 {
+            // As most packets: nothing changes.
+            return is_same;
+        }
         let windows = &mut half.packets.windows;
-        let is_same = windows.raw == Some(segment.window);
         if let Some(bytes) = scale.map(|scale| scale.window(segment.window)) {
             windows.max = windows.max.max(bytes);
             if !is_syn {
@@ -640,7 +664,10 @@ impl Flow {
             if segment.window == 0 { Some(0) } else { scale.map(|scale| scale.window(segment.window)) };
         let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
         let half = &mut self.halves[direction];
-        half.packets.windows.raw = Some(segment.window).filter(|_| keeps);
+        half.packets.window = match scale {
+            Some(_) if !is_syn => LastWindow::counted(segment.window),
+            _ => LastWindow::new(Some(segment.window).filter(|_| keeps)),
+        };
         half.edge.window = Window::new(bytes.filter(|_| keeps));
         is_same
     }
@@ -661,11 +688,11 @@ impl Flow {
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
         let is_bare = segment.len() == 0 && plain && is_same_window;
         if let Some(value) = echo.filter(|value| own.packets.settled_echo != *value || *value == 0) {
-            seen.rtt_timestamps = other.data.echo.on_echo(value, now);
+            seen.rtt_timestamps = other.data.echo.0.on_echo(value, now);
             if let Some(rtt) = seen.rtt_timestamps {
                 other.rtt.timestamps.record(rtt);
             }
-            own.packets.settled_echo = if other.data.echo.is_settled(value) { value } else { 0 };
+            own.packets.settled_echo = if other.data.echo.0.is_settled(value) { value } else { 0 };
         }
         let before = other.edge.una;
         let has_sack = !segment.sack().is_empty();
@@ -756,7 +783,7 @@ impl Flow {
         let own = &mut self.halves[direction];
         let kind = own.on_segment(&sent);
         if let Some(stamp) = stamp.filter(|_| segment.takes_sequence_space()) {
-            own.data.echo.on_sent(stamp, now);
+            own.data.echo.0.on_sent(stamp, now);
         }
         if segment.len() > 0 && own.time.until.is_none() && !own.edge.first_data.is_none() {
             own.time.until = OptionalInstant::at(self.last);

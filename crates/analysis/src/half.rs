@@ -21,10 +21,10 @@ use crate::samples::Samples;
 use crate::timestamps::{TimestampRtt, is_newer};
 
 pub(crate) use counts::{AckCounts, RetransmissionCounts};
-use counts::{DataTotals, EcnCounts, FlagCounts, HoleCounts, PacketTotals, ProbeCounts};
+use counts::{DataTotals, EcnCounts, FlagCounts, HoleCounts, PacketExceptions, PacketTotals, ProbeCounts};
 pub(crate) use throughput::BIN;
 use throughput::{Bin, Throughput};
-pub(crate) use windows::Window;
+pub(crate) use windows::{LastWindow, Window};
 use windows::{WindowEvents, Windows};
 
 /// Where time went, for the sender of this direction.
@@ -82,6 +82,25 @@ impl SmoothedRtt {
     }
 }
 
+/// The same, or none before the first measurement, in no more room.
+#[derive(Clone, Copy, Debug)]
+struct OptionalSmoothedRtt(SmoothedRtt);
+
+impl OptionalSmoothedRtt {
+    const NONE: Duration = Duration::from_nanos(u64::MAX);
+
+    #[inline]
+    fn get(self) -> Option<SmoothedRtt> {
+        (self.0.srtt != Self::NONE).then_some(self.0)
+    }
+}
+
+impl Default for OptionalSmoothedRtt {
+    fn default() -> Self {
+        Self(SmoothedRtt { srtt: Self::NONE, rttvar: Duration::ZERO })
+    }
+}
+
 /// Payload of the largest packet of any usual link, bytes.
 const JUMBO_MAX: u64 = 9_200;
 
@@ -122,25 +141,27 @@ pub(crate) struct Edge {
     pub(crate) window: Window,
 }
 
-/// What every packet of this direction changes.
+/// What every packet of this direction changes, and in the second line what only some do.
 #[derive(Clone, Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Packets {
     pub(crate) last: OptionalInstant,
     pub(crate) pause_max: Duration,
     pub(crate) totals: PacketTotals,
     pub(crate) ids: PacketIds,
-    /// The other side's offer.
-    pub(crate) peer_mss: Option<NonZeroU16>,
-    pub(crate) hop_limits: HopLimits,
-    pub(crate) has_timestamps: bool,
-    /// Fresh data with identifications that are not new, more than others.
-    pub(crate) repeated_ids: u8,
     /// The last echo of a timestamp that this direction sent and that can tell nothing any more; zero for
     /// none.
     pub(crate) settled_echo: u32,
+    /// The other side's offer.
+    pub(crate) peer_mss: Option<NonZeroU16>,
+    pub(crate) window: LastWindow,
+    pub(crate) has_timestamps: bool,
+    /// Fresh data with identifications that are not new, more than others.
+    pub(crate) repeated_ids: u8,
+    // The second line.
     pub(crate) windows: Windows,
-    pub(crate) pure_acks: u64,
+    pub(crate) exceptions: PacketExceptions,
+    pub(crate) hop_limits: HopLimits,
     /// When the last edge of its window was remembered, in microseconds that wrap, and how long until the next
     /// one is; zero for none yet.
     pub(crate) edge_at_us: u32,
@@ -149,16 +170,14 @@ pub(crate) struct Packets {
 
 /// What data of this direction changes, and acknowledgements of it.
 ///
-/// Acknowledgements need what is in the first two lines, data what is in the first three, and both the last
-/// one if they have timestamps.
+/// Acknowledgements need what is in the first line, data what is in the first two, and both the last one if
+/// they have timestamps.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Data {
     pub(crate) in_flight: InFlight,
     highest_sacked: u64,
-    pub(crate) fin_end: u64,
-    /// The byte above the edge that last probed a zero window; [`NO_PROBE`] for none.
-    window_probe: u64,
+    smoothed: OptionalSmoothedRtt,
     /// Round trips as tcptrace takes them; only from where they differ from [`RoundTrips::karn`].
     pub(crate) rtt_tcptrace: Option<Box<Samples<Duration>>>,
     /// In a row.
@@ -166,19 +185,22 @@ pub(crate) struct Data {
     pub(crate) fin_seen: bool,
     pub(crate) fin_acked: bool,
     has_retransmitted: bool,
+    /// The byte above the edge probed a zero window: [`Cold::window_probe`].
+    has_probed: bool,
     // The second line.
-    smoothed: Option<SmoothedRtt>,
     /// Last segment with data or SYN or FIN.
     last_sent: Instant,
     bin: Bin,
     pub(crate) last: OptionalInstant,
-    // Most of it is in the third one.
     pub(crate) totals: DataTotals,
-    pub(crate) echo: TimestampRtt,
+    // The third one.
+    pub(crate) echo: Echo,
 }
 
-/// Positions begin at 2^32: no byte is there.
-const NO_PROBE: u64 = 0;
+/// [`TimestampRtt`] in a line of its own.
+#[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Echo(pub(crate) TimestampRtt);
 
 /// Round-trip times of data of this direction.
 #[derive(Clone, Debug, Default)]
@@ -195,7 +217,8 @@ pub(crate) struct Cold {
     pub(crate) flags: FlagCounts,
     pub(crate) isn: Option<SeqNum>,
     pub(crate) offered: SynOptions,
-    // The second line.
+    // The second line, about.
+    pub(crate) fin_end: u64,
     pub(crate) acks: AckCounts,
     /// Packets that the capture has more than once, but for the first of each.
     pub(crate) copies: u64,
@@ -203,6 +226,8 @@ pub(crate) struct Cold {
     pub(crate) plain_max: u32,
     pub(crate) has_mptcp: bool,
     // The rest.
+    /// The byte above the edge that last probed a zero window.
+    window_probe: u64,
     pub(crate) ecn: EcnCounts,
     pub(crate) probes: ProbeCounts,
     pub(crate) holes: HoleCounts,
@@ -248,19 +273,24 @@ impl Half {
         }
     }
 
-    /// The lines of [`Data`] up to a field.
-    const fn data_to(field: usize) -> u64 {
-        lines(offset_of!(Self, data), offset_of!(Self, data) + field)
+    /// The lines of [`Data`] from a field to another.
+    const fn data(from: usize, to: usize) -> u64 {
+        lines(offset_of!(Self, data) + from, offset_of!(Self, data) + to)
     }
+    /// What every packet of this direction needs.
+    const PACKETS: u64 = lines(0, offset_of!(Self, packets)) | lines(offset_of!(Self, packets), Self::SELDOM);
+    const SELDOM: usize = offset_of!(Self, packets) + offset_of!(Packets, windows);
+    /// What edges of windows need besides.
+    pub(crate) const EDGES: u64 = lines(Self::SELDOM, offset_of!(Self, data));
     /// The first line of how time was spent.
     const TIME: u64 = lines(offset_of!(Self, time), offset_of!(Self, time) + LINE);
     /// The lines that a segment of this direction with data will need: without timestamps, and with them.
     pub(crate) const SENT_DATA: [u64; 2] = [
-        lines(0, offset_of!(Self, data)) | Self::data_to(offset_of!(Data, echo)) | Self::TIME,
-        lines(0, offset_of!(Self, rtt)) | Self::TIME,
+        Self::PACKETS | Self::data(0, offset_of!(Data, echo)) | Self::TIME,
+        Self::PACKETS | Self::data(0, size_of::<Data>()) | Self::TIME,
     ];
     /// The same for one without data.
-    pub(crate) const SENT_BARE: u64 = lines(0, offset_of!(Self, data));
+    pub(crate) const SENT_BARE: u64 = Self::PACKETS;
     /// The lines that an acknowledgement of this direction's data will need which comes with data of the
     /// other's, as long as it acknowledges and echoes nothing new.
     pub(crate) const ACKED_BY_DATA: u64 = lines(0, offset_of!(Self, packets));
@@ -270,12 +300,11 @@ impl Half {
     pub(crate) const ACKED_BARE: [u64; 2] = {
         let times = Self::TIME | Self::TIME << 1;
         let karn = offset_of!(Self, rtt) + offset_of!(RoundTrips, timestamps);
+        let sent = Self::data(0, offset_of!(Data, last_sent));
+        let echo = Self::data(offset_of!(Data, echo), size_of::<Data>());
         [
-            Self::ACKED_BY_DATA
-                | Self::data_to(offset_of!(Data, totals))
-                | lines(offset_of!(Self, rtt), karn)
-                | times,
-            Self::ACKED_BY_DATA | lines(offset_of!(Self, data), offset_of!(Self, cold)) | times,
+            Self::ACKED_BY_DATA | sent | lines(offset_of!(Self, rtt), karn) | times,
+            Self::ACKED_BY_DATA | sent | echo | lines(offset_of!(Self, rtt), offset_of!(Self, cold)) | times,
         ]
     };
 
@@ -287,7 +316,29 @@ impl Half {
     }
 
     pub(crate) fn smoothed_rtt(&self) -> Option<Duration> {
-        self.data.smoothed.map(|rtt| rtt.srtt)
+        self.data.smoothed.get().map(|rtt| rtt.srtt)
+    }
+
+    /// Packets with data, and those without as one each, as on the wire.
+    pub(crate) fn all_wire_segments(&self) -> u64 {
+        self.packets.totals.packets + self.packets.exceptions.more_segments
+    }
+
+    /// Segments with data on the wire.
+    pub(crate) fn data_wire_segments(&self) -> u64 {
+        // Only data stands for more than one.
+        self.data.totals.packets + self.packets.exceptions.more_segments
+    }
+
+    /// Payload bytes, each counted once.
+    pub(crate) fn unique(&self) -> u64 {
+        self.data.totals.payload.saturating_sub(self.packets.exceptions.not_unique)
+    }
+
+    /// Acknowledgements without data, SYN, FIN or RST.
+    pub(crate) fn pure_acks(&self) -> u64 {
+        let others = self.data.totals.packets + self.packets.exceptions.control;
+        self.packets.totals.packets.saturating_sub(others)
     }
 
     /// From the first byte seen to the last, bytes.
@@ -332,22 +383,26 @@ impl Half {
         let is_below_edge = is_plain && s.len <= 1 && position + 1 == next;
         // Zero bytes, or one that is acknowledged, just below the edge: it asks for an acknowledgement.
         if is_below_edge && (s.len == 0 || self.outstanding() == 0 || s.peer_window == Some(0)) {
-            return self.on_probe(s.peer_window == Some(0));
+            return self.on_probe(s.peer_window == Some(0), s.len);
         }
         if s.len == 0 && is_plain {
             return PacketKind::Usual;
         }
         if is_plain && s.len == 1 && s.peer_window == Some(0) {
             if position == next {
-                self.data.window_probe = position;
+                (self.data.has_probed, self.cold.window_probe) = (true, position);
             }
-            return self.on_probe(true);
+            return self.on_probe(true, s.len);
         }
-        self.settle_probe(position, s.now);
+        if self.data.has_probed {
+            self.settle_probe(position, s.now);
+        }
         let start = position + u64::from(has_syn);
         let end = start + s.len;
         let data = if s.len > 0 { self.cover(start, end, s) } else { Added::default() };
-        self.data.totals.unique += data.fresh;
+        if data.fresh != s.len {
+            self.packets.exceptions.not_unique += s.len.saturating_sub(data.fresh);
+        }
         let mut control = Added::default();
         if has_syn {
             control = self.cover(position, start, s);
@@ -356,13 +411,15 @@ impl Half {
             let fin = self.cover(end, end + 1, s);
             control.again += fin.again;
             control.fresh += fin.fresh;
-            (self.data.fin_seen, self.data.fin_end) = (true, end + 1);
+            (self.data.fin_seen, self.cold.fin_end) = (true, end + 1);
         }
         let whole = (position, end + u64::from(has_fin));
         let kind = self.classify(s, whole, &data, &control, has_syn);
         if s.len > 0 {
-            let loss_events = self.cold.recovery.loss_events();
-            self.data.bin.add(s.now, data.fresh, loss_events, &mut self.cold.throughput);
+            if !self.data.bin.add(s.now, data.fresh) {
+                let loss_events = self.cold.recovery.loss_events();
+                self.data.bin.begin(s.now, data.fresh, loss_events, &mut self.cold.throughput);
+            }
             if self.edge.first_data.is_none() {
                 self.edge.first_data = OptionalInstant::at(s.now);
             }
@@ -384,22 +441,25 @@ impl Half {
     /// what was sent or acknowledged since lies at `position`. Else the same byte comes again, and for the
     /// first time.
     fn settle_probe(&mut self, position: u64, now: Instant) {
-        let probed = std::mem::replace(&mut self.data.window_probe, NO_PROBE);
-        if probed != NO_PROBE
+        let (has_probed, probed) = (self.data.has_probed, self.cold.window_probe);
+        self.data.has_probed = false;
+        if has_probed
             && position > probed
             && let Some(coverage) = &mut self.edge.coverage
         {
-            self.data.totals.unique += coverage.add(probed, probed + 1, now, None).fresh;
+            let not_unique = &mut self.packets.exceptions.not_unique;
+            *not_unique = not_unique.saturating_sub(coverage.add(probed, probed + 1, now, None).fresh);
         }
     }
 
     fn settle_probe_if_accepted(&mut self, position: u64, now: Instant) {
-        if self.data.window_probe != NO_PROBE && position > self.data.window_probe {
+        if self.data.has_probed && position > self.cold.window_probe {
             self.settle_probe(position, now);
         }
     }
 
-    fn on_probe(&mut self, is_window_probe: bool) -> PacketKind {
+    fn on_probe(&mut self, is_window_probe: bool, len: u64) -> PacketKind {
+        self.packets.exceptions.not_unique += len;
         if is_window_probe {
             self.cold.probes.window += 1;
             return PacketKind::WindowProbe;
@@ -429,7 +489,7 @@ impl Half {
             una: self.edge.una,
             quiet: s.now.saturating_since(self.data.last_sent.max(self.edge.last_acked)),
             since_progress: s.now.saturating_since(self.timer_start()),
-            rtt: self.data.smoothed.or(s.path_rtt.map(SmoothedRtt::first)),
+            rtt: self.data.smoothed.get().or(s.path_rtt.map(SmoothedRtt::first)),
             has_evidence: self.data.highest_sacked > end || self.data.duplicate_acks >= 3,
             uses_sack: s.uses_sack,
             stamp: s.stamp,
@@ -544,15 +604,16 @@ impl Half {
                     found(retransmission);
                 });
             }
+            let had_holes = self.data.highest_sacked > self.edge.una;
             self.edge.una = position;
             self.data.duplicate_acks = 0;
-            self.data.fin_acked |= self.data.fin_seen && position >= self.data.fin_end;
+            self.data.fin_acked |= self.data.fin_seen && position >= self.cold.fin_end;
             let sample = self.data.in_flight.acknowledge(position, now);
             if sample.is_ambiguous {
                 self.cold.acks.ambiguous += 1;
             }
-            if sample.sacked > 0 {
-                self.time.on_sacked_acknowledged(sample.sacked);
+            if had_holes {
+                self.time.on_acknowledged(now, position, sample.sacked);
             }
             outcome.rtt =
                 sample.karn.map_or(OptionalInstant::NONE, |rtt| OptionalInstant::at(Instant::ZERO + rtt));
@@ -562,7 +623,8 @@ impl Half {
                 }
                 self.rtt.karn.record(rtt);
                 let first = || SmoothedRtt::first(rtt);
-                self.data.smoothed = Some(self.data.smoothed.map_or_else(first, |old| old.next(rtt)));
+                let next = self.data.smoothed.get().map_or_else(first, |old| old.next(rtt));
+                self.data.smoothed = OptionalSmoothedRtt(next);
             }
             if let (Some(rtt), Some(samples)) = (sample.tcptrace, &mut self.data.rtt_tcptrace) {
                 samples.record(rtt);
@@ -587,9 +649,10 @@ impl Half {
 
     fn on_sack(&mut self, position: u64, ack: &Ack<'_>, mut found: impl FnMut(&Retransmission)) {
         let (now, blocks, ack) = (ack.now, ack.sack, position);
-        let ranges = blocks.iter().map(|block| {
-            let start = unwrap(ack, block.start);
-            (start, start + u64::from(block.end.since(block.start)))
+        let ranges = blocks.iter().filter_map(|block| {
+            let (start, len) = (unwrap(ack, block.start), block.end.since(block.start));
+            // No receiver holds nothing, or so much (RFC 7323 §2.3: no window is larger).
+            (1..=1 << 30).contains(&len).then(|| (start, start + u64::from(len)))
         });
         let mut previous: Option<(u64, u64)> = None;
         let second = blocks.get(1).map(|block| unwrap(ack, block.start)..=unwrap(ack, block.end));
@@ -611,7 +674,8 @@ impl Half {
                 self.data.highest_sacked = self.data.highest_sacked.max(end);
                 let news = self.data.in_flight.sack(start, end);
                 if news > 0 {
-                    self.time.on_sacked(now, ack, news, shows_loss);
+                    let rtt = self.smoothed_rtt().zip(self.rtt.karn.min());
+                    self.time.on_sacked(now, ack, news, shows_loss, rtt);
                 }
             }
         }
@@ -621,7 +685,7 @@ impl Half {
     pub(crate) fn renewed(&mut self) -> Self {
         let mut new = Self::default();
         new.data.in_flight = self.data.in_flight.renewed();
-        new.data.echo = self.data.echo.renewed();
+        new.data.echo = Echo(self.data.echo.0.renewed());
         new.rtt.karn = self.rtt.karn.renewed();
         new.rtt.timestamps = self.rtt.timestamps.renewed();
         new.cold.throughput = self.cold.throughput.renewed();
@@ -664,11 +728,11 @@ mod tests {
         assert_eq!((lines(0, LINE), lines(LINE, LINE + 1), lines(10, 3 * LINE)), (0b1, 0b10, 0b111));
         // Each part is of as many lines as its fields need.
         let parts = [size_of::<Edge>(), size_of::<Packets>(), size_of::<Data>(), size_of::<RoundTrips>()];
-        assert_eq!(parts.map(|bytes| bytes / LINE), [1, 2, 4, 3]);
+        assert_eq!(parts.map(|bytes| bytes / LINE), [1, 2, 3, 3]);
         let time = 1 << (offset_of!(Half, time) / LINE);
-        assert_eq!((Half::SENT_BARE, Half::ACKED_BY_DATA), (0b111, 0b1));
-        assert_eq!(Half::SENT_DATA, [0b11_1111, 0b111_1111].map(|lines| lines | time));
-        let acked = [0b1_1001_1001 | 1 << 7, 0b11_1111_1001];
+        assert_eq!((Half::SENT_BARE, Half::EDGES, Half::ACKED_BY_DATA), (0b11, 0b100, 0b1));
+        assert_eq!(Half::SENT_DATA, [0b1_1011, 0b11_1011].map(|lines| lines | time));
+        let acked = [0b1100_1001, 0b1_1110_1001];
         assert_eq!(Half::ACKED_BARE, acked.map(|lines| lines | time | time << 1));
         assert_eq!(size_of::<TimeSpent>() / LINE, 5);
     }

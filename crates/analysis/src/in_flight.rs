@@ -7,21 +7,56 @@ use crate::ring::Ring;
 /// Segments remembered when nothing acknowledges them, as in a capture of one direction.
 const SEGMENTS_MAX: usize = 16_384;
 
-/// A segment in flight.
+/// A segment in flight, in 16 bytes: with many flows in progress the time goes into fetching their state.
+///
+/// Of its position it has the lower half: positions in flight lie within 2^31 of each other, or
+/// [`crate::coverage::unwrap`] would have given others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Segment {
-    start: u64,
     last: Instant,
-    len: u32,
-    was_retransmitted: bool,
-    is_sacked: bool,
-    /// Something with a lower position was sent after it.
-    has_later_below: bool,
+    start: u32,
+    /// Length in sequence space, and marks.
+    len_and_marks: u32,
 }
 
 impl Segment {
-    fn end(&self) -> u64 {
-        self.start + u64::from(self.len)
+    const WAS_RETRANSMITTED: u32 = 1 << 31;
+    const IS_SACKED: u32 = 1 << 30;
+    /// Something with a lower position was sent after it.
+    const HAS_LATER_BELOW: u32 = 1 << 29;
+    /// No packet is so long.
+    const LEN_MAX: u32 = Self::HAS_LATER_BELOW - 1;
+
+    fn new(start: u64, end: u64, last: Instant) -> Self {
+        let len = u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX).min(Self::LEN_MAX);
+        Self { last, start: start as u32, len_and_marks: len }
+    }
+
+    #[inline]
+    fn has(&self, mark: u32) -> bool {
+        self.len_and_marks & mark != 0
+    }
+
+    #[inline]
+    fn mark(&mut self, mark: u32) {
+        self.len_and_marks |= mark;
+    }
+
+    #[inline]
+    fn len(&self) -> u32 {
+        self.len_and_marks & Self::LEN_MAX
+    }
+
+    /// How far above `position` it starts; negative below.
+    #[inline]
+    fn start_above(&self, position: u64) -> i64 {
+        i64::from(self.start.wrapping_sub(position as u32) as i32)
+    }
+
+    /// The same of its end.
+    #[inline]
+    fn end_above(&self, position: u64) -> i64 {
+        self.start_above(position) + i64::from(self.len())
     }
 }
 
@@ -61,15 +96,14 @@ impl InFlight {
     /// A new segment was sent, or one that fills a hole.
     #[inline]
     pub(crate) fn push(&mut self, start: u64, end: u64, now: Instant) {
-        let len = u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX);
-        let segment = Segment { start, last: now, len, ..Segment::default() };
-        if self.segments.back().is_none_or(|last| last.start < start) {
+        let segment = Segment::new(start, end, now);
+        if self.segments.back().is_none_or(|last| last.start_above(start) < 0) {
             self.segments.push_back(segment);
         } else {
-            let at = self.segments.partition_point(|other| other.start < start);
+            let at = self.segments.partition_point(|other| other.start_above(start) < 0);
             self.segments.insert(at, segment);
             self.from(at + 1, |above| {
-                above.has_later_below = true;
+                above.mark(Segment::HAS_LATER_BELOW);
                 true
             });
         }
@@ -94,13 +128,13 @@ impl InFlight {
 
     /// `[start, end)` was sent again.
     pub(crate) fn retransmit(&mut self, start: u64, end: u64, now: Instant) {
-        let from = self.segments.partition_point(|segment| segment.end() <= start);
+        let from = self.segments.partition_point(|segment| segment.end_above(start) <= 0);
         self.from(from, |segment| {
-            if segment.start < end {
-                segment.was_retransmitted = true;
+            if segment.start_above(end) < 0 {
+                segment.mark(Segment::WAS_RETRANSMITTED);
                 segment.last = now;
             } else {
-                segment.has_later_below = true;
+                segment.mark(Segment::HAS_LATER_BELOW);
             }
             true
         });
@@ -108,13 +142,13 @@ impl InFlight {
 
     /// The receiver holds `[start, end)`; gives the bytes of it that this was not known of.
     pub(crate) fn sack(&mut self, start: u64, end: u64) -> u64 {
-        let from = self.segments.partition_point(|segment| segment.start < start);
+        let from = self.segments.partition_point(|segment| segment.start_above(start) < 0);
         let mut news = 0;
         self.from(from, |segment| {
-            let is_within = segment.end() <= end;
-            if is_within && !segment.is_sacked {
-                segment.is_sacked = true;
-                news += u64::from(segment.len);
+            let is_within = segment.end_above(end) <= 0;
+            if is_within && !segment.has(Segment::IS_SACKED) {
+                segment.mark(Segment::IS_SACKED);
+                news += u64::from(segment.len());
             }
             is_within
         });
@@ -123,9 +157,10 @@ impl InFlight {
 
     /// True when the receiver has said that it holds all of `[start, end)`.
     pub(crate) fn is_sacked(&self, start: u64, end: u64) -> bool {
-        let from = self.segments.partition_point(|segment| segment.end() <= start);
-        let mut covered = self.segments.iter_from(from).take_while(|segment| segment.start < end).peekable();
-        covered.peek().is_some() && covered.all(|segment| segment.is_sacked)
+        let from = self.segments.partition_point(|segment| segment.end_above(start) <= 0);
+        let covered = self.segments.iter_from(from).take_while(|segment| segment.start_above(end) < 0);
+        let mut covered = covered.peekable();
+        covered.peek().is_some() && covered.all(|segment| segment.has(Segment::IS_SACKED))
     }
 
     /// Everything below `ack` has arrived.
@@ -134,20 +169,21 @@ impl InFlight {
         let mut latest_below = Instant::ZERO;
         let mut exact = None;
         let mut sacked = 0;
-        while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end() <= ack) {
+        while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end_above(ack) <= 0)
+        {
             self.segments.pop_front();
-            sacked += if segment.is_sacked { u64::from(segment.len) } else { 0 };
+            sacked += if segment.has(Segment::IS_SACKED) { u64::from(segment.len()) } else { 0 };
             if let Some(previous) = exact.replace(segment) {
                 latest_below = latest_below.max(previous.last);
             }
         }
         let nothing = AckSample { sacked, ..AckSample::default() };
-        let Some(segment) = exact.filter(|segment| segment.end() == ack) else { return nothing };
-        if segment.was_retransmitted {
+        let Some(segment) = exact.filter(|segment| segment.end_above(ack) == 0) else { return nothing };
+        if segment.has(Segment::WAS_RETRANSMITTED) {
             return AckSample { is_ambiguous: true, ..nothing };
         }
         let karn = (latest_below <= segment.last).then(|| now.saturating_since(segment.last));
-        AckSample { karn, tcptrace: karn.filter(|_| !segment.has_later_below), ..nothing }
+        AckSample { karn, tcptrace: karn.filter(|_| !segment.has(Segment::HAS_LATER_BELOW)), ..nothing }
     }
 
     /// A new one with the memory that this one holds.

@@ -43,7 +43,7 @@ pub use analyzer::{Analyzer, Sink};
 pub use budget::{TimeBudget, TimeCause};
 pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use direction::{Direction, PerDirection};
-pub use document::{CaptureFile, DocumentWriter, Findings, MadeBy, SCHEMA, Skipped};
+pub use document::{CaptureFile, DocumentWriter, Findings, InterfaceCount, MadeBy, SCHEMA, Skipped};
 pub use event::{Event, EventKind};
 pub use mptcp::{
     MappingNews, MappingSeen, MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection,

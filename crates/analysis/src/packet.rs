@@ -1,5 +1,7 @@
 //! [`PacketView`]: one packet with what the analysis thinks of it, for figures and annotations.
 
+use std::net::SocketAddr;
+
 use units::{Duration, Instant};
 use wire::{SackBlock, TcpFlags};
 
@@ -40,6 +42,10 @@ pub struct PacketView<'a> {
     pub number: u64,
     /// The flow's number.
     pub flow: u64,
+    /// Place, among the captures, of the file in which the flow's first packet lies.
+    pub capture: u16,
+    /// The flow's ends: sender of its first packet, then the other.
+    pub ends: [SocketAddr; 2],
     /// Who sent it.
     pub direction: Direction,
     /// When it was captured.
@@ -94,6 +100,8 @@ impl<'a> PacketView<'a> {
         Self {
             number: segment.number,
             flow: flow.id,
+            capture: flow.key.capture(),
+            ends: flow.ends(),
             direction,
             time: segment.time,
             position: edge(direction).map_or(0, |edge| unwrap(edge, segment.seq)),

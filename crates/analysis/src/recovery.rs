@@ -108,6 +108,11 @@ impl RetransmissionContext {
         self.rtt.map_or(RTO_FLOOR, |rtt| RTO_FLOOR.max((rtt.srtt + rtt.rttvar * 4).mul_ratio(9, 10)))
     }
 
+    /// Longer than a sender that paces holds back a repair.
+    fn pacing(&self) -> Duration {
+        self.rtt.map_or(RTO_FLOOR, |rtt| rtt.srtt / 4)
+    }
+
     /// Least silence before a tail loss probe: two round trips, where timers may be early by a tick.
     fn probe_time_out(&self) -> Duration {
         self.rtt.map_or(RTO_FLOOR, |rtt| (rtt.srtt * 2).mul_ratio(8, 10))
@@ -177,9 +182,10 @@ impl Recovery {
         }
         // Without SACK duplicate acknowledgements say nothing of what they acknowledge, and the first segment goes
         // again at news of progress or by the timer, whatever came in between.
-        // Without timestamps a timer that has fired stays longer than round trips say (RFC 6298 §5.7), and silence
-        // alone tells.
-        let is_due = !s.uses_sack && s.stamp.is_some() && s.since_progress >= s.rto();
+        // A repair for news follows at once, but for pacing. Without timestamps a timer that has fired stays longer
+        // than round trips say (RFC 6298 §5.7), so a pause must tell besides.
+        let has_paused = s.stamp.is_some() || s.quiet >= s.pacing();
+        let is_due = !s.uses_sack && has_paused && s.since_progress >= s.rto();
         if is_head && (s.quiet >= s.rto() || is_due) {
             return Cause::Rto;
         }

@@ -475,7 +475,7 @@ impl FlowReport {
 }
 
 fn main_direction(flow: &Flow) -> Direction {
-    let [first, second] = flow.halves.as_array().each_ref().map(|half| half.data.totals.unique);
+    let [first, second] = flow.halves.as_array().each_ref().map(|half| half.unique());
     Direction::from_second_if(second > first)
 }
 
@@ -543,23 +543,23 @@ fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -
     DirectionReport {
         volume: Volume {
             packets: half.packets.totals.packets,
-            wire_segments: half.packets.totals.wire_segments,
+            wire_segments: half.all_wire_segments(),
             ip_bytes: half.packets.totals.ip_bytes,
             duplicates: half.cold.copies,
             data_packets: totals.packets,
-            data_segments: totals.wire_segments,
+            data_segments: half.data_wire_segments(),
             payload_bytes: totals.payload,
-            unique_bytes: totals.unique,
+            unique_bytes: half.unique(),
         },
         flags: flag_report(half),
         sizes: SegmentSizes {
             mss: half.cold.offered.mss,
-            min: (totals.segment_min > 0).then_some(totals.segment_min),
+            min: (totals.segment_min > 0).then_some(u64::from(totals.segment_min)),
             max: (half.edge.segment_max > 0).then_some(u64::from(half.edge.segment_max)),
         },
         throughput: ThroughputReport {
-            elapsed_bps: rate_bps(totals.unique, Some(flow.first), Some(flow.last)),
-            active_bps: rate_bps(totals.unique, half.edge.first_data.get(), half.data.last.get()),
+            elapsed_bps: rate_bps(half.unique(), Some(flow.first), Some(flow.last)),
+            active_bps: rate_bps(half.unique(), half.edge.first_data.get(), half.data.last.get()),
             p50_bps: p50,
             p95_bps: p95,
         },
@@ -585,9 +585,9 @@ fn flag_report(half: &Half) -> FlagReport {
         syn: flags.syn,
         fin: flags.fin,
         rst: flags.rst,
-        psh: half.packets.totals.psh,
+        psh: half.packets.exceptions.psh,
         urg: flags.urg,
-        pure_acks: half.packets.pure_acks,
+        pure_acks: half.pure_acks(),
         ece: flags.ece,
         cwr: flags.cwr,
         ect: ecn.ect,
@@ -657,7 +657,7 @@ fn retransmissions(half: &Half, sees_sender: bool) -> Retransmissions {
 fn lost_acks(flow: &Flow, direction: Direction) -> Option<u64> {
     let [own, other] = [&flow.halves[direction], &flow.halves[direction.reverse()]];
     let first = other.edge.coverage.as_ref()?.first;
-    let all = AckTotals { bytes: other.edge.una.saturating_sub(first), pure: own.packets.pure_acks };
+    let all = AckTotals { bytes: other.edge.una.saturating_sub(first), pure: own.pure_acks() };
     let counts = own.packets.ids.is_sound() && all.pure > own.data.totals.packets;
     own.cold.ack_gaps.missing(all).filter(|_| counts)
 }
@@ -672,14 +672,14 @@ fn loss(flow: &Flow, direction: Direction, sees_sender: bool) -> LossReport {
     let by_ids = half.packets.ids.missing().map(|missing| missing.saturating_sub(not_captured));
     let before = by_ids.unwrap_or(holes.lost_before);
     LossReport {
-        rate: share(wire_segments, data.wire_segments).filter(|_| sees_sender),
+        rate: share(wire_segments, half.data_wire_segments()).filter(|_| sees_sender),
         rate_bytes: share(bytes, data.payload).filter(|_| sees_sender),
-        rate_needed: share(needed, data.wire_segments).filter(|_| sees_sender),
+        rate_needed: share(needed, half.data_wire_segments()).filter(|_| sees_sender),
         before_capture: before,
         before_capture_by_holes: holes.lost_before,
         before_capture_by_ids: by_ids,
         acks_before_capture: lost_acks(flow, direction),
-        rate_before_capture: share(before, data.wire_segments + before),
+        rate_before_capture: share(before, half.data_wire_segments() + before),
         reordered: holes.reordered,
         hole_fills: holes.filled,
     }

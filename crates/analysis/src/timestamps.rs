@@ -18,8 +18,27 @@ pub(crate) const fn is_newer(a: u32, b: u32) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimestampRtt {
     /// Oldest first; of a short path only a few wait.
-    waiting: SmallVec<[(u32, Instant); 4]>,
+    waiting: SmallVec<[Waiting; 4]>,
     newest: Option<u32>,
+}
+
+/// A value, and when it was first seen; in twelve bytes, so that all is in one line of 64.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    value: u32,
+    since: [u32; 2],
+}
+
+impl Waiting {
+    fn new(value: u32, since: Instant) -> Self {
+        let since = since.as_nanos();
+        Self { value, since: [(since >> 32) as u32, since as u32] }
+    }
+
+    fn since(self) -> Instant {
+        let [high, low] = self.since.map(u64::from);
+        Instant::from_nanos(high << 32 | low)
+    }
 }
 
 impl TimestampRtt {
@@ -31,18 +50,18 @@ impl TimestampRtt {
             if self.waiting.len() >= WAITING_MAX {
                 self.waiting.drain(..WAITING_MAX / 2);
             }
-            self.waiting.push((value, now));
+            self.waiting.push(Waiting::new(value, now));
         }
     }
 
     /// An echo of `value` passed the other way; a sample if it is the first.
     #[inline]
     pub(crate) fn on_echo(&mut self, value: u32, now: Instant) -> Option<Duration> {
-        let older = self.waiting.iter().take_while(|(waiting, _)| !is_newer(*waiting, value)).count();
-        let &(newest, since) = self.waiting.get(older.checked_sub(1)?)?;
+        let older = self.waiting.iter().take_while(|waiting| !is_newer(waiting.value, value)).count();
+        let newest = *self.waiting.get(older.checked_sub(1)?)?;
         self.waiting.copy_within(older.., 0);
         self.waiting.truncate(self.waiting.len() - older);
-        (newest == value).then(|| now.saturating_since(since))
+        (newest.value == value).then(|| now.saturating_since(newest.since()))
     }
 
     /// True when another echo of `value` can give no sample: all that will be sent is newer.

@@ -86,7 +86,7 @@ fn a_full_window_is_seen_from_either_end() {
     for tape in both_ends(&segments, 10, None) {
         let budget = tape.flow().budget;
         assert!(share(&budget, TimeCause::ReceiveWindow) >= 85, "{budget:?}");
-        assert!(budget.slow_because.is_some_and(|text| text.contains("window was full")));
+        assert!(budget.slow_because().is_some_and(|text| text.contains("window was full")));
     }
     // The same with a window that has room for four times as much.
     for tape in both_ends(&segments, 40, None) {
@@ -128,7 +128,7 @@ fn an_outage_is_as_long_as_nothing_got_through() {
     for tape in both_ends(&segments, 60, None) {
         let budget = tape.flow().budget;
         assert!((4_350..=4_500).contains(&(budget.outage_ns / 1_000_000)), "{budget:?}");
-        assert!(budget.slow_because.is_some_and(|text| text.contains("nothing got through")));
+        assert!(budget.slow_because().is_some_and(|text| text.contains("nothing got through")));
     }
 }
 

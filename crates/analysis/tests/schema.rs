@@ -4,8 +4,8 @@
 mod made;
 
 use analysis::{
-    CaptureFile, DocumentWriter, Findings, FlowReport, MadeBy, MptcpAnalyzer, MptcpReport, Pair, PairFinder,
-    Sink, Skipped,
+    CaptureFile, DocumentWriter, Findings, FlowReport, InterfaceCount, MadeBy, MptcpAnalyzer, MptcpReport,
+    Pair, PairFinder, Sink, Skipped,
 };
 use capture::{LinkType, Mapping, MptcpOptions, decode};
 use made::{MSS, Tape, With};
@@ -91,6 +91,7 @@ fn document(wants_events: bool) -> Value {
         problem: None,
         skipped,
         segments: 11,
+        interfaces: vec![InterfaceCount { interface: 1, packets: 12, segments: 11 }],
     };
     let made_by = MadeBy { cellerator: "0".to_owned(), command: "test".to_owned() };
     let mut writer = DocumentWriter::new(Vec::new(), &made_by, wants_events);

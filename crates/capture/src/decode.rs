@@ -212,7 +212,28 @@ fn rebuilt(ip: &Ip, bytes: &[u8]) -> Option<Packet> {
     with_header(ip, bytes.get(ip.header_len..)?)
 }
 
-/// Reads a TCP header behind a plain IPv6 header, with zeros for options that were not captured.
+/// The option that says nothing, and that which ends the list (RFC 9293 §3.2).
+const NO_OPERATION: u8 = 1;
+const END_OF_OPTIONS: u8 = 0;
+
+/// Where the options of a TCP header end that are there as a whole.
+fn whole_options(header: &[u8]) -> usize {
+    let mut at = 20.min(header.len());
+    while let Some(kind) = header.get(at) {
+        let len = match *kind {
+            END_OF_OPTIONS => return header.len(),
+            NO_OPERATION => 1,
+            _ => header.get(at + 1).map_or(usize::MAX, |len| usize::from(*len).max(2)),
+        };
+        if len > header.len() - at {
+            return at;
+        }
+        at += len;
+    }
+    at
+}
+
+/// Reads a TCP header behind a plain IPv6 header, without options of which not all was captured.
 fn with_header(ip: &Ip, header: &[u8]) -> Option<Packet> {
     const PLAIN: usize = 40;
     let header = Some(header).filter(|b| b.len() >= 20)?;
@@ -223,6 +244,7 @@ fn with_header(ip: &Ip, header: &[u8]) -> Option<Packet> {
     plain[6] = protocol::TCP;
     let kept = header.len().min(60);
     plain[PLAIN..PLAIN + kept].copy_from_slice(&header[..kept]);
+    plain[PLAIN + whole_options(&header[..kept])..].fill(NO_OPERATION);
     let Transport::Tcp(mut tcp) = wire::parse_prefix(&plain).ok()?.transport else { return None };
     tcp.offset = ip.header_len;
     tcp.payload_offset = ip.header_len + tcp.header_len;

@@ -21,7 +21,7 @@ use report::Wanted;
 use serde_json::Value;
 use units::Duration;
 
-use feed::Feed;
+use feed::{Feed, Points};
 use inputs::Input;
 use outputs::Outputs;
 
@@ -105,6 +105,11 @@ pub struct Args {
     /// for each
     #[arg(long)]
     one_point: bool,
+    /// Each interface of a pcapng file is a capture point of its own, such as both sides of a box: flows are
+    /// shown once for each, and what was lost between them. Without this the second sight of a packet counts
+    /// as a duplicate
+    #[arg(long, conflicts_with_all = ["one_point", "annotate", "parquet"])]
+    by_interface: bool,
     /// Threads that analyze; does not change the result [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -225,8 +230,13 @@ fn found<S: Sink>(
         fetch: Some(::io::prefetch_lines),
         ..Config::default()
     };
-    let pairs = (inputs.len() > 1).then(PairFinder::default);
-    let feed = Feed::new(inputs, args.one_point, args.html.is_some());
+    let pairs = (inputs.len() > 1 || args.by_interface).then(PairFinder::default);
+    let points = match (args.one_point, args.by_interface) {
+        (true, _) => Points::One,
+        (_, true) => Points::Interfaces(Vec::new()),
+        _ => Points::Files,
+    };
+    let feed = Feed::new(inputs, points, args.html.is_some());
     let (feed, Paired { sink, pairs }) = threads::run(threads, config, feed, Paired { sink, pairs })?;
     let (captures, mptcp) = feed.finish();
     let pairs = pairs.map(PairFinder::finish).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! [`Dataset`]: what an analysis finds as Parquet tables in folders that databases know.
 
+mod ends;
 mod identity;
 mod intervals;
 mod schemas;
@@ -14,10 +15,10 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::Serialize;
 use tables::{Column, ShardWriter, Shards, TableSchema, TablesError, Value, Whole};
-use units::Instant;
 
 use crate::flow_lines::failure;
 use crate::flow_row::FlowRow;
+use ends::Ends;
 pub use identity::{CaptureId, capture_id, date_of, series_run};
 use identity::{flow_id, partition, run_id};
 use intervals::Intervals;
@@ -42,8 +43,12 @@ pub struct Dataset {
     date: Option<String>,
     row: FlowRow,
     intervals: Intervals,
-    /// Flows of Multipath TCP, by capture point, lower and higher end, and first packet.
-    subflows: HashMap<(u16, String, String, u64), i64, FixedState>,
+    /// Whose rows are, by the flows in progress.
+    ends: HashMap<u64, Ends, FixedState>,
+    /// Events of the packet that comes next: it says whose they are.
+    events: Vec<Event>,
+    /// Flows of Multipath TCP and their files, by capture point, lower and higher end, and first packet.
+    subflows: HashMap<(u16, String, String, u64), (i64, u16), FixedState>,
     parts: Parts,
     failed: Option<io::Error>,
 }
@@ -99,6 +104,8 @@ impl Dataset {
             date: None,
             row,
             intervals: Intervals::default(),
+            ends: HashMap::default(),
+            events: Vec::new(),
             subflows: HashMap::default(),
             parts: Parts { open: schemas.into_iter().map(|schema| (schema, None)).collect() },
             failed: None,
@@ -224,7 +231,8 @@ impl Dataset {
                     self.run.as_str().into(),
                     connection.id.into(),
                     connection.version.into(),
-                    flow.into(),
+                    flow.map(|(id, _)| id).into(),
+                    flow.and_then(|(_, capture)| self.row.file(capture)).into(),
                     subflow.client.to_string().into(),
                     subflow.client.ip().to_string().into(),
                     u64::from(subflow.client.port()).into(),
@@ -272,10 +280,12 @@ fn micros(ns: u64) -> Value {
 impl Sink for Dataset {
     fn on_flow(&mut self, flow: &FlowReport) {
         let id = self.flow_id(flow.id);
-        let rows = self.intervals.end(flow.id, id);
+        let ends = self.ends.remove(&flow.id).unwrap_or_else(|| self.ends_of(flow));
+        let rows = self.intervals.end(flow.id, id, &ends);
         self.push_intervals(rows);
         if flow.mptcp {
-            self.subflows.insert(subflow_key(flow.point, flow.first, flow.second, flow.start_ns), id);
+            self.subflows
+                .insert(subflow_key(flow.point, flow.first, flow.second, flow.start_ns), (id, flow.capture));
         }
         let mut row = vec![id.into(), self.run.as_str().into(), micros(flow.start_ns)];
         row.extend(self.row.of(flow));
@@ -283,31 +293,7 @@ impl Sink for Dataset {
     }
 
     fn on_event(&mut self, event: &Event) {
-        // The same names as in the JSON.
-        let (mut cause, mut by, mut sent) = (Value::Null, Value::Null, Value::Null);
-        match event.kind {
-            EventKind::Retransmission { cause: why } => cause = name_of(&why),
-            EventKind::Spurious { cause: why, by: how, sent_ns } => {
-                (cause, by, sent) = (name_of(&why), name_of(&how), sent_ns.into());
-            }
-            _ => {}
-        }
-        if self.date.is_none() {
-            self.date = Some(date_of(Instant::from_nanos(event.time_ns)));
-        }
-        let row = vec![
-            self.flow_id(event.flow).into(),
-            u8::from(event.direction).into(),
-            micros(event.time_ns),
-            event.time_ns.into(),
-            kind_of(&event.kind).into(),
-            event.offset.into(),
-            event.len.into(),
-            cause,
-            by,
-            sent,
-        ];
-        self.push(Table::Events, row);
+        self.events.push(*event);
     }
 
     fn wants_packets(&self) -> bool {
@@ -319,22 +305,60 @@ impl Sink for Dataset {
             self.date = Some(date_of(packet.time));
         }
         let id = self.flow_id(packet.flow);
+        let file = self.row.file(packet.capture);
+        let ends = self.ends.entry(packet.flow).or_insert_with(|| Ends::new(file, packet.ends)).clone();
+        for event in std::mem::take(&mut self.events) {
+            self.push_event(&event, &ends);
+        }
         if packet.rtt_karn.is_some() || packet.rtt_timestamps.is_some() {
             let time = packet.time.as_nanos();
-            let row = vec![
-                id.into(),
+            let mut row = vec![id.into()];
+            ends.append_to(&mut row);
+            row.extend([
                 // The sample is of the data that this packet answers.
                 u8::from(packet.direction.reverse()).into(),
                 micros(time),
                 time.into(),
                 packet.rtt_karn.map(|rtt| rtt.as_millis_f64()).into(),
                 packet.rtt_timestamps.map(|rtt| rtt.as_millis_f64()).into(),
-            ];
+            ]);
             self.push(Table::Samples, row);
         }
-        if let Some(row) = self.intervals.push(packet, id) {
+        if let Some(row) = self.intervals.push(packet, id, &ends) {
             self.push(Table::Intervals, row);
         }
+    }
+}
+
+impl Dataset {
+    fn ends_of(&self, flow: &FlowReport) -> Ends {
+        Ends::new(self.row.file(flow.capture), [flow.first, flow.second])
+    }
+
+    fn push_event(&mut self, event: &Event, ends: &Ends) {
+        // The same names as in the JSON.
+        let (mut cause, mut by, mut sent) = (Value::Null, Value::Null, Value::Null);
+        match event.kind {
+            EventKind::Retransmission { cause: why } => cause = name_of(&why),
+            EventKind::Spurious { cause: why, by: how, sent_ns } => {
+                (cause, by, sent) = (name_of(&why), name_of(&how), sent_ns.into());
+            }
+            _ => {}
+        }
+        let mut row = vec![self.flow_id(event.flow).into()];
+        ends.append_to(&mut row);
+        row.extend([
+            u8::from(event.direction).into(),
+            micros(event.time_ns),
+            event.time_ns.into(),
+            kind_of(&event.kind).into(),
+            event.offset.into(),
+            event.len.into(),
+            cause,
+            by,
+            sent,
+        ]);
+        self.push(Table::Events, row);
     }
 }
 

@@ -56,7 +56,7 @@ impl<W: Write + Send> FlowLines<W> {
         }
         self.failed = match &mut self.out {
             Out::Csv(table, row) => table.push(row.of(flow)).map_err(failure),
-            Out::Json(out, row) => json_line(out, flow, row.file(flow)),
+            Out::Json(out, row) => json_line(out, flow, row.file(flow.capture)),
         }
         .err();
     }

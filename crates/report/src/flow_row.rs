@@ -52,14 +52,14 @@ impl FlowRow {
         &self.columns
     }
 
-    /// Name of the file in which a flow begins.
-    pub(crate) fn file(&self, flow: &FlowReport) -> Option<&str> {
-        self.files.get(usize::from(flow.capture)).map(String::as_str)
+    /// Name of the file with this number.
+    pub(crate) fn file(&self, capture: u16) -> Option<&str> {
+        self.files.get(usize::from(capture)).map(String::as_str)
     }
 
     /// The row of a flow; what is not known is missing.
     pub(crate) fn of(&self, flow: &FlowReport) -> Vec<Value> {
-        let mut row = vec![self.file(flow).into()];
+        let mut row = vec![self.file(flow.capture).into()];
         for end in [flow.first, flow.second] {
             row.extend([end.ip().to_string().into(), u64::from(end.port()).into()]);
         }

@@ -9,8 +9,18 @@ use crate::recovery::{Cause, SpuriousBy};
 pub(crate) struct PacketTotals {
     pub(crate) packets: u64,
     pub(crate) ip_bytes: u64,
-    pub(crate) wire_segments: u64,
+}
+
+/// What only some packets of one direction change, so that the others need not fetch it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PacketExceptions {
+    /// Segments on the wire, beyond one for each packet.
+    pub(crate) more_segments: u64,
     pub(crate) psh: u64,
+    /// Neither with data nor pure acknowledgements.
+    pub(crate) control: u64,
+    /// Payload bytes that were counted before, or are no part of the stream.
+    pub(crate) not_unique: u64,
 }
 
 /// What every packet with data changes.
@@ -18,12 +28,8 @@ pub(crate) struct PacketTotals {
 pub(crate) struct DataTotals {
     pub(crate) packets: u64,
     pub(crate) payload: u64,
-    /// Segments on the wire.
-    pub(crate) wire_segments: u64,
-    /// Payload bytes, each counted once.
-    pub(crate) unique: u64,
-    pub(crate) segment_min: u64,
     pub(crate) in_flight_max: u64,
+    pub(crate) segment_min: u32,
 }
 
 /// Packets with a flag that few have.

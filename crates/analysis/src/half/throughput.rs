@@ -26,14 +26,23 @@ pub(crate) struct Throughput {
 }
 
 impl Bin {
-    /// Counts `bytes` sent at `now`; `loss_events` happened so far.
+    fn number_at(now: Instant) -> u64 {
+        now.as_nanos() / BIN.as_nanos() + 1
+    }
+
+    /// Counts `bytes` sent at `now`; false, and they are not counted, if that is in another bin.
     #[inline]
-    pub(crate) fn add(&mut self, now: Instant, bytes: u64, loss_events: u64, ended: &mut Throughput) {
-        let number = now.as_nanos() / BIN.as_nanos() + 1;
-        if number == self.number {
+    pub(crate) fn add(&mut self, now: Instant, bytes: u64) -> bool {
+        let is_here = Self::number_at(now) == self.number;
+        if is_here {
             self.bytes += Bytes::new(bytes);
-            return;
         }
+        is_here
+    }
+
+    /// Begins another bin with `bytes` sent at `now`; `loss_events` happened so far.
+    pub(crate) fn begin(&mut self, now: Instant, bytes: u64, loss_events: u64, ended: &mut Throughput) {
+        let number = Self::number_at(now);
         let last = self.number;
         self.close(loss_events, ended);
         if last > 0 && number > last + 1 {
@@ -102,12 +111,13 @@ mod tests {
     #[test]
     fn bins_between_data_are_empty_ones_up_to_a_minute() {
         let (mut bin, mut ended) = (Bin::default(), Throughput::default());
-        bin.add(at(0), 100, 0, &mut ended);
-        bin.add(at(99), 50, 0, &mut ended);
+        assert!(!bin.add(at(0), 100), "there is none yet");
+        bin.begin(at(0), 100, 0, &mut ended);
+        assert!(bin.add(at(99), 50));
         assert_eq!(ended.bins.count(), 0, "still in the first bin");
-        bin.add(at(400), 70, 0, &mut ended);
+        bin.begin(at(400), 70, 0, &mut ended);
         assert_eq!((ended.bins.count(), ended.bins.max()), (4, Some(Bytes::new(150))));
-        bin.add(at(3_600_000), 70, 0, &mut ended);
+        bin.begin(at(3_600_000), 70, 0, &mut ended);
         assert_eq!(ended.bins.count(), 5 + EMPTY_BINS_MAX);
         bin.close(0, &mut ended);
         bin.close(0, &mut ended);
@@ -120,7 +130,8 @@ mod tests {
         // What is counted when the next bin begins: 1000 bytes; 600 with the first event; 300 with the
         // second.
         for (ms, bytes, events) in [(0, 1_000, 0), (100, 600, 0), (200, 300, 1), (400, 900, 2)] {
-            bin.add(at(ms), bytes, events, &mut ended);
+            assert!(!bin.add(at(ms), bytes));
+            bin.begin(at(ms), bytes, events, &mut ended);
         }
         assert_eq!(ended.loss.mean(), Some(f64::midpoint(0.4, 0.5)), "1000 to 600, and 600 to 300");
         assert_eq!(ThroughputLoss::default().mean(), None);

@@ -4,11 +4,57 @@ use units::Duration;
 
 use crate::optional_instant::OptionalInstant;
 
+/// The last window field, not scaled; what every packet compares its own with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastWindow {
+    field: u16,
+    state: LastWindowState,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LastWindowState {
+    /// There was none, or that of a SYN before windows that are scaled.
+    #[default]
+    None,
+    Known,
+    /// [`Windows`] has it.
+    Counted,
+}
+
+impl LastWindow {
+    /// None, or one that [`Windows`] does not have.
+    pub(crate) fn new(field: Option<u16>) -> Self {
+        let state = if field.is_some() { LastWindowState::Known } else { LastWindowState::None };
+        Self { field: field.unwrap_or(0), state }
+    }
+
+    /// One that [`Windows`] has.
+    #[inline]
+    pub(crate) fn counted(field: u16) -> Self {
+        Self { field, state: LastWindowState::Counted }
+    }
+
+    #[inline]
+    pub(crate) fn is(self, field: u16) -> bool {
+        self.field == field && self.state != LastWindowState::None
+    }
+
+    #[inline]
+    pub(crate) fn is_counted(self, field: u16) -> bool {
+        self.field == field && self.state == LastWindowState::Counted
+    }
+
+    /// The scale has changed: [`Windows`] does not have it by the new one.
+    pub(crate) fn rescale(&mut self) {
+        if self.state == LastWindowState::Counted {
+            self.state = LastWindowState::Known;
+        }
+    }
+}
+
 /// Windows advertised.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Windows {
-    /// The last field, not scaled.
-    pub(crate) raw: Option<u16>,
     /// Bytes.
     pub(crate) min: Option<u32>,
     /// Bytes.

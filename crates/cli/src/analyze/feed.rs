@@ -1,9 +1,39 @@
 //! [`Feed`]: from captures to segments.
 
-use analysis::{CaptureFile, MptcpAnalyzer, MptcpReport, SegmentRecord};
+use analysis::{CaptureFile, InterfaceCount, MptcpAnalyzer, MptcpReport, SegmentRecord};
 use capture::{Merged, Reassembly, mptcp_options};
 
 use super::inputs::Input;
+
+/// What is a capture point.
+#[derive(Clone, Debug)]
+pub(super) enum Points {
+    /// Everything is one.
+    One,
+    /// Files that overlap in time.
+    Files,
+    /// As files, and each interface by itself: the numbers of those seen, by file's point and interface.
+    Interfaces(Vec<(u16, u32)>),
+}
+
+impl Points {
+    /// The point of a packet of a file at `of_file`.
+    #[inline]
+    fn of(&mut self, of_file: u16, interface: u32) -> u16 {
+        match self {
+            Self::One => 0,
+            Self::Files => of_file,
+            Self::Interfaces(seen) => {
+                let is_it = |known: &(u16, u32)| *known == (of_file, interface);
+                let place = seen.iter().position(is_it).unwrap_or_else(|| {
+                    seen.push((of_file, interface));
+                    seen.len() - 1
+                });
+                u16::try_from(place).unwrap_or(u16::MAX)
+            }
+        }
+    }
+}
 
 /// Reads captures and gives their TCP segments in the order of time.
 pub(super) struct Feed {
@@ -11,14 +41,14 @@ pub(super) struct Feed {
     fragments: Reassembly,
     captures: Vec<CaptureFile>,
     mptcp: MptcpAnalyzer,
-    one_point: bool,
+    points: Points,
     /// Segments given.
     segments: u64,
 }
 
 impl Feed {
     /// With `keeps_mappings`, what packets of Multipath TCP carry is kept for graphs.
-    pub(super) fn new(inputs: Vec<Input>, one_point: bool, keeps_mappings: bool) -> Self {
+    pub(super) fn new(inputs: Vec<Input>, points: Points, keeps_mappings: bool) -> Self {
         let captures = inputs.iter().map(Input::as_capture).collect();
         let (merged, mptcp) = (Merged::new(inputs), MptcpAnalyzer::default());
         Self {
@@ -26,7 +56,7 @@ impl Feed {
             fragments: Reassembly::default(),
             captures,
             mptcp: if keeps_mappings { mptcp.keeping_mappings() } else { mptcp },
-            one_point,
+            points,
             segments: 0,
         }
     }
@@ -39,7 +69,10 @@ impl Feed {
                 return false;
             }
             let Some((source, record)) = self.merged.current() else { return false };
-            let point = if self.one_point { 0 } else { self.merged.point(source) };
+            let point = self.points.of(self.merged.point(source), record.interface);
+            if let Points::Interfaces(_) = self.points {
+                count(&mut self.captures[source].interfaces, record.interface).packets += 1;
+            }
             let whole = self.fragments.decode(point, record.link, record.bytes, record.wire_len, record.time);
             // By reference: it is large.
             let segment = match &whole {
@@ -50,6 +83,9 @@ impl Feed {
                 }
             };
             self.captures[source].segments += 1;
+            if let Points::Interfaces(_) = self.points {
+                count(&mut self.captures[source].interfaces, record.interface).segments += 1;
+            }
             if segment.tcp.options.mptcp
                 && let Some(bytes) = record.bytes.get(segment.ip_at..)
                 && let Some(options) = mptcp_options(bytes, &segment.tcp)
@@ -86,4 +122,13 @@ impl Feed {
         }
         (self.captures, self.mptcp.finish())
     }
+}
+
+/// What was counted of an interface.
+fn count(counts: &mut Vec<InterfaceCount>, interface: u32) -> &mut InterfaceCount {
+    let place = counts.binary_search_by_key(&interface, |count| count.interface).unwrap_or_else(|place| {
+        counts.insert(place, InterfaceCount { interface, packets: 0, segments: 0 });
+        place
+    });
+    &mut counts[place]
 }

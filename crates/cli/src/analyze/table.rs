@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use analysis::{
-    CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, MptcpReport, Pair, Retransmissions,
-    SampleSummary, Sink, TimeCause, Vantage,
+    CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, InterfaceCount, MptcpReport, Pair,
+    Retransmissions, SampleSummary, Sink, TimeCause, Vantage,
 };
 use figures::Table;
 
@@ -139,6 +139,9 @@ fn capture_line(capture: &CaptureFile) -> String {
             let _ = write!(line, ", {count} {what}");
         }
     }
+    for InterfaceCount { interface, packets, segments } in &capture.interfaces {
+        let _ = write!(line, "\n  interface {interface}: {packets} packets, {segments} of TCP");
+    }
     line
 }
 
@@ -181,7 +184,7 @@ fn describe(text: &mut String, flow: &FlowReport, columns: usize) {
             text.extend(kinds_of_resent(direction).map(|kinds| format!("  {way} {kinds}\n")));
         }
     }
-    if let Some(reason) = &flow.budget.slow_because {
+    if let Some(reason) = flow.budget.slow_because() {
         let way = way(flow.budget.direction);
         let part = |cause: TimeCause| match flow.budget.per_mille(cause) {
             0 => None,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::frames::{self, Frame, ethernet, ipv4, pcapng};
-use crate::metamorphic::{CASES, assert_same, each_flow, found};
+use crate::metamorphic::{CASES, assert_same, each_flow, found, found_with};
 
 /// Frames in the order of time.
 fn in_order(mut frames: Vec<Frame>) -> Vec<u8> {
@@ -139,4 +139,46 @@ fn merged_segments_change_no_loss_rate() {
             }
         }
     }
+}
+
+/// A box takes 3 ms in either direction, and loses every 20th packet of the server's data.
+#[test]
+fn the_two_interfaces_of_a_box_are_two_capture_points() {
+    let frames = frames::read("loss.server");
+    let server = frames.iter().find(|frame| frame.initial_number().is_some()).expect("a SYN").ends()[1];
+    let mut both = Vec::new();
+    let mut lost = 0;
+    for (index, frame) in frames.iter().enumerate() {
+        let mut beside_client = on_ethernet(frame);
+        let from_server = frame.ends()[0] == server;
+        beside_client.time = if from_server { frame.time + 3_000_000 } else { frame.time - 3_000_000 };
+        // Raw IP on the server's side, Ethernet on the client's.
+        both.push(frame.clone());
+        match from_server && frame.wire > 1_000 && index % 20 == 0 {
+            true => lost += 1,
+            false => both.push(beside_client),
+        }
+    }
+    assert!(lost > 5, "{lost}");
+    let (plain, one) = (found(pcapng(&frames)), found(in_order(both.clone())));
+    assert_eq!(one["flows"].as_array().map(Vec::len), plain["flows"].as_array().map(Vec::len), "copies");
+    let found = found_with(&["--by-interface"], &[in_order(both)]);
+    let count = |value: &Value| value.as_array().map_or(0, Vec::len);
+    assert_eq!(count(&found["flows"]), 2 * count(&plain["flows"]));
+    let pairs = found["pairs"].as_array().expect("pairs");
+    assert_eq!(pairs.len(), count(&plain["flows"]));
+    let about = |value: &Value, wanted: f64| (value.as_f64().expect("a number") - wanted).abs() < 0.01;
+    assert!(
+        pairs.iter().all(|pair| about(&pair["path_rtt_ms"], 6.0) && about(&pair["clock_offset_ms"], 0.0))
+    );
+    let sum = |field: &str| pairs.iter().filter_map(|pair| pair[field].as_u64()).sum::<u64>();
+    assert_eq!((sum("lost_to_client"), sum("lost_to_server")), (lost, 0));
+    let counts: Vec<u64> = found["captures"][0]["interfaces"]
+        .as_array()
+        .expect("two interfaces")
+        .iter()
+        .filter_map(|one| one["segments"].as_u64())
+        .collect();
+    assert_eq!(counts.iter().sum::<u64>(), 2 * frames.len() as u64 - lost);
+    assert_eq!(counts.len(), 2);
 }

@@ -27,7 +27,7 @@ pub const CASES: [&str; 9] = [
 ];
 
 /// What an analysis says of the traffic, without what it says of files.
-fn found_with(args: &[&str], files: &[Vec<u8>]) -> Value {
+pub fn found_with(args: &[&str], files: &[Vec<u8>]) -> Value {
     let folder = Folder::new(&format!("metamorphic-{:?}", std::thread::current().id()));
     let mut args: Vec<String> = args.iter().map(ToString::to_string).collect();
     args.extend(["--json".to_owned(), "--events".to_owned()]);

@@ -23,7 +23,7 @@ pub(super) struct Row<'a> {
     /// Nanoseconds of each cause, the direction they are about, and the sentence.
     time: [u64; TimeCause::ALL.len()],
     time_of: Direction,
-    why: Option<&'a str>,
+    why: Option<String>,
     found: &'a [Diagnosis],
     /// Where its packets lie in the data: offset and length in characters, number of packets, packets left
     /// out; none if it is not drawn.
@@ -62,7 +62,7 @@ impl<'a> Row<'a> {
             dir: flow.directions.as_array().each_ref().map(way),
             time: TimeCause::ALL.map(|cause| flow.budget.of(cause)),
             time_of: flow.budget.direction,
-            why: flow.budget.slow_because.as_deref(),
+            why: flow.budget.slow_because(),
             found: &flow.diagnoses,
             data: None,
         }

@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use tables::Value;
 use units::Duration;
 
+use super::ends::Ends;
 use super::micros;
 
 /// Length of an interval; they begin at whole multiples since 1970, so that flows can be added up.
@@ -45,13 +46,13 @@ pub(super) struct Intervals {
 
 impl Intervals {
     /// Counts a packet; gives the row of its direction's interval before, if that has ended.
-    pub(super) fn push(&mut self, packet: &PacketView<'_>, flow_id: i64) -> Option<Vec<Value>> {
+    pub(super) fn push(&mut self, packet: &PacketView<'_>, flow_id: i64, ends: &Ends) -> Option<Vec<Value>> {
         let number = packet.time.as_nanos() / LENGTH.as_nanos();
         let (interval, last_ack) = self.by_direction.entry((packet.flow, packet.direction)).or_default();
         let mut row = None;
         if interval.number != number {
             if interval.packets > 0 {
-                row = Some(interval.row(flow_id, packet.direction));
+                row = Some(interval.row(flow_id, ends, packet.direction));
             }
             *interval = Interval { number, ..Interval::default() };
         }
@@ -64,10 +65,10 @@ impl Intervals {
     }
 
     /// The rows of a flow that has ended.
-    pub(super) fn end(&mut self, flow: u64, flow_id: i64) -> Vec<Vec<Value>> {
+    pub(super) fn end(&mut self, flow: u64, flow_id: i64, ends: &Ends) -> Vec<Vec<Value>> {
         let ended = |direction| {
             let (interval, _) = self.by_direction.remove(&(flow, direction))?;
-            (interval.packets > 0).then(|| interval.row(flow_id, direction))
+            (interval.packets > 0).then(|| interval.row(flow_id, ends, direction))
         };
         Direction::BOTH.into_iter().filter_map(ended).collect()
     }
@@ -102,10 +103,11 @@ impl Interval {
         }
     }
 
-    fn row(&self, flow_id: i64, direction: Direction) -> Vec<Value> {
+    fn row(&self, flow_id: i64, ends: &Ends, direction: Direction) -> Vec<Value> {
         let start_ns = self.number * LENGTH.as_nanos();
-        vec![
-            flow_id.into(),
+        let mut row = vec![flow_id.into()];
+        ends.append_to(&mut row);
+        row.extend([
             u8::from(direction).into(),
             micros(start_ns),
             self.packets.into(),
@@ -122,6 +124,7 @@ impl Interval {
             self.rtt.map(|rtt| rtt.min.as_millis_f64()).into(),
             self.rtt.map(|rtt| rtt.sum.as_millis_f64() / rtt.n as f64).into(),
             self.rtt.map(|rtt| rtt.max.as_millis_f64()).into(),
-        ]
+        ]);
+        row
     }
 }

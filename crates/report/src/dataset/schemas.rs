@@ -2,6 +2,8 @@
 
 use tables::{Column, TableSchema};
 
+use super::ends;
+
 /// Changes when a column changes its meaning or goes.
 const VERSION: u32 = 1;
 
@@ -74,6 +76,7 @@ fn mptcp() -> TableSchema {
         count("connection", "Number of the connection in its run"),
         Column::int("version").meaning("Version of Multipath TCP"),
         Column::int("flow_id").meaning("The subflow's flow"),
+        Column::text("file").meaning("The file in which the flow's first packet lies"),
         Column::text("client").required().meaning("End of the subflow that opened the connection"),
         Column::text("client_address").required().meaning("Its address"),
         count("client_port", "Its port"),
@@ -103,8 +106,9 @@ fn mptcp() -> TableSchema {
 }
 
 fn intervals() -> TableSchema {
-    let columns = vec![
-        flow_id(),
+    let mut columns = vec![flow_id()];
+    columns.extend(ends::columns());
+    columns.extend([
         direction(),
         Column::time("start")
             .required()
@@ -126,13 +130,14 @@ fn intervals() -> TableSchema {
         ms("rtt_min_ms", "Their smallest"),
         ms("rtt_mean_ms", "Their mean"),
         ms("rtt_max_ms", "Their largest"),
-    ];
+    ]);
     table("intervals", columns)
 }
 
 fn events() -> TableSchema {
-    let columns = vec![
-        flow_id(),
+    let mut columns = vec![flow_id()];
+    columns.extend(ends::columns());
+    columns.extend([
         direction(),
         Column::time("time").required().meaning("When"),
         Column::int("time_ns").required().unit("ns").meaning("When, since 1970"),
@@ -142,19 +147,20 @@ fn events() -> TableSchema {
         Column::text("cause").meaning("Why it was sent again: syn, rto, rto_recovery, fast, tlp, unclear"),
         Column::text("by").meaning("How it is known to have been spurious: dsack, timestamp, acknowledged"),
         Column::int("sent_ns").unit("ns").meaning("When what was spurious had been sent again"),
-    ];
+    ]);
     table("events", columns)
 }
 
 fn samples() -> TableSchema {
-    let columns = vec![
-        flow_id(),
+    let mut columns = vec![flow_id()];
+    columns.extend(ends::columns());
+    columns.extend([
         Column::int("direction").required().meaning("The direction of the data whose round trip it is"),
         Column::time("time").required().meaning("When the answer was captured"),
         Column::int("time_ns").required().unit("ns").meaning("When, since 1970"),
         ms("karn_ms", "Round-trip time by Karn's rule"),
         ms("timestamps_ms", "Round-trip time by timestamps"),
-    ];
+    ]);
     table("samples", columns)
 }
 

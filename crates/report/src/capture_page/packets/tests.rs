@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use proptest::prelude::*;
 use units::{Instant, SeqNum};
 use wire::{SackBlock, SackBlocks};
@@ -164,6 +166,8 @@ proptest! {
             let view = PacketView {
                 number: index as u64,
                 flow: 0,
+                capture: 0,
+                ends: [SocketAddr::from(([10, 0, 0, 1], 1)), SocketAddr::from(([10, 0, 0, 2], 2))],
                 direction: Direction::BOTH[usize::from(one.direction)],
                 time: Instant::from_nanos(one.time_ns),
                 position: one.position,
