@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(one.on_station(1, 10, at(1)), Fate::Waits, "it is prepared");
         assert_eq!(one.on_station(0, 2, at(1)), Fate::Link(0, 2), "and the old one goes on");
         assert_eq!(one.next_deadline(), None);
-        assert_eq!(one.leave(1, [at(50), at(40)], [vec![1, 2], vec![7]], at(10)), []);
+        assert!(one.leave(1, [at(50), at(40)], [vec![1, 2], vec![7]], at(10)).is_empty());
         assert_eq!(one.on_station(0, 3, at(12)), Fate::Waits, "it comes late to the old one");
         assert_eq!(one.on_station(1, 11, at(13)), Fate::Waits);
         assert_eq!(one.on_sent(8, at(14)), Fate::Waits);
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(one.on_station(1, 12, at(51)), Fate::Link(1, 12));
         assert_eq!(one.on_station(0, 4, at(52)), Fate::Waits);
         assert_eq!(one.on_station(1, 13, at(53)), Fate::Waits, "not before what is on its way");
-        assert_eq!(all_due(&mut one, 56), []);
+        assert!(all_due(&mut one, 56).is_empty());
         assert_eq!(all_due(&mut one, 57), [(1, DOWN, 4), (1, DOWN, 13)]);
     }
 
