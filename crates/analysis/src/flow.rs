@@ -646,7 +646,7 @@ impl Flow {
         if let Some(bytes) = scale.map(|scale| scale.window(segment.window)) {
             windows.max = windows.max.max(bytes);
             if !is_syn {
-                windows.min = Some(windows.min.map_or(bytes, |min| min.min(bytes)));
+                windows.min = Window::new(Some(windows.min.get().map_or(bytes, |min| min.min(bytes))));
             }
         }
         if segment.window == 0 && !is_syn && !segment.flags.contains(TcpFlags::FIN) {

@@ -6,8 +6,8 @@
 //! lie on a line as well, but such a path never carries more than its rate; a bucket that is not empty does.
 //!
 //! BBR loses much at once, and repairs it at the rate of the bucket, which drops repairs too. So all that
-//! arrives while holes are open lies on the line. It does at a full queue, too; but there round trips were long
-//! when the first loss showed.
+//! arrives while holes are open lies on the line. It does at a full queue, too; but there round trips are long
+//! when losses show.
 //!
 //! All of this is in acknowledgements with SACK, so it looks the same from both ends.
 
@@ -91,8 +91,8 @@ pub(crate) struct LossLine {
     losses: Line,
     /// While the receiver held something above holes.
     arrivals: Line,
-    /// The first loss showed when a queue made round trips long.
-    had_queue: bool,
+    /// Losses that showed when a queue made round trips long.
+    queued: u64,
 }
 
 /// What is known of a path besides, for [`LossLine::is_policers`].
@@ -120,7 +120,7 @@ impl LossLine {
     pub(crate) fn on_sacked(&mut self, now: Instant, una: u64, news: u64, shows_loss: bool, has_queue: bool) {
         self.above += news;
         if shows_loss {
-            self.had_queue |= has_queue && self.losses.first.is_none();
+            self.queued += u64::from(has_queue);
             self.losses.add(now, una + self.above);
         }
         self.arrivals.add(now, una + self.above);
@@ -139,6 +139,10 @@ impl LossLine {
     /// True when the losses, or what arrived while they were repaired, lie on a line, and the path carried more
     /// than its rate before the first.
     pub(crate) fn is_policers(&self, path: &PathFacts) -> bool {
+        // A full queue is long whenever it drops. Behind a policer it may be for a burst.
+        if self.queued * 2 > self.losses.points {
+            return false;
+        }
         let segment = path.segment as f64;
         let is_near = |fit: &Fit| {
             fit.off <= (segment * SEGMENTS_OFF).max(fit.rate * path.rtt.as_secs_f64() * ROUND_TRIP_OFF)
@@ -149,7 +153,6 @@ impl LossLine {
             return true;
         }
         let by_arrivals = self.arrivals.fit(ARRIVALS_MIN, SPAN_MIN.max(path.rtt * SPAN_ROUNDS));
-        let by_arrivals = by_arrivals.filter(|_| !self.had_queue);
         by_arrivals.is_some_and(|fit| is_near(&fit) && (has_best_round(&fit) || self.has_burst(path, &fit)))
     }
 
@@ -211,7 +214,7 @@ mod tests {
         let mut line = LossLine::default();
         for point in 0..10 {
             let now = Instant::from_millis(100 + point * 5);
-            line.on_sacked(now, 30_000, 1_448, true, has_queue && point == 0);
+            line.on_sacked(now, 30_000, 1_448, true, has_queue && point != 0);
         }
         for point in 1..150 {
             let now = Instant::from_millis(150 + point * 12);

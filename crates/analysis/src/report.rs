@@ -690,7 +690,7 @@ fn window(flow: &Flow, direction: Direction) -> WindowReport {
     let is_known = flow.scale(direction).is_some();
     WindowReport {
         scale: half.cold.offered.scale.map(|scale| scale.shift()),
-        min: half.packets.windows.min.filter(|_| is_known).map(u64::from),
+        min: half.packets.windows.min.get().filter(|_| is_known).map(u64::from),
         max: is_known.then_some(u64::from(half.packets.windows.max)),
         zero: half.cold.window_events.zero,
         zero_ms: half.cold.window_events.zero_time.as_millis_f64(),

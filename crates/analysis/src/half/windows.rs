@@ -56,7 +56,7 @@ impl LastWindow {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Windows {
     /// Bytes.
-    pub(crate) min: Option<u32>,
+    pub(crate) min: Window,
     /// Bytes.
     pub(crate) max: u32,
     pub(crate) zero_since: OptionalInstant,
