@@ -97,10 +97,20 @@ pub fn distributions(report: &AbReport) -> Option<Chart> {
             Series::new(name, Ink::Colour(colour), Mark::Line, points)
         });
         let of = if metric.direction == "uplink" { "uploads, " } else { "" };
-        let label = format!("{of}{}, {unit}", metric.name.replace('-', " "));
+        let label = format!("{of}{}, {unit}", words(&metric.name));
         chart = chart.panel(Axis::linear(&label), series.into());
     }
     (!chart.panels.is_empty()).then_some(chart)
+}
+
+/// What a metric is called where people read it.
+fn words(name: &str) -> &str {
+    match name {
+        "rtt" => "round trip",
+        "queueing-delay" => "time in queues",
+        "resent" => "sent again",
+        name => name,
+    }
 }
 
 /// The factor and the unit in which a metric is shown.
@@ -117,7 +127,7 @@ fn row(metric: &AbMetric) -> Vec<String> {
     };
     vec![
         metric.direction.clone(),
-        metric.name.clone(),
+        words(&metric.name).to_owned(),
         value(metric.control),
         value(metric.accelerated),
         change,
@@ -130,7 +140,9 @@ fn shown(estimate: Option<Estimate>, scale: f64, unit: &str, is_signed: bool) ->
         let value = value * scale;
         if is_signed { format!("{value:+.2}") } else { format!("{value:.2}") }
     };
-    let interval = match (estimate.low, estimate.high) {
+    // With few subscribers the interval of a mean may reach to where nothing can lie.
+    let least = if is_signed { f64::MIN } else { 0.0 };
+    let interval = match (estimate.low.map(|low| low.max(least)), estimate.high) {
         (Some(low), Some(high)) => format!(" [{}, {}]", number(low), number(high)),
         _ => String::new(),
     };
@@ -211,6 +223,14 @@ pub(crate) mod tests {
             |at: usize| panel.series[at].points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>();
         assert_eq!((points(0)[0], points(0)[4]), ((0.0, 1.0), (100.0, 5.0)));
         assert_eq!((panel.series[1].name.as_str(), points(1)[2]), ("accelerated", (50.0, 6.0)));
+    }
+
+    #[test]
+    fn an_interval_of_what_cannot_be_negative_begins_at_zero() {
+        let estimate =
+            |value, low, high| Some(Estimate { subscribers: 2, value, low: Some(low), high: Some(high) });
+        assert_eq!(shown(estimate(38.6, -50.6, 127.8), 1.0, "ms", false), "38.60 ms [0.00, 127.80]");
+        assert_eq!(shown(estimate(-7.6, -75.9, 60.7), 1.0, "ms", true), "-7.60 ms [-75.90, +60.70]");
     }
 
     #[test]

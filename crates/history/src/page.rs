@@ -10,7 +10,7 @@ use crate::{Report, Verdict, ab};
 
 /// What the pages need beside the house's styles.
 const OWN_STYLE: &str = "
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .8rem; margin: 1rem 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(max(10.5rem, 25% - .8rem), 1fr)); gap: .8rem; margin: 1rem 0; }
 .tile { background: var(--card); padding: .7rem .9rem; border-radius: 4px; }
 .tile b { display: block; font-size: 1.5rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: .88rem; }
@@ -160,8 +160,11 @@ impl Report {
     }
 
     fn chart(&self) -> Chart {
+        // Where recording has begun later than what was asked for, the picture does, too.
+        let first = self.series.first().map(|point| point.at_ms.saturating_sub(point.span_ms));
+        let from_ms = first.unwrap_or(self.from_ms).max(self.from_ms);
         // A slice that follows no other one begins anew: a gap is no line.
-        let minutes = |ms: u64| ms.saturating_sub(self.from_ms) as f64 / 60_000.0;
+        let minutes = |ms: u64| ms.saturating_sub(from_ms) as f64 / 60_000.0;
         let of = |name: &str, colour: usize, value: &dyn Fn(&crate::Point) -> Option<f64>| {
             let mut dots = Vec::new();
             let mut end = None;
@@ -177,8 +180,7 @@ impl Report {
             Series::new(name, Ink::Colour(colour), Mark::Dotted, dots)
         };
         let whole = minutes(self.to_ms);
-        let x =
-            Axis::linear(&format!("minutes since {}", clock(self.from_ms))).over(Range::Between(0.0, whole));
+        let x = Axis::linear(&format!("minutes since {}", clock(from_ms))).over(Range::Between(0.0, whole));
         Chart::new("Goodput, time in queues, repairs", x)
             .panel(
                 Axis::linear("goodput, Mbit/s"),
@@ -437,5 +439,17 @@ mod tests {
         let chart = report(&slices, 0, 6).chart();
         let broken = chart.panels[0].series[0].points.iter().filter(|point| point.y.is_nan()).count();
         assert_eq!(broken, 1);
+    }
+
+    #[test]
+    fn the_picture_begins_where_recording_has_begun() {
+        let mut slices = minutes(6, 10);
+        slices.drain(..4);
+        let late = report(&slices, 0, 6).chart();
+        let all = report(&slices, 4, 6).chart();
+        let places =
+            |chart: &Chart| chart.panels[0].series[0].points.iter().map(|point| point.x).collect::<Vec<_>>();
+        assert_eq!((places(&late), late.x.clone()), (places(&all), all.x.clone()));
+        assert!(places(&late)[0] < 1.0);
     }
 }
