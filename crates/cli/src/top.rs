@@ -17,7 +17,8 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// Arguments of `cellerator top`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The accelerator to begin with; with --serve, the ones that may be looked at [default: all that run]
+    /// The accelerator to begin with; with --once and --json, those to print; with --serve, those that may be looked
+    /// at [default: all that run]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Look at the accelerators of another machine, where `cellerator top --serve` runs
@@ -87,7 +88,12 @@ fn remote(args: &Args, at: &str) -> Result<Remote, TopError> {
 fn look<S: Source + Send + 'static>(args: &Args, place: &str, source: S) -> Result<(), TopError> {
     let interval = args.interval.0.max(INTERVAL_MIN);
     if args.json || args.once {
-        let report = top::gather(source, interval)?;
+        let mut report = top::gather(source, interval)?;
+        let is_there = |name: &&String| report.accelerators.iter().any(|one| one.name == **name);
+        if let Some(missing) = args.names.iter().find(|name| !is_there(name)) {
+            return Err(TopError::Setting(format!("no accelerator '{missing}' at {place}")));
+        }
+        report.accelerators.retain(|one| args.names.is_empty() || args.names.contains(&one.name));
         let lines = if args.json {
             let json = serde_json::to_string_pretty(&report);
             vec![json.map_err(|error| TopError::Setting(format!("as JSON: {error}")))?]

@@ -86,7 +86,11 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let nothing = || BenchError::Nothing(way.name().to_owned());
     let window = format!("{} B", HELD / flows);
     let arguments = [&MEMORY[..], &["--window-max", &window]].concat();
-    let old = stage.start_with(way, &[&arguments[..], &["--name", "old"]].concat())?.ok_or_else(nothing)?;
+    // Of their own: others may run on this machine.
+    let names = ["old", "new"].map(|which| format!("bench-{}-{which}", std::process::id()));
+    let [old_name, new_name] = names.each_ref().map(String::as_str);
+    let old =
+        stage.start_with(way, &[&arguments[..], &["--name", old_name]].concat())?.ok_or_else(nothing)?;
     let mut pings = Pings::start(&stage.network)?;
     let mut held = Held::open(stage, flows - 1, SUBSCRIBERS.min(flows - 1), BUFFER)?;
     held.deafen()?;
@@ -99,7 +103,8 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let before = pings.run(BEFORE)?;
     let (new, during) = std::thread::scope(|scope| {
         let pinging = scope.spawn(|| pings.run(UPGRADE));
-        let new = stage.start_with(way, &[&arguments[..], &["--name", "new", "--replace", "old"]].concat());
+        let named = ["--name", new_name, "--replace", old_name];
+        let new = stage.start_with(way, &[&arguments[..], &named].concat());
         let during =
             pinging.join().unwrap_or_else(|_| Err(BenchError::Load("pings have panicked".to_owned())));
         (new, during)

@@ -45,6 +45,10 @@ fn without_an_accelerator_a_table_is_an_error_of_one_line() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{said}");
     assert!(said.contains("no accelerator is running") && said.lines().count() == 1, "{said}");
+    let output =
+        Command::new(PROGRAM).args(["top", "nobody", "--once", "--interval", "100 ms"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "cellerator: top: no accelerator 'nobody' at this machine\n");
 }
 
 #[test]
@@ -53,12 +57,12 @@ fn a_sample_as_json_has_the_fields_of_its_schema_and_real_values() {
     add_clients(&network, 2);
     let accelerator = network.accelerate(&["--shards", "2", "--no-bypass"]);
     let traffic = Traffic::start(&network, &[2, 3, 4]);
-    let text = printed(&network, &["top", "--json", "--interval", "2 s"]);
+    let text = printed(&network, &["top", &network.name, "--json", "--interval", "2 s"]);
     let json: Value = serde_json::from_str(&text).unwrap();
     let schema: Value = serde_json::from_str(include_str!("../../../../schemas/top.schema.json")).unwrap();
     fits(&json, &schema, &schema);
-    let own = json["accelerators"].as_array().unwrap().iter().find(|it| it["name"] == network.name.as_str());
-    let own = own.unwrap_or_else(|| panic!("{text}"));
+    let [own] = json["accelerators"].as_array().unwrap().as_slice() else { panic!("{text}") };
+    assert_eq!(own["name"], network.name.as_str(), "{text}");
     assert!(own["trouble"].is_null() && own["is_whole"] == true, "{text}");
     let totals = &own["totals"];
     let goodput = totals["downlink_goodput_bps"].as_u64().unwrap();
@@ -72,7 +76,7 @@ fn a_sample_as_json_has_the_fields_of_its_schema_and_real_values() {
     for it in subscribers {
         assert!(it["flows"] == 1 && it["srtt_us"].as_u64().unwrap() > 0, "{text}");
     }
-    let table = printed(&network, &["top", "--once", "--interval", "500 ms"]);
+    let table = printed(&network, &["top", &network.name, "--once", "--interval", "500 ms"]);
     assert!(["10.1.0.2 ", "10.1.0.3 ", "10.1.0.4 "].iter().all(|it| table.contains(it)), "{table}");
     drop(traffic);
     accelerator.stop();
