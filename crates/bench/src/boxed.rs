@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use io::{Clock, INSTANCE_DIRECTORY, PidFd, SpawnOptions};
+use io::{Clock, INSTANCE_DIRECTORY, PidFd, SpawnOptions, Tethered};
 use run::{Answer, Question, Snapshot, Status};
 use units::Duration;
 
@@ -26,11 +26,11 @@ const READY: &str = "ready";
 /// How the line begins with which it says how many flows it took over.
 const ACCELERATED: &str = "accelerated: ";
 
-/// A running program; killed when dropped.
+/// A running program; killed when dropped, with whoever goes on in its place.
 #[derive(Debug)]
 pub(crate) struct BoxProgram {
     way: Way,
-    child: Child,
+    child: Tethered,
     log: PathBuf,
     /// What leads packets to it, where it does not do so itself.
     proxy: Option<Proxy>,
@@ -65,7 +65,7 @@ impl BoxProgram {
         let errors = file.try_clone().doing(|| format!("share {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
         let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let child = network.middle.spawn(command, options)?;
+        let child = Tethered::spawn(&network.middle, command, options)?;
         let mut running = Self { way, child, log, proxy };
         let give_up = Clock::now() + PATIENCE;
         while !running.is_ready() {
@@ -199,13 +199,6 @@ impl BoxProgram {
             way: self.way.name().to_owned(),
             message: format!("{what}\n{last}").trim_end().to_owned(),
         }
-    }
-}
-
-impl Drop for BoxProgram {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -34,6 +34,7 @@ fn start_in_background(words: &[OsString]) -> Result<ExitCode, String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
     let mut command = Command::new(program);
     command.arg("run").args(words).process_group(0).stdin(Stdio::null());
+    io::Lifeline::pass_on(&mut command);
     let mut child = command.spawn().map_err(|error| format!("cannot start in the background: {error}"))?;
     let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
     loop {

@@ -16,6 +16,9 @@ use crate::{IoError, ProcessId};
 /// Where instances are kept by default; emptied by a restart of the machine.
 pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
 
+/// Whose an instance is, in its directory: its [`ProcessId`].
+pub const OWNER: &str = "owner";
+
 /// What an instance wrote down, in its directory.
 pub const RECORD: &str = "record";
 
@@ -58,7 +61,7 @@ impl Instance {
         let _guard = lock_base(base)?;
         fs::DirBuilder::new().mode(0o700).create(&path).doing(|| format!("create {}", path.display()))?;
         let create = || -> io::Result<File> {
-            let mut lock = File::create_new(path.join("owner"))?;
+            let mut lock = File::create_new(path.join(OWNER))?;
             flock(&lock, libc::LOCK_EX)?;
             writeln!(lock, "{owner}")?;
             Ok(lock)
@@ -138,7 +141,7 @@ impl Leftover {
         let _guard = lock_base(base)?;
         let mut found = Vec::new();
         for path in instances(base, kind)? {
-            let Ok(file) = OpenOptions::new().read(true).append(true).create(true).open(path.join("owner"))
+            let Ok(file) = OpenOptions::new().read(true).append(true).create(true).open(path.join(OWNER))
             else {
                 continue;
             };
@@ -161,7 +164,7 @@ impl Leftover {
         }
         let _guard = lock_base(base)?;
         Ok(instances(base, kind)?.iter().any(|path| {
-            let file = File::open(path.join("owner"));
+            let file = File::open(path.join(OWNER));
             let is_locked = file.is_ok_and(|file| matches!(try_lock(&file), Ok(false)));
             is_locked && owner(path).is_some_and(|owner| !owner.is_alive())
         }))
@@ -196,7 +199,7 @@ impl Leftover {
 }
 
 fn owner(path: &Path) -> Option<ProcessId> {
-    fs::read_to_string(path.join("owner")).ok()?.parse().ok()
+    fs::read_to_string(path.join(OWNER)).ok()?.parse().ok()
 }
 
 fn instances(base: &Path, kind: &str) -> Result<Vec<PathBuf>, IoError> {
@@ -268,7 +271,7 @@ mod tests {
         // As after kill -9: the lock goes with the descriptor, the directory stays.
         let share = instance.share_lock().unwrap();
         let path = instance.path().to_owned();
-        fs::write(path.join("owner"), "999999999:1").unwrap();
+        fs::write(path.join(OWNER), "999999999:1").unwrap();
         assert!(Leftover::is_any_being_undone(&base, "run").unwrap());
         assert!(Instance::running(&base, "run").unwrap().is_empty());
         flock(&instance.lock, libc::LOCK_UN).unwrap();

@@ -17,6 +17,7 @@ mod frame_socket;
 mod hop_socket;
 mod huge_pages;
 mod instance;
+mod lifeline;
 mod lines;
 mod mapping;
 mod mptcp_socket;
@@ -52,7 +53,10 @@ pub use error::IoError;
 pub use frame_socket::{FrameSocket, ReceivedFrame};
 pub use hop_socket::{HopAnswer, HopSocket};
 pub use huge_pages::{populate, prefer_huge_pages};
-pub use instance::{INSTANCE_DIRECTORY, Instance, Leftover, RECORD, RECORD_OF_DEAD, Running, try_lock};
+pub use instance::{
+    INSTANCE_DIRECTORY, Instance, Leftover, OWNER, RECORD, RECORD_OF_DEAD, Running, try_lock,
+};
+pub use lifeline::{Lifeline, Tethered};
 pub use lines::say;
 pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path, set_congestion_control};
 pub use netns::{Namespace, SpawnOptions, namespaces_in_use, set_death_signal};

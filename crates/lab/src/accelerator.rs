@@ -4,10 +4,10 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-use io::{Namespace, PidFd, SpawnOptions};
+use io::{Namespace, PidFd, SpawnOptions, Tethered};
 use scenario::{Accelerator, Client, DrwaVariant};
 use units::Duration;
 
@@ -118,11 +118,11 @@ fn lines_of(stdout: std::process::ChildStdout) -> mpsc::Receiver<String> {
     lines
 }
 
-/// A running accelerator; killed when dropped.
+/// A running accelerator; killed when dropped, with whoever goes on in its place.
 #[derive(Debug)]
 pub(crate) struct Running {
     name: &'static str,
-    child: Child,
+    child: Tethered,
     log: PathBuf,
     said: Vec<String>,
 }
@@ -142,7 +142,7 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
         let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut child = namespace.spawn(command, options)?;
+        let mut child = Tethered::spawn(namespace, command, options)?;
         let lines = child.stdout.take().map(lines_of);
         let mut running = Self { name, child, log: log.to_owned(), said: Vec::new() };
         if let Some(lines) = lines {
@@ -209,13 +209,5 @@ impl Running {
                 None => crate::transfer::pause(Duration::from_millis(5))?,
             }
         }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Already ended is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

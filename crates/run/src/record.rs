@@ -168,8 +168,8 @@ fn absent_is_fine(result: Result<(), IoError>) -> Result<(), IoError> {
     }
 }
 
-/// Ends the holder of the nft table, unless its number belongs to another process by now.
-fn kill(holder: ProcessId) -> Result<(), IoError> {
+/// Kills a process, such as the holder of the nft table, unless its number belongs to another one by now.
+pub(crate) fn kill(holder: ProcessId) -> Result<(), IoError> {
     const SIGKILL: i32 = 9;
     // The descriptor is opened first: whatever is checked afterwards is the process it means.
     let Ok(process) = PidFd::open(holder.pid()) else { return Ok(()) };

@@ -8,7 +8,7 @@
 use std::thread::JoinHandle;
 
 use io::netlink::LinkEvents;
-use io::{Clock, Interest, Waiter};
+use io::{Clock, Interest, Lifeline, Waiter};
 use units::{Duration, Instant};
 
 use crate::attachment::{Attachment, Ground};
@@ -66,6 +66,8 @@ pub enum Why {
     Drain,
     /// Another instance has its flows.
     HandedOver,
+    /// Whoever it was started for has gone, and the hosts of its flows with it ([`io::Tethered`]).
+    Abandoned,
 }
 
 /// What a waiter reports, beside packets ([`crate::attachment::PATHS`]).
@@ -76,6 +78,7 @@ const FEEDBACK: u64 = 5;
 const SHARDS: u64 = 6;
 const LINKS: u64 = 7;
 const ROAMING: u64 = 8;
+const LIFELINE: u64 = 9;
 
 /// While packets keep coming, reports are looked for this often.
 const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
@@ -102,6 +105,8 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     passing: Passing,
     pulse: Pulse,
     waiter: Waiter,
+    /// Its end is the end of this process, if there is one.
+    lifeline: Option<Lifeline>,
     /// Resets flows of a killed instance.
     settling: Option<JoinHandle<Vec<Event>>>,
     estate: Estate,
@@ -195,6 +200,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             let mut is_asked = is_due || self.console.is_asked();
             if is_due {
                 self.pulse.next_beat = now + self.ground.config.heartbeat();
+                if self.lifeline.as_ref().is_some_and(Lifeline::is_cut) {
+                    return Ok(Why::Abandoned);
+                }
                 if let Some(why) = self.beat()? {
                     self.begin_stop(why, None);
                 }
@@ -249,7 +257,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if is_ready(FEEDBACK) {
             self.reports.next_look = Instant::ZERO;
         }
-        if is_ready(WATCHDOG) {
+        if is_ready(WATCHDOG) || is_ready(LIFELINE) {
             self.pulse.next_beat = Instant::ZERO;
         }
         if is_ready(LINKS) && self.links.changes.take() {

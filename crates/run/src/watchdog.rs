@@ -12,6 +12,9 @@
 //! that; then the way is opened and the flows are reset. A hang with debt is made a death first. The same is
 //! done without debt where packets have no other way (of a bridge beside which no bridge of the kernel's stands
 //! by), and where subscribers are on their way to or from other boxes.
+//!
+//! Where the process was started on a lifeline ([`io::Tethered`]) and that is cut, nobody is to go on, and there are
+//! no ends to reset: the process ends by itself, or is killed, and everything is undone.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -23,14 +26,17 @@ use std::process::{Child, Command, Stdio};
 
 use handover::Fate;
 use io::netlink::Netlink;
-use io::{Clock, Instance, Interest, IoError, PidFd, RECORD, RECORD_OF_DEAD, Waiter, ignore_signals};
+use io::{
+    Clock, Instance, Interest, IoError, Lifeline, OWNER, PidFd, ProcessId, RECORD, RECORD_OF_DEAD, Waiter,
+    ignore_signals,
+};
 use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
-use crate::roaming::Fates;
+use crate::roaming::{Fates, Ledger};
 use crate::service::Service;
-use crate::{Config, RunError, journal, log, recovery};
+use crate::{Config, RunError, journal, log, record, recovery};
 
 /// Sent by the loop: all is well.
 const BEAT: u8 = b'.';
@@ -112,7 +118,9 @@ impl Guardian {
         let (program, arguments) = self.command.split_first().ok_or_else(|| {
             failed(std::io::Error::new(ErrorKind::NotFound, "no watchdog command is configured"))
         })?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        Lifeline::pass_on(&mut command);
+        let child = command
             .args(arguments)
             .arg(&self.record)
             .arg(self.hang_after.as_millis().to_string())
@@ -270,6 +278,13 @@ const ENDED: &str = "its successor has ended";
 /// How long a process that hangs may take to die.
 const DEATH_TIME_MAX: Duration = Duration::from_millis(100);
 
+/// How long a process may take to end by itself that nobody needs any more.
+const ABANDONED_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What [`watch`] waits for.
+const HEARTBEAT: u64 = 0;
+const LIFELINE: u64 = 1;
+
 /// How it went with a process that was watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
@@ -290,15 +305,32 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let netlink = Netlink::open()?;
     let mut waiter = Waiter::new(Duration::ZERO)?;
-    waiter.add(&socket, Interest::Read, 0)?;
+    waiter.add(&socket, Interest::Read, HEARTBEAT)?;
+    let lifeline = Lifeline::inherited();
+    if let Some(line) = &lifeline {
+        waiter.add(line, Interest::Read, LIFELINE)?;
+    }
+    let mut kill_at = None;
     let mut bytes = [0; 4_096];
     let mut said = Said::default();
     // `None` while the steering is away.
     let mut last_beat = Some(Clock::now());
     loop {
         let patience = said.patience(hang_after);
-        let due = last_beat.map(|at| at + patience);
-        let is_silent = waiter.wait(due)?.is_empty();
+        let due = kill_at.or_else(|| last_beat.map(|at| at + patience));
+        let ready = waiter.wait(due)?;
+        let is_silent = ready.is_empty();
+        if let Some(line) = lifeline.as_ref().filter(|_| ready.iter().any(|ready| ready.token == LIFELINE)) {
+            kill_at = Some(Clock::now() + ABANDONED_TIME_MAX);
+            waiter.remove(line)?;
+            continue;
+        }
+        if is_silent && kill_at.is_some() {
+            let owner = watched_record.with_file_name(OWNER);
+            let owner = fs::read_to_string(owner).ok().and_then(|text| text.parse::<ProcessId>().ok());
+            drop(owner.map(record::kill));
+            break;
+        }
         let is_late = due.is_some_and(|due| Clock::now() > due + hang_after / 4);
         if is_silent && is_late {
             // This process has not run either: the machine stood still, and the silence says nothing.
@@ -350,6 +382,16 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
         return Ok(Watched::Well);
     }
     let record = read_record(record_path);
+    if lifeline.as_ref().is_some_and(Lifeline::is_cut) {
+        // With the hosts of its flows and the bridge that might stand in for it.
+        let directory = record_path.parent().unwrap_or(record_path);
+        let undone = record.undo_all(&netlink, directory);
+        let state = directory.parent().unwrap_or(directory);
+        Ledger::forget(state, record.namespace, &record.name);
+        drop(fs::remove_dir_all(directory));
+        undone?;
+        return Ok(Watched::Well);
+    }
     let kept = said.kept.take().filter(|_| !said.ends);
     if let Some(kept) = kept
         && let Some(directory) = record_path.parent()
@@ -458,7 +500,9 @@ fn succeed(mut kept: Keepsakes, record_path: &Path) -> Result<u32, String> {
     let (own, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
     let (program, arguments) = kept.inventory.successor.split_first().ok_or("no successor is configured")?;
     let output = std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    Lifeline::pass_on(&mut command);
+    let mut child = command
         .args(arguments)
         .arg("--recover")
         .arg(record_path)

@@ -10,7 +10,7 @@ mod schema;
 
 use std::fs;
 
-use program::{Lab, cellerator, leftovers, processes_with, start_telling, wait_until};
+use program::{Found, Lab, cellerator, leftovers, processes_in, processes_with, start_telling, wait_until};
 
 const DELAY_ONLY: &str = "name = \"t\"\nradio.down.delay = \"10 ms\"\nradio.up.delay = \"10 ms\"\n";
 
@@ -200,6 +200,53 @@ fn a_killed_transfer_leaves_no_process_and_the_next_start_cleans_up() {
     cellerator(&["lab", "clean"]);
     // Any start of a lab cleans up, and this one passes over what the start of another test is just removing.
     wait_until("what it left is gone", || leftovers(lab.name()).is_empty());
+}
+
+/// An accelerator that dies while it owes data has a successor, which its watchdog has started and which is nobody's
+/// child.
+#[test]
+fn the_successor_of_a_killed_accelerator_ends_with_the_lab() {
+    let slow = format!("{DELAY_ONLY}radio.down.rate = \"100 kbit/s\"\nworkload.size = \"10 MB\"\n");
+    for signal in ["-INT", "-TERM", "-KILL"] {
+        let lab = Lab::new("heirs", &format!("{slow}accelerator.enabled = true\n"));
+        let mut running = lab.start(&["lab", "run", lab.scenario(), "--name", lab.name()]);
+        let namespace = format!("cellab-{}-accelerator", lab.name());
+        wait_until("the accelerator owes data", || {
+            let accelerator = processes_in(&namespace).into_iter().find(|found| found.has("run\0--wired"));
+            let status = accelerator.map(|found| cellerator(&["status", "--json", &found.pid().to_string()]));
+            let status = serde_json::from_str::<serde_json::Value>(&status.unwrap_or_default());
+            status.is_ok_and(|status| status["debt_bytes"].as_u64().is_some_and(|debt| debt > 50_000))
+        });
+        let first = processes_in(&namespace);
+        let accelerator = first.iter().find(|found| found.has("run\0--wired")).unwrap();
+        // So that it does not notice.
+        running.signal("-STOP");
+        accelerator.kill();
+        wait_until("a successor goes on", || {
+            let now = processes_in(&namespace);
+            now.iter().any(|found| found.has("--recover")) && now.iter().any(|found| found.has("--watchdog"))
+        });
+        let heirs = processes_in(&namespace);
+        running.signal(signal);
+        running.signal("-CONT");
+        running.wait();
+        let all = || first.iter().chain(&heirs);
+        if signal == "-KILL" {
+            wait_until("all have ended", || !all().any(Found::is_alive));
+            cellerator(&["lab", "clean"]);
+        }
+        assert_eq!(
+            all().filter(|found| found.is_alive()).count(),
+            0,
+            "{signal}: {:?}",
+            all().collect::<Vec<_>>()
+        );
+        wait_until("what it left is gone", || signal != "-KILL" || leftovers(lab.name()).is_empty());
+        assert_eq!(leftovers(lab.name()), [""; 0]);
+        for found in all() {
+            assert!(!found.directory().exists(), "{signal}: {found:?}");
+        }
+    }
 }
 
 #[test]

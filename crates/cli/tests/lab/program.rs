@@ -1,10 +1,11 @@
 //! The program under test, as a process.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use io::{Clock, Waiter};
+use io::{Clock, PidFd, ProcessId, Waiter};
 use units::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
@@ -129,4 +130,49 @@ pub fn processes_with(text: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
     lines.filter(|line| line.contains(text)).collect()
+}
+
+/// A running process and its command line.
+#[derive(Debug)]
+pub struct Found {
+    process: ProcessId,
+    line: String,
+}
+
+impl Found {
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+
+    pub fn has(&self, text: &str) -> bool {
+        self.line.contains(text)
+    }
+
+    /// Where it keeps what it has set up, if it is an accelerator.
+    pub fn directory(&self) -> PathBuf {
+        Path::new(io::INSTANCE_DIRECTORY).join(format!("run-{}", self.pid()))
+    }
+
+    pub fn kill(&self) {
+        const SIGKILL: i32 = 9;
+        PidFd::open(self.pid()).unwrap().send_signal(SIGKILL).unwrap();
+    }
+}
+
+/// The processes in a namespace; none if there is no such namespace.
+pub fn processes_in(namespace: &str) -> Vec<Found> {
+    let Ok(wanted) = fs::metadata(Path::new("/run/netns").join(namespace)) else { return Vec::new() };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let found = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let own = fs::metadata(entry.path().join("ns/net")).ok()?;
+        let line = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let process = ProcessId::of(pid).ok().filter(|_| own.ino() == wanted.ino())?;
+        Some(Found { process, line })
+    });
+    found.collect()
 }

@@ -2,14 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
 use io::netlink::{Cidr, Family, LinkChange, Netlink, Route, Table, VethEnd};
-use io::{Clock, Namespace, SpawnOptions, sysctl};
+use io::{Clock, Namespace, SpawnOptions, Tethered, sysctl};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
 
@@ -23,7 +23,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A program that runs, and what it says on standard output, line by line.
 pub struct Running {
-    pub child: Child,
+    pub child: Tethered,
     lines: Receiver<String>,
 }
 
@@ -32,7 +32,7 @@ impl Running {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let options = SpawnOptions { death_signal: Some(SIGKILL), ..SpawnOptions::default() };
-        let mut child = namespace.spawn(command, options).unwrap();
+        let mut child = Tethered::spawn(namespace, command, options).unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (tell, lines) = mpsc::channel();
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
@@ -67,15 +67,6 @@ impl Running {
         let process = io::PidFd::open(self.child.id()).unwrap();
         process.send_signal(SIGTERM).unwrap();
         assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            drop(self.child.kill());
-            drop(self.child.wait());
-        }
     }
 }
 

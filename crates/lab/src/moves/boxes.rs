@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use io::{Clock, Namespace};
+use io::{Clock, INSTANCE_DIRECTORY, Namespace};
 use scenario::Quantity;
 use units::Duration;
 
@@ -32,7 +32,25 @@ pub(crate) struct Said {
 /// Two boxes that know each other; killed when dropped.
 pub(crate) struct Boxes {
     orders: Orders,
+    // Dropped in this order.
     running: [Running; 2],
+    _notes: Notes,
+}
+
+/// What boxes note of subscribers for their next start, which there is none of: removed when dropped.
+struct Notes([String; 2]);
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        let entries = fs::read_dir(INSTANCE_DIRECTORY).into_iter().flatten().flatten();
+        for entry in entries {
+            let directory = entry.file_name().to_string_lossy().into_owned();
+            let is_own = |name: &String| directory.ends_with(&format!("-{name}"));
+            if directory.starts_with("handover-") && self.0.iter().any(is_own) {
+                drop(fs::remove_dir_all(entry.path()));
+            }
+        }
+    }
 }
 
 /// What gives the boxes orders: the program's other commands.
@@ -77,6 +95,7 @@ impl Boxes {
             let log = directory.join(format!("box-{name}.log"));
             Running::start("cellerator run", program, &arguments, (&namespaces[own], &log))
         };
+        let notes = Notes(names.clone());
         let running = [start(0)?, start(1)?];
         let orders = Orders { program: program.to_owned(), names };
         let give_up = Clock::now() + HEARING_MAX;
@@ -88,7 +107,7 @@ impl Boxes {
                 pause(Duration::from_millis(200))?;
             }
         }
-        Ok(Self { orders, running })
+        Ok(Self { orders, running, _notes: notes })
     }
 
     /// What gives them orders.
@@ -103,7 +122,7 @@ impl Boxes {
 
     /// Has both deliver what they owe and hand their flows back; returns when they have ended.
     pub fn stop(self) -> Result<(), LabError> {
-        let [a, b] = self.running;
+        let Self { running: [a, b], _notes, .. } = self;
         a.stop().and(b.stop())
     }
 }

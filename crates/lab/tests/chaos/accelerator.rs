@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use io::{Clock, Interest, Namespace, PidFd, SpawnOptions, Waiter};
+use io::{Clock, Interest, Namespace, PidFd, SpawnOptions, Tethered, Waiter};
 
 use crate::network::output;
 use crate::program::program;
@@ -54,7 +54,7 @@ pub struct Options {
 
 /// A running one; killed when dropped.
 pub struct Accelerator {
-    child: Child,
+    child: Tethered,
     /// Another process that goes on with its flows since it died.
     heir: Option<(u32, PidFd)>,
     name: String,
@@ -88,7 +88,7 @@ impl Accelerator {
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let spawn = SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
-        let mut child = middle.spawn(command, spawn).map_err(|error| error.to_string())?;
+        let mut child = Tethered::spawn(middle, command, spawn).map_err(|error| error.to_string())?;
         let (send, lines) = mpsc::channel();
         let pipes: [Box<dyn std::io::Read + Send>; 2] =
             [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
@@ -249,15 +249,5 @@ fn await_end_of(process: &PidFd, name: &str) -> Result<(), String> {
     match has_ended_by(process, Clock::now() + patience)? {
         true => Ok(()),
         false => Err(format!("{name} has not ended within {PATIENCE:?}")),
-    }
-}
-
-impl Drop for Accelerator {
-    fn drop(&mut self) {
-        if let Some((_, heir)) = &self.heir {
-            drop(heir.send_signal(SIGKILL));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

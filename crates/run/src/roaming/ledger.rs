@@ -122,6 +122,12 @@ impl Ledger {
             .collect()
     }
 
+    /// Removes what an instance has noted, whatever it is: nobody asks any more.
+    pub(crate) fn forget(state: &Path, namespace: u64, name: &str) {
+        // There is none without other boxes.
+        drop(fs::remove_dir_all(Self::path(state, namespace, name)));
+    }
+
     /// Removes it if nothing in it is undecided: nobody asks any more.
     pub(crate) fn close(self) {
         let is_decided = |note: &Note| matches!(note, Note::Over { .. } | Note::Holding(_));

@@ -8,6 +8,7 @@ use super::upkeep::end_settling;
 use super::{Ended, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
 use crate::recovery::Passage;
+use crate::roaming::Ledger;
 use crate::{Amount, Event, EventSink, Processor, RunError, journal, recovery};
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
@@ -65,12 +66,18 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         pulse.still_closing();
         // As long as the devices are there: which one is lost can be seen.
         let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), events);
-        let Ground { config, netlink, instance, .. } = ground;
+        let Ground { config, netlink, instance, namespace } = ground;
         let passage = Passage::of(config);
         let undone = attachment.undo(packet_loop);
         pulse.still_closing();
+        let is_abandoned = matches!(result, Ok(Why::Abandoned));
+        if is_abandoned {
+            // Nobody is left who could be told, or could ask.
+            journal::discard(instance.path());
+            Ledger::forget(&config.state_directory, namespace, &config.instance_name());
+        }
         let settled = settle(instance, passage, netlink, events);
-        end_settling(settling, events);
+        end_settling(settling.filter(|_| !is_abandoned), events);
         if let Some(guardian) = pulse.guardian {
             guardian.finish()?;
         }

@@ -7,14 +7,16 @@ use engine::Port;
 use handover::Note;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
-use io::{Clock, Instance, Interest, Leftover, Namespace, Waiter};
+use io::{Clock, Instance, Interest, Leftover, Lifeline, Namespace, Waiter};
 use units::Instant;
 
 use super::adopt::Adopted;
 use super::passing::Passing;
 use super::recover::{Estate, Heir, Stored};
 use super::upkeep::Overload;
-use super::{CONSOLE, Ended, FEEDBACK, LINKS, Links, Pulse, ROAMING, Reports, SHARDS, Supervisor, WATCHDOG};
+use super::{
+    CONSOLE, Ended, FEEDBACK, LIFELINE, LINKS, Links, Pulse, ROAMING, Reports, SHARDS, Supervisor, WATCHDOG,
+};
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
@@ -83,6 +85,8 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     S::NEEDS.iter().try_for_each(|feature| features::require(*feature))?;
     // Before anything is set up, so that no signal can end us in between.
     let signals = CaughtSignals::catch()?;
+    // Before another program is started, that would inherit it.
+    let lifeline = Lifeline::inherited();
     let herald = Herald::start()?;
     if config.log_flows {
         log::follow_flows(&herald, &config.instance_name())?;
@@ -133,7 +137,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         die_of_panics();
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance, namespace };
-    let start = Start { removed, journal_alarm, processors, forebear, herald: herald.clone() };
+    let start = Start { removed, journal_alarm, processors, forebear, herald: herald.clone(), lifeline };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     dead.map_or(Ok(()), Leftover::forget)?;
     let result = supervisor.serve(&signals);
@@ -266,6 +270,7 @@ struct Start<P> {
     processors: Vec<P>,
     forebear: Forebear,
     herald: Herald,
+    lifeline: Option<Lifeline>,
 }
 
 impl<P: Processor + Send + 'static> Start<P> {
@@ -315,6 +320,7 @@ impl<P: Processor + Send + 'static> Start<P> {
                 is_unsteered: false,
             },
             waiter: Waiter::new(config.spin_margin())?,
+            lifeline: self.lifeline.take(),
             settling: None,
             estate: Estate::default(),
             is_succeeded: false,
@@ -405,6 +411,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.packet_loop.path().watch(&self.waiter, PATHS)?;
         if let Some(fd) = self.pulse.guardian.as_ref().and_then(Guardian::fd) {
             self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+        }
+        if let Some(line) = &self.lifeline {
+            self.waiter.add(line, Interest::Read, LIFELINE)?;
         }
         self.waiter.add(self.shards.news(), Interest::Read, SHARDS)?;
         self.waiter.add(&self.console, Interest::Read, CONSOLE)?;

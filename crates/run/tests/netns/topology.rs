@@ -3,13 +3,13 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use io::netlink::{Cidr, Family, Link, LinkChange, Netlink, Route, Table, VethEnd};
-use io::{Clock, Namespace, PidFd, SpawnOptions, Waiter, sysctl};
+use io::{Clock, Namespace, PidFd, SpawnOptions, Tethered, Waiter, sysctl};
 use run::{Answer, Config, Question, Status, WatchdogConfig};
 
 /// Longest wait for anything; reached only when a test fails.
@@ -330,7 +330,7 @@ pub fn pattern(len: usize) -> Vec<u8> {
 
 /// The program under test, running in the box.
 pub struct Program {
-    child: Child,
+    child: Tethered,
     lines: mpsc::Receiver<String>,
     pub said: Vec<String>,
 }
@@ -411,7 +411,7 @@ impl Program {
     ) -> Self {
         command.args(arguments).arg(serde_json::to_string(config).unwrap()).stderr(Stdio::piped());
         let options = SpawnOptions { death_signal: None, own_process_group: true };
-        let mut child = topology.middle.spawn(command, options).unwrap();
+        let mut child = Tethered::spawn(&topology.middle, command, options).unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (send, lines) = mpsc::channel();
         // Ends with the last process that has the other end of the pipe.
@@ -453,6 +453,8 @@ impl Program {
         while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(500)) {
             self.said.push(line);
         }
+        // A test that has killed it looks at who goes on in its place.
+        self.child.let_go();
         (status, self.said.join("\n"))
     }
 
@@ -473,13 +475,6 @@ impl Program {
             let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&arguments).contains("--watchdog")
         })
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
