@@ -59,6 +59,12 @@ impl Tethered {
         self.cut(END_TIME_MAX)
     }
 
+    /// Leaves whoever goes on in the child's place alone until this process ends, once the child has ended.
+    pub fn let_go(self) {
+        // The kernel cuts the line then.
+        std::mem::forget(self);
+    }
+
     fn cut(&mut self, patience: Duration) -> bool {
         if let Some(have_ended) = self.have_ended {
             return have_ended;
