@@ -71,7 +71,7 @@ impl Feed {
             let Some((source, record)) = self.merged.current() else { return false };
             let point = self.points.of(self.merged.point(source), record.interface);
             if let Points::Interfaces(_) = self.points {
-                count(&mut self.captures[source].interfaces, record.interface).packets += 1;
+                count_of(&mut self.captures[source].interfaces, record.interface).packets += 1;
             }
             let whole = self.fragments.decode(point, record.link, record.bytes, record.wire_len, record.time);
             // By reference: it is large.
@@ -84,7 +84,7 @@ impl Feed {
             };
             self.captures[source].segments += 1;
             if let Points::Interfaces(_) = self.points {
-                count(&mut self.captures[source].interfaces, record.interface).segments += 1;
+                count_of(&mut self.captures[source].interfaces, record.interface).segments += 1;
             }
             if segment.tcp.options.mptcp
                 && let Some(bytes) = record.bytes.get(segment.ip_at..)
@@ -125,7 +125,7 @@ impl Feed {
 }
 
 /// What was counted of an interface.
-fn count(counts: &mut Vec<InterfaceCount>, interface: u32) -> &mut InterfaceCount {
+fn count_of(counts: &mut Vec<InterfaceCount>, interface: u32) -> &mut InterfaceCount {
     let place = counts.binary_search_by_key(&interface, |count| count.interface).unwrap_or_else(|place| {
         counts.insert(place, InterfaceCount { interface, packets: 0, segments: 0 });
         place
