@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 
 use units::SeqNum;
 
-use crate::record::FlowRecord;
+use crate::moved::MovedFlow;
+use crate::record::{FlowRecord, Mark};
 
 /// A flow whose delivery is the engine's: who it joins, and the newest numbers known of each end. For the
 /// downlink the sink is the client and the source the server, for the uplink the reverse.
@@ -35,6 +36,22 @@ pub struct JournalEntry {
 }
 
 impl JournalEntry {
+    /// What a journal would have of a flow that has left: enough to reset its hosts.
+    #[must_use]
+    pub fn of_moved(flow: &MovedFlow) -> Self {
+        let FlowRecord { una, told, sink_nxt, source_ack, sink_tsval, source_tsval, .. } = flow.record;
+        Self {
+            sink: flow.ends.sink,
+            source: flow.ends.source,
+            delivered: SeqNum::new(una),
+            told: SeqNum::new(told),
+            sink_next: SeqNum::new(sink_nxt),
+            source_ack: SeqNum::new(source_ack),
+            timestamps: flow.record.is(Mark::Timestamps).then_some((sink_tsval, source_tsval)),
+            record: flow.record,
+        }
+    }
+
     /// True when something is owed to the sink.
     #[must_use]
     pub fn owes(&self) -> bool {

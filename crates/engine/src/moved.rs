@@ -6,8 +6,7 @@ use stored::{Reader, Stored, StoredError, Writer};
 use units::SeqNum;
 
 use crate::boundary::Port;
-use crate::journal::JournalEntry;
-use crate::record::{FlowRecord, Mark, RECORD_WORDS};
+use crate::record::{FlowRecord, RECORD_WORDS};
 
 /// A flow of one direction by its ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,22 +67,6 @@ impl MovedFlow {
     #[must_use]
     pub fn held(&self) -> (SeqNum, SeqNum) {
         self.record.held()
-    }
-
-    /// What a journal would have of it: enough to reset its hosts.
-    #[must_use]
-    pub fn entry(&self) -> JournalEntry {
-        let FlowRecord { una, told, sink_nxt, source_ack, sink_tsval, source_tsval, .. } = self.record;
-        JournalEntry {
-            sink: self.ends.sink,
-            source: self.ends.source,
-            delivered: SeqNum::new(una),
-            told: SeqNum::new(told),
-            sink_next: SeqNum::new(sink_nxt),
-            source_ack: SeqNum::new(source_ack),
-            timestamps: self.record.is(Mark::Timestamps).then_some((sink_tsval, source_tsval)),
-            record: self.record,
-        }
     }
 
     /// True when something was acknowledged to its source that its sink has not acknowledged.

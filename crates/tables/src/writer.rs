@@ -1,6 +1,6 @@
 //! [`TableWriter`]: rows in, a file out.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
@@ -39,7 +39,25 @@ pub struct TableWriter<W: Write + Send> {
 enum Out<W: Write + Send> {
     Csv(W),
     JsonLines(W),
-    Parquet(Box<SerializedFileWriter<W>>, Group),
+    Parquet(Box<SerializedFileWriter<Lent<W>>>, Group),
+}
+
+/// What Parquet's writer writes to until it has finished. Its own `into_inner` tells no reason of the system's: not
+/// that a disk is full.
+struct Lent<W>(Option<W>);
+
+impl<W: Write> Write for Lent<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.as_mut().ok_or_else(taken_back)?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_mut().ok_or_else(taken_back)?.flush()
+    }
+}
+
+fn taken_back() -> io::Error {
+    io::Error::other("the table has ended")
 }
 
 impl<W: Write + Send> std::fmt::Debug for Out<W> {
@@ -75,6 +93,7 @@ impl<W: Write + Send> TableWriter<W> {
             Format::Parquet => {
                 let properties = Arc::new(properties(schema, notes));
                 let root = schema.as_parquet().map_err(TablesError::parquet(table))?;
+                let out = Lent(Some(out));
                 let file =
                     SerializedFileWriter::new(out, root, properties).map_err(TablesError::parquet(table))?;
                 Out::Parquet(Box::new(file), Group::new(&schema.columns))
@@ -124,7 +143,8 @@ impl<W: Write + Send> TableWriter<W> {
             }
             Out::Parquet(mut file, mut group) => {
                 group.write(&mut file).map_err(TablesError::parquet(table))?;
-                file.into_inner().map_err(TablesError::parquet(table))
+                file.finish().map_err(TablesError::parquet(table))?;
+                file.inner_mut().0.take().ok_or_else(taken_back).map_err(TablesError::io(table))
             }
         }
     }

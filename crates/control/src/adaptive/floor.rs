@@ -173,7 +173,7 @@ mod tests {
         feed(&mut floor, 8_000..16_000, |_, _| 50);
         assert!(!floor.is_draining(), "it was confirmed");
         floor.on_guess(ms(40), at(16_000));
-        feed(&mut floor, 16_000..18_200, |_, _| 50);
+        feed(&mut floor, 16_000..18_050, |_, _| 50);
         assert_eq!((floor.get(), floor.is_draining()), (Some(ms(20)), true), "another one confirms nothing");
         // A shorter path is seen at once.
         floor.update(ms(12), true, at(18_300));

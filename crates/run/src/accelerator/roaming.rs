@@ -1,6 +1,6 @@
 //! What a shard does for hand-overs: flows leave its engine and enter it, each written down in time.
 
-use engine::MovedFlow;
+use engine::{JournalEntry, MovedFlow};
 use handover::{Copies, Loaded, Note, Survey};
 use io::Clock;
 use units::Instant;
@@ -115,5 +115,5 @@ impl Accelerator {
 
 /// A flow that this box had and cannot go on with, as a dead process would have left it.
 fn left_of(flow: &MovedFlow) -> Left {
-    Left { entry: flow.entry(), receiver: flow.ends.receiver(), links: [None; 2] }
+    Left { entry: JournalEntry::of_moved(flow), receiver: flow.ends.receiver(), links: [None; 2] }
 }
