@@ -178,6 +178,8 @@ pub(crate) enum Mark {
     SinkDontFragment,
     SourceDontFragment,
     Placed,
+    /// Both hosts are being reset: nobody goes on with it.
+    Aborted,
 }
 
 impl FlowRecord {

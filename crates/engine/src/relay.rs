@@ -412,6 +412,11 @@ impl Relay {
         self.outbox.reset_sink = true;
     }
 
+    /// It was aborted, and the sink has not been told.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.outbox.reset_sink && !self.source_reset
+    }
+
     /// Acts on a deadline of the sender's that is due.
     pub(crate) fn on_sender_deadline(&mut self, cx: &mut Context<'_>) {
         if self.sender.next_deadline().is_none_or(|at| at > cx.now) {

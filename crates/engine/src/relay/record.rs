@@ -54,6 +54,7 @@ impl Relay {
             (Mark::UplinkOfBoth, self.is_uplink_of_both),
             (Mark::EchoesCongestion, self.echo_congestion),
             (Mark::SourceReset, self.source_reset),
+            (Mark::Aborted, self.is_aborted()),
             (Mark::SinkTimeOld, sink.is_tsval_old),
             (Mark::SourceTimeOld, source.is_tsval_old),
             (Mark::SourceEce, source.ece),
@@ -158,6 +159,9 @@ impl Relay {
         };
         // The reset may have waited for its turn, or have been made and never left.
         relay.outbox.reset_sink = relay.source_reset && relay.sender.is_data_acked();
+        if record.is(Mark::Aborted) {
+            relay.abort();
+        }
         relay
     }
 
