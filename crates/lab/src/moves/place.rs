@@ -75,7 +75,8 @@ impl<P> Waiting<P> {
             return None;
         }
         match self.forwarded.front() {
-            Some(_) => self.forwarded.pop_front_if(|(due, _)| *due <= now).map(|(_, packet)| packet),
+            Some((due, _)) if *due > now => None,
+            Some(_) => self.forwarded.pop_front().map(|(_, packet)| packet),
             None => self.newer.pop_front(),
         }
     }
