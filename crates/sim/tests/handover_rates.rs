@@ -43,7 +43,7 @@ impl Seen {
     fn gap(&self) -> u64 {
         let near = |n: &usize| {
             let into = *n as u64 * BIN % (EVERY * 1_000);
-            *n as u64 * BIN > EVERY * 1_000 - 300 && (into < 700 || into > EVERY * 1_000 - 300)
+            *n as u64 * BIN > EVERY * 1_000 - 300 && !(700..=EVERY * 1_000 - 300).contains(&into)
         };
         let (mut longest, mut lasts) = (0, 0);
         for n in (0..self.bins.len()).filter(near) {

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use handover::Note;
-use io::{Namespace, PidFd};
+use io::{Clock, Namespace, PidFd, Waiter};
 use run::{Answer, Config, Question};
+use units::{Duration, Instant};
 
 use crate::roaming::{CLIENT, Sites, counter, hand_over, hand_over_of, pause, receive, send, shell};
 use crate::roaming_deaths::Over;
@@ -37,7 +37,7 @@ impl Way {
         thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
                 let Ok((near, _)) = listener.accept() else {
-                    thread::park_timeout(Duration::from_millis(5));
+                    pause(5);
                     continue;
                 };
                 let Ok(Ok(far)) = at.run(|| TcpStream::connect(to)) else { continue };
@@ -55,14 +55,14 @@ impl Way {
 /// Carries what comes until an end closes.
 fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration, over: Arc<AtomicBool>) {
     let (put, taken) = mpsc::sync_channel::<(Instant, Vec<u8>)>(256);
-    from.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    from.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
     let out = from.try_clone().unwrap();
     thread::spawn(move || {
         let mut buffer = vec![0; 16 * 1024];
         while !over.load(Ordering::Relaxed) {
             match from.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(len) if put.send((Instant::now() + delay, buffer[..len].to_vec())).is_err() => break,
+                Ok(len) if put.send((Clock::now() + delay, buffer[..len].to_vec())).is_err() => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(_) => break,
@@ -70,9 +70,9 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration, over: Arc<Atom
         }
     });
     thread::spawn(move || {
+        let mut waiter = Waiter::new(Duration::ZERO).unwrap();
         for (due, bytes) in taken {
-            let wait = due.saturating_duration_since(Instant::now());
-            thread::sleep(wait);
+            waiter.wait(Some(due)).unwrap();
             if to.write_all(&bytes).is_err() {
                 break;
             }
@@ -186,7 +186,7 @@ fn many_clients_move_at_once() {
     let downloads: Vec<Late> = clients.iter().flat_map(|client| held(&sites, client, 1, 200_000)).collect();
     let held = settled(&sites.a);
     let timed = |clients: &[String]| {
-        let began = Instant::now();
+        let began = Clock::now();
         thread::scope(|scope| {
             for client in clients {
                 scope.spawn(|| {
@@ -195,12 +195,12 @@ fn many_clients_move_at_once() {
                 });
             }
         });
-        began.elapsed()
+        Clock::now().saturating_since(began)
     };
     let one = timed(&clients[..1]);
     let all = timed(&clients[1..]);
     println!("{held} bytes held: one takes {one:?}, {CLIENTS} at once {all:?}");
-    assert!(all < one * CLIENTS as u32, "one takes {one:?}, {CLIENTS} at once {all:?}");
+    assert!(all < one * CLIENTS as u64, "one takes {one:?}, {CLIENTS} at once {all:?}");
     route("10.3.0.1", "10.4.0.1");
     downloads.into_iter().for_each(Late::finish);
     a.stop(&sites.a);
@@ -218,10 +218,10 @@ fn note(at: &Topology) -> Option<Note> {
 }
 
 fn await_note(at: &Topology, is_it: impl Fn(&Note) -> bool) {
-    let give_up = Instant::now() + Duration::from_secs(15);
+    let give_up = Clock::now() + Duration::from_secs(15);
     while !note(at).is_some_and(|note| is_it(&note)) {
-        assert!(Instant::now() < give_up, "it stays at {:?}", note(at));
-        thread::sleep(Duration::from_micros(200));
+        assert!(Clock::now() < give_up, "it stays at {:?}", note(at));
+        pause(1);
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a box takes a client on, and who may order a client to move.
 
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use io::Clock;
 use run::{Answer, Config, FeedbackConfig};
