@@ -511,6 +511,8 @@ fn succeed(mut kept: Keepsakes, record_path: &Path) -> Result<u32, String> {
         .stdout(Stdio::from(output))
         .spawn()
         .map_err(|error| format!("{program}: {error}"))?;
+    // With its copy of the other end: that is closed then when the successor ends.
+    drop(command);
     let answer = match kept.send(&own) {
         Ok(()) => await_successor(&own, &kept, give_up),
         // Before it has heard anything.
