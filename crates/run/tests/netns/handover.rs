@@ -211,6 +211,8 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
     let mut endings = [0; 3];
     let mut deaths = vec![(0, 0)];
     std::thread::scope(|scope| {
+        // Threads end, too, when what follows fails.
+        let _end = Flag(&is_over);
         for connection in under_way {
             scope.spawn(|| trickle_while(connection, |_| !is_over.load(Ordering::Relaxed)));
         }
@@ -229,18 +231,22 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
             }
             programs.push(new);
             let mut seen = String::new();
+            let mut goes_on = None;
             let is_well = is_soon(|| {
                 programs.iter_mut().for_each(Program::reap);
                 let all = running();
                 seen = format!("{all:?}");
-                all.len() == 1 && all[0].process != process && is_asked(&all[0])
+                let [one] = all.as_slice() else { return false };
+                // One that was launched may take its place at any time: what it says itself is true of it.
+                let deaths = (one.process != process).then(|| deaths_of(one)).flatten();
+                goes_on = deaths.map(|deaths| (one.process, deaths));
+                goes_on.is_some()
             });
             if !is_well {
-                is_over.store(true, Ordering::Relaxed);
                 let said: Vec<String> = programs.drain(..).map(|program| program.wait().1).collect();
                 panic!("{victim:?} {process} killed after {moment}, {seen}: {said:#?}");
             }
-            let last = running().remove(0).process;
+            let (last, dead) = goes_on.unwrap();
             // One that was launched for an earlier upgrade may have waited for a successor, and come late.
             let is_launched = programs.iter().any(|program| program.pid() == last);
             let ending = match last == old.process {
@@ -250,9 +256,8 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
             };
             endings[ending] += 1;
             // One that was launched may also take the place of the successor of a dead one.
-            deaths.push((ending, topology.status().recovery.deaths));
+            deaths.push((ending, dead));
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     late.finish();
     println!("{endings:?}: the old one went on, the new one has them, a successor goes on");
@@ -273,9 +278,19 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
 }
 
 /// True when it serves, with all flows.
-fn is_asked(found: &run::Found) -> bool {
-    let status = found.ask(&Question::Status);
-    matches!(status, Ok(Answer::Status(status)) if status.processor.counter("flows_now") >= 5)
+/// The deaths of its line, once it has the flows.
+fn deaths_of(found: &run::Found) -> Option<u64> {
+    let Ok(Answer::Status(status)) = found.ask(&Question::Status) else { return None };
+    (status.processor.counter("flows_now") >= 5).then_some(status.recovery.deaths)
+}
+
+/// Set when it is dropped.
+struct Flag<'a>(&'a AtomicBool);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
