@@ -2,14 +2,14 @@
 //!
 //! A Unix socket in the instance's directory, which only root may enter. One question per
 //! connection: a line of JSON there, a line of JSON back. A thread does the talking, so that the
-//! packet loop only answers what is ready.
+//! packet loop only answers what is ready. Who asks for a hand-over is answered at its end, by a thread of its own.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Time between two attempts to take in a connection that could not be taken in.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Questions that wait for the end of what they are about, at most.
+const WAITING_MAX: usize = 256;
 
 /// What can be asked of a running instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,6 +177,7 @@ impl Console {
             is_asked: Arc::clone(&is_asked),
             is_answered: Arc::clone(&is_answered),
             herald,
+            waiting: Arc::default(),
         };
         let thread = thread::Builder::new()
             .name("console".to_owned())
@@ -237,6 +241,8 @@ struct Desk {
     is_asked: Arc<AtomicBool>,
     is_answered: Arc<AtomicBool>,
     herald: Herald,
+    /// Threads that answer later.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// Serves one connection after the other.
@@ -271,7 +277,8 @@ fn serve(mut stream: &UnixStream, desk: &mut Desk) -> std::io::Result<()> {
     BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
         Ok(Question::Listen(wishes)) => return desk.hand_over(stream, wishes),
-        Ok(question) => desk.pass_on(question),
+        Ok(question @ Question::Roam { .. }) => return desk.answer_later(stream, question),
+        Ok(question) => desk.reply_to(question)(),
         Err(error) => Answer::Refused(format!("the question is not understood: {error}")),
     };
     stream.write_all(line_of(&answer)?.as_bytes())
@@ -297,8 +304,30 @@ impl Desk {
         Ok(())
     }
 
-    /// Has the packet loop answer.
-    fn pass_on(&mut self, question: Question) -> Answer {
+    /// Answers on a thread of its own: the answer waits for what it is about, and others ask meanwhile.
+    fn answer_later(&mut self, mut stream: &UnixStream, question: Question) -> std::io::Result<()> {
+        let mut answered = stream.try_clone()?;
+        if self.waiting.fetch_add(1, Ordering::SeqCst) >= WAITING_MAX {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            let refused = Answer::Refused(format!("{WAITING_MAX} wait for such answers already"));
+            return stream.write_all(line_of(&refused)?.as_bytes());
+        }
+        let (reply, waiting) = (self.reply_to(question), Arc::clone(&self.waiting));
+        let work = move || {
+            let line = line_of(&reply());
+            waiting.fetch_sub(1, Ordering::SeqCst);
+            // Who asked and has gone has lost nothing but the answer.
+            drop(line.and_then(|line| answered.write_all(line.as_bytes())));
+        };
+        let begun = thread::Builder::new().name("answer".to_owned()).spawn(work);
+        if begun.is_err() {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        begun.map(drop)
+    }
+
+    /// Has the packet loop say what answers.
+    fn reply_to(&mut self, question: Question) -> Reply {
         let (answer, receive) = mpsc::channel();
         let is_answered = Arc::clone(&self.is_answered);
         let asked = self.ask.send(Asked { question, answer, is_answered });
@@ -306,9 +335,9 @@ impl Desk {
         // A full pipe wakes as well.
         drop(self.waker.write(&[0]));
         let reply = asked.ok().and_then(|()| receive.recv_timeout(PATIENCE).ok());
-        reply
-            .map(|reply| reply())
-            .unwrap_or_else(|| Answer::Refused("it does not answer: it is ending, or hangs".to_owned()))
+        reply.unwrap_or_else(|| {
+            Box::new(|| Answer::Refused("it does not answer: it is ending, or hangs".to_owned()))
+        })
     }
 }
 

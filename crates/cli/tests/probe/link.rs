@@ -115,6 +115,11 @@ impl Bed {
         assert!(child.wait().unwrap().success(), "{program} {arguments:?}");
     }
 
+    /// Does something on a host.
+    pub fn on<T: Send>(&self, host: Host, job: impl FnOnce() -> T + Send) -> T {
+        self.network.namespace(host).unwrap().run(job).unwrap()
+    }
+
     /// Ends the links, and gives their log.
     pub fn end(mut self) -> Emulation {
         self.emulator.take().unwrap().finish().unwrap()

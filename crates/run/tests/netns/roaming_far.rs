@@ -164,7 +164,7 @@ fn nobody_has_a_client_for_a_round_trip_and_little_more() {
     }
 }
 
-/// Many clients at once take less time than one after the other.
+/// Many clients at once take little more time than one: they wait for the same round trips.
 #[test]
 fn many_clients_move_at_once() {
     const CLIENTS: usize = 16;
@@ -200,7 +200,7 @@ fn many_clients_move_at_once() {
     let one = timed(&clients[..1]);
     let all = timed(&clients[1..]);
     println!("{held} bytes held: one takes {one:?}, {CLIENTS} at once {all:?}");
-    assert!(all < one * CLIENTS as u64, "one takes {one:?}, {CLIENTS} at once {all:?}");
+    assert!(all < one * CLIENTS as u64 / 2, "one takes {one:?}, {CLIENTS} at once {all:?}");
     route("10.3.0.1", "10.4.0.1");
     downloads.into_iter().for_each(Late::finish);
     a.stop(&sites.a);
