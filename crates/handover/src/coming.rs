@@ -274,7 +274,7 @@ impl Handover {
         let bytes = loaded.iter().map(|(_, held)| held.len() as u64).sum();
         let ends = loaded.iter().map(|(flow, _)| flow.ends).collect();
         let claim = Claim { name, from, until: coming.until, flows: ends, bytes, gone };
-        if !flows.take_in(&claim, &loaded, now) {
+        if !flows.take_in(&claim, loaded, now) {
             return self.decline(name.subscriber, Refusal::Flows, flows, now);
         }
         coming.flows = claim.flows;

@@ -12,7 +12,8 @@ use crate::Peer;
 pub enum Way {
     /// It is the engine's.
     Here,
-    /// It goes to that box. If it came from there it is dropped: as on any link, it is sent again.
+    /// It goes to that box. If it came from there it waits until the flows are here, where the subscriber is led there
+    /// for the time being; else it is dropped: as on any link, it is sent again.
     To(Peer),
     /// It passes as it is, and the engine does not see it.
     Past,

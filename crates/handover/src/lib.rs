@@ -70,7 +70,7 @@ pub trait Flows {
     /// Goes on with all of these flows, or, if one of them cannot go on, with none: false then. The subscriber is
     /// here: its packets go nowhere else. [`Note::Taking`] is written down before the first of them is in the
     /// engine, [`Note::Taken`] after the last, and no packet is handled in between.
-    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], now: Instant) -> bool;
+    fn take_in(&mut self, claim: &Claim, flows: Vec<Loaded>, now: Instant) -> bool;
 
     /// Goes on with flows that were frozen here, and writes `note` down then. The hosts of those that cannot go on
     /// are reset if they are owed something: false if there is one.

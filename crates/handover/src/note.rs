@@ -17,6 +17,9 @@ use crate::{Elsewhere, Loaded, Name, Peer, Refusal};
 /// The version of notes. What has another one is not read.
 const NOTE_VERSION: u16 = 1;
 
+/// The number of [`Note::Frozen`].
+const FROZEN: u8 = 0;
+
 /// How a hand-over of a subscriber stands. Times are by the machine's clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
@@ -148,10 +151,37 @@ impl Note {
     /// As bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        // It takes all there is.
+        let Ok(()) = self.encode_to(&mut |piece| {
+            out.extend_from_slice(piece);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        out
+    }
+
+    /// The same bytes in pieces, one after the other: what flows hold is handed on where it lies.
+    ///
+    /// # Errors
+    /// Those of `take`, at once.
+    pub fn encode_to<E>(&self, take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut out = Writer::default();
         NOTE_VERSION.store(&mut out);
-        self.store(&mut out);
-        out.into_bytes()
+        let Self::Frozen { name, to, broken_at, flows } = self else {
+            self.store(&mut out);
+            return take(&out.into_bytes());
+        };
+        // As it is stored, but for the copy.
+        (FROZEN, *name).store(&mut out);
+        (*to, *broken_at).store(&mut out);
+        out.len_of_list(flows.len());
+        for (flow, held) in flows {
+            flow.store(&mut out);
+            out.len_of_list(held.len());
+            take(&std::mem::take(&mut out).into_bytes())?;
+            take(held)?;
+        }
+        take(&out.into_bytes())
     }
 
     /// From bytes.
@@ -242,6 +272,30 @@ mod tests {
             let mut newer = bytes;
             newer[0] += 1;
             assert!(Note::decode(&newer).is_err(), "another version");
+        }
+    }
+
+    #[test]
+    fn pieces_of_a_note_are_the_note() {
+        let moved = |port| MovedFlow { ends: flow(port), record: FlowRecord::default(), clock_ms: 3 };
+        let flows = vec![(moved(1), vec![7; 100_000]), (moved(2), Vec::new()), (moved(3), vec![1, 2])];
+        let freeze = Freeze { name: name(), to: 5, broken_at: Instant::from_millis(8) };
+        for flows in [flows, Vec::new()] {
+            let note = freeze.note(flows.clone());
+            let mut stored = Writer::default();
+            NOTE_VERSION.store(&mut stored);
+            note.store(&mut stored);
+            assert!(note.encode() == stored.into_bytes(), "as it is stored");
+            let mut held = Vec::new();
+            let all = note.encode_to(&mut |piece| {
+                held.push(piece.as_ptr());
+                Ok::<(), ()>(())
+            });
+            assert_eq!(all, Ok(()));
+            assert!(flows.len() < 3 || held.len() == 7, "{}", held.len());
+            let Note::Frozen { flows, .. } = &note else { unreachable!() };
+            assert!(flows.iter().all(|(_, bytes)| held.contains(&bytes.as_ptr())), "no copy");
+            assert_eq!(note.encode_to(&mut |_| Err("full")), Err("full"));
         }
     }
 

@@ -59,7 +59,7 @@ impl Flows for Table {
         self.note(&freeze.note(loaded.clone()));
         Some(loaded)
     }
-    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], _: Instant) -> bool {
+    fn take_in(&mut self, claim: &Claim, flows: Vec<Loaded>, _: Instant) -> bool {
         if !self.refuses {
             self.flows.extend(flows.iter().map(|(flow, _)| (flow.ends, ())));
             self.led = None;

@@ -24,6 +24,8 @@ use crate::{status, subscribers};
 
 mod roaming;
 
+use roaming::Early;
+
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
 const ARENA_MIN: u64 = 64 << 20;
 const ARENA_MAX: usize = 1 << 40;
@@ -65,6 +67,8 @@ pub struct Accelerator {
     measured: SharedTally,
     /// Subscribers that other boxes have, and the ways there.
     elsewhere: Elsewhere,
+    /// Packets of subscribers that are being taken: the box that had them has sent them on.
+    early: Early,
     outlets: Outlets,
     /// What is written down of them.
     ledger: Option<Ledger>,
@@ -127,6 +131,7 @@ impl Accelerator {
                 arriving: None,
                 measured: SharedTally::default(),
                 elsewhere: Elsewhere::new(config.ipv6_prefix_len),
+                early: Early::default(),
                 outlets: Outlets::new(),
                 ledger: None,
             })
@@ -492,8 +497,15 @@ impl Processor for Accelerator {
         match self.way_of(packet, from) {
             Way::Here => self.engine.handle_packet(from, virtio, packet, now),
             Way::Past => Verdict::Forward,
-            Way::To(_) => Verdict::Consumed,
+            Way::To(_) => {
+                self.wait_for_flows(from, virtio, packet);
+                Verdict::Consumed
+            }
         }
+    }
+
+    fn take_early(&mut self) -> Option<Relayed> {
+        self.early.take(&self.elsewhere)
     }
 
     fn memory(&self) -> (u64, u64) {

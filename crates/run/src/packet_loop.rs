@@ -332,17 +332,29 @@ impl<P: PacketPath> PacketLoop<P> {
                     ends.for_each(|(client, server)| bypass.remove(client, server));
                 }
                 processor.roam(request, now);
-            }
-            Job::Relayed(Relayed { from, virtio, mut packet }, waiting) => {
-                waiting.fetch_sub(1, Ordering::Relaxed);
-                if processor.handle_relayed(from, &virtio, &mut packet, now) == Verdict::Forward {
-                    let to = from.opposite();
-                    let on_link = OnLink::of(&virtio, &packet);
-                    let is_sent =
-                        self.path.send(&Transmit { to, virtio, header: &packet, payload: (&[], &[]) })?;
-                    self.counters.sides[to.index()].count(is_sent, on_link);
+                while let Some(early) = processor.take_early() {
+                    self.handle_relayed(early, processor, now)?;
                 }
             }
+            Job::Relayed(relayed, waiting) => {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                self.handle_relayed(relayed, processor, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_relayed(
+        &mut self,
+        Relayed { from, virtio, mut packet }: Relayed,
+        processor: &mut impl Processor,
+        now: Instant,
+    ) -> Result<(), IoError> {
+        if processor.handle_relayed(from, &virtio, &mut packet, now) == Verdict::Forward {
+            let to = from.opposite();
+            let on_link = OnLink::of(&virtio, &packet);
+            let is_sent = self.path.send(&Transmit { to, virtio, header: &packet, payload: (&[], &[]) })?;
+            self.counters.sides[to.index()].count(is_sent, on_link);
         }
         Ok(())
     }

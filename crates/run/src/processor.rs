@@ -11,7 +11,8 @@ use wire::VirtioNetHeader;
 
 use crate::ab::SharedTally;
 use crate::{
-    EngineMeters, FlowList, FlowState, Ledger, Outlets, ProcessorStatus, Roam, SubscriberList, SubscriberView,
+    EngineMeters, FlowList, FlowState, Ledger, Outlets, ProcessorStatus, Relayed, Roam, SubscriberList,
+    SubscriberView,
 };
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
@@ -199,6 +200,12 @@ pub trait Processor: Middlebox {
         _now: Instant,
     ) -> Verdict {
         Verdict::Consumed
+    }
+
+    /// A packet that another box has sent on too early, and that can be handled now ([`Processor::handle_relayed`]);
+    /// asked for after each [`Processor::roam`].
+    fn take_early(&mut self) -> Option<Relayed> {
+        None
     }
 
     /// Memory that it may hold data in, and that it holds, bytes.

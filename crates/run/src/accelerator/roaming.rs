@@ -1,15 +1,58 @@
 //! What a shard does for hand-overs: flows leave its engine and enter it, each written down in time.
 
-use engine::{JournalEntry, MovedFlow};
-use handover::{Copies, Loaded, Note, Survey};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use engine::{JournalEntry, MovedFlow, Port};
+use handover::{Copies, Elsewhere, Loaded, Note, Survey};
 use io::Clock;
 use units::Instant;
+use wire::VirtioNetHeader;
 
 use super::Accelerator;
-use crate::Roam;
 use crate::journal::Left;
+use crate::roaming::Relayed;
+use crate::{Ledger, Roam};
+
+/// Packets of subscribers that are promised to this box at most: what has no room is lost, as on any link.
+const EARLY_MAX: usize = 1_024;
+
+/// Packets that another box has sent on although their subscriber is still its own here. It has frozen the flows
+/// then, and they follow its commit so closely that the flows are not in the engine yet.
+#[derive(Debug, Default)]
+pub(super) struct Early(VecDeque<(IpAddr, Relayed)>);
+
+impl Early {
+    fn add(&mut self, client: IpAddr, relayed: Relayed) {
+        if self.0.len() < EARLY_MAX {
+            self.0.push_back((client, relayed));
+        }
+    }
+
+    /// The first one whose subscriber is here.
+    pub fn take(&mut self, elsewhere: &Elsewhere) -> Option<Relayed> {
+        let at = self.0.iter().position(|(client, _)| !elsewhere.is_led(*client))?;
+        self.0.remove(at).map(|(_, relayed)| relayed)
+    }
+
+    /// Forgets those whose subscribers do not come.
+    fn keep_led(&mut self, elsewhere: &Elsewhere) {
+        self.0.retain(|(client, _)| elsewhere.is_led(*client));
+    }
+}
 
 impl Accelerator {
+    /// Keeps a packet that another box has sent on until its flow is here.
+    pub(super) fn wait_for_flows(&mut self, from: Port, virtio: &VirtioNetHeader, packet: &[u8]) {
+        let Ok(parsed) = wire::parse(packet) else { return };
+        let client = if from == Port::Mobile { parsed.ip.src } else { parsed.ip.dst };
+        // One that has gone to that box, and comes back from there, has lost its way.
+        if self.elsewhere.is_led(client) {
+            self.ledger.iter().for_each(Ledger::note_early);
+            self.early.add(client, Relayed { from, virtio: *virtio, packet: packet.to_vec() });
+        }
+    }
+
     /// Writes a note; false when that cannot be.
     fn write_down(&self, note: &Note) -> bool {
         self.ledger.as_ref().is_some_and(|ledger| ledger.write(note).is_ok())
@@ -88,7 +131,8 @@ impl Accelerator {
                         flows.iter().for_each(|(flow, _)| self.engine.let_go(&flow.ends));
                     }
                 }
-                let _ = answer.send(is_taken);
+                // Who asked waits for it.
+                drop(answer.send((is_taken, flows)));
             }
             Roam::TakeBack(flows, note, answer) => {
                 let are_here = self.take_each(&flows, now);
@@ -97,7 +141,10 @@ impl Accelerator {
                 // Who asked may have lost patience: that changes nothing.
                 let _ = answer.send(are_here);
             }
-            Roam::Lead(client, to, _) => self.elsewhere.lead(client, to),
+            Roam::Lead(client, to, _) => {
+                self.elsewhere.lead(client, to);
+                self.early.keep_led(&self.elsewhere);
+            }
             Roam::Forget(client) => self.elsewhere.forget(client),
             Roam::BreakOff(flows, note) => {
                 flows.iter().for_each(|flow| self.engine.break_off(flow, now));
@@ -116,4 +163,32 @@ impl Accelerator {
 /// A flow that this box had and cannot go on with, as a dead process would have left it.
 fn left_of(flow: &MovedFlow) -> Left {
     Left { entry: JournalEntry::of_moved(flow), receiver: flow.ends.receiver(), links: [None; 2] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_before_their_flows_wait_for_them_in_order_or_are_forgotten() {
+        let [coming, staying]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+        let relayed =
+            |number| Relayed { from: Port::Mobile, virtio: VirtioNetHeader::default(), packet: vec![number] };
+        let (mut elsewhere, mut early) = (Elsewhere::new(64), Early::default());
+        elsewhere.lead(coming, Some(0));
+        elsewhere.lead(staying, Some(0));
+        for (client, number) in [(coming, 1), (staying, 2), (coming, 3), (staying, 4)] {
+            early.add(client, relayed(number));
+        }
+        assert!(early.take(&elsewhere).is_none(), "neither is here");
+        elsewhere.take_in(coming);
+        let taken = std::iter::from_fn(|| early.take(&elsewhere)).map(|one| one.packet[0]);
+        assert_eq!(taken.collect::<Vec<_>>(), [1, 3]);
+        elsewhere.lead(staying, None);
+        early.keep_led(&elsewhere);
+        assert!(early.take(&elsewhere).is_none(), "what is not taken does not pass");
+        elsewhere.lead(coming, Some(1));
+        (0..=EARLY_MAX).for_each(|_| early.add(coming, relayed(5)));
+        assert_eq!(early.0.len(), EARLY_MAX);
+    }
 }

@@ -156,9 +156,13 @@ impl Flows for Remote<'_> {
         self.have_done(freeze.name.subscriber, |turn, answer| Roam::GiveAway(*freeze, turn, answer))
     }
 
-    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], _: Instant) -> bool {
+    fn take_in(&mut self, claim: &Claim, flows: Vec<Loaded>, _: Instant) -> bool {
         let subscriber = claim.name.subscriber;
-        self.have_done(subscriber, |turn, answer| Roam::TakeIn(claim.clone(), flows.to_vec(), turn, answer))
+        let request = |turn, answer| Roam::TakeIn(claim.clone(), flows, turn, answer);
+        let (is_taken, flows) = self.have_done(subscriber, request);
+        // Here, and not where packets wait.
+        drop::<Vec<Loaded>>(flows);
+        is_taken
     }
 
     fn take_back(&mut self, flows: &[Loaded], note: &Note, _: Instant) -> bool {

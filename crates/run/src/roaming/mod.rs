@@ -130,8 +130,8 @@ pub enum Roam {
     Mtu(mpsc::Sender<Option<u32>>),
     /// As [`handover::Flows::give_away`].
     GiveAway(Freeze, Turn, mpsc::Sender<Option<Vec<Loaded>>>),
-    /// As [`handover::Flows::take_in`].
-    TakeIn(Claim, Vec<Loaded>, Turn, mpsc::Sender<bool>),
+    /// As [`handover::Flows::take_in`]; the data comes back, for who asked to drop it.
+    TakeIn(Claim, Vec<Loaded>, Turn, mpsc::Sender<(bool, Vec<Loaded>)>),
     /// As [`handover::Flows::take_back`].
     TakeBack(Vec<Loaded>, Note, mpsc::Sender<bool>),
     /// As [`handover::Flows::lead`].
@@ -462,6 +462,7 @@ impl Roaming {
             ("handover_flows_come".to_owned(), counters.flows[1]),
             ("handover_bytes_sent".to_owned(), counters.bytes[0]),
             ("handover_bytes_taken".to_owned(), counters.bytes[1]),
+            ("handover_packets_early".to_owned(), self.ledger.early()),
             ("handover_loop_kept_us_max".to_owned(), self.ledger.kept_max().as_micros()),
         ];
         let refused = handover::Refusal::ALL.iter().zip(counters.refused);

@@ -265,6 +265,8 @@ fn a_client_moves_to_and_fro_and_no_flow_notices() {
             site.status().processor.counters
         );
     }
+    let early = [&sites.a, &sites.b].map(|site| counter(site, "handover_packets_early"));
+    println!("packets that came before their flows: {early:?}");
     let [a, b] = programs;
     let said = a.stop(&sites.a);
     assert!(said.contains("has moved to b") && said.contains("has moved from b"), "{said}");

@@ -10,9 +10,11 @@ use std::thread;
 
 use handover::Note;
 use io::{Clock, Namespace, PidFd, Waiter};
-use run::{Answer, Config, Question};
+use run::{Answer, Config, Question, SteeringChoice};
 use units::{Duration, Instant};
+use wire::{TcpFlags, TcpHeaderSpec};
 
+use crate::raw::Raw;
 use crate::roaming::{CLIENT, Sites, counter, hand_over, hand_over_of, pause, receive, send, shell};
 use crate::roaming_deaths::Over;
 use crate::successor::{Late, heir};
@@ -321,6 +323,49 @@ fn h34_a_box_that_a_client_has_left_dies_before_it_knows() {
 fn h34_a_box_that_remembers_a_client_is_followed() {
     dies_at("a-over", 0, 0, |note| matches!(note, Note::Over { gone: Some(_), .. }));
     dies_at("b-over", 1, 1, |note| matches!(note, Note::Over { .. }));
+}
+
+/// Box b knows nothing of a flow that is box a's, and has let it past itself. While it is promised to b, and afterwards,
+/// its packets are b's concern again.
+#[test]
+fn a_flow_that_went_past_a_box_comes_back_when_it_is_promised_to_it() {
+    let sites = Sites::build("past");
+    let (mut configs, _ways) = far(&sites, Duration::from_millis(200));
+    configs.iter_mut().for_each(|config| config.steering = SteeringChoice::Tcx);
+    let [a, b] = sites.start_with(configs);
+    let mut talk = sites.connect();
+    let raw = Raw::open(&sites.a.client, "c0");
+    let mut arrived = Raw::open(&sites.a.server, "s0");
+    talk.exchange(b"opening.");
+    let from = talk.client.local_addr().unwrap();
+    let seen = arrived.see(|seen| seen.source() == from && seen.tcp.payload_len == 8);
+    // A byte that the server has: it takes no notice of it, and box b sees data of a flow that it does not know.
+    let old = TcpHeaderSpec { seq: seen.tcp.seq, ..seen.next(TcpFlags::ACK) };
+    let way_up = |via: &str| {
+        shell(&sites.a.client, &format!("ip route replace 10.8.0.2/32 via {via} src {CLIENT}"));
+    };
+    way_up("10.3.0.1");
+    assert!(raw.send(&old, b"o"));
+    wait_until("box b leaves the flow to the kernel", || counter(&sites.b, "bypass_flows") == 1);
+    // So does what follows of it.
+    assert!(raw.send(&old, b"o"));
+    wait_until("packets of the flow go past box b", || counter(&sites.b, "bypass_packets") == 1);
+    way_up("10.1.0.1");
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| hand_over(&sites.a, "b"));
+        await_note(&sites.b, |note| matches!(note, Note::Holding(_)));
+        // Its packet loop hears of it right after that is written.
+        pause(50);
+        sites.route_over(true);
+        talk.exchange(b"promised");
+        let answer = asked.join().unwrap();
+        assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+    });
+    talk.exchange(b"b has it");
+    assert_eq!(counter(&sites.b, "bypass_packets"), 1, "packets of a flow that is promised went past box b");
+    drop(talk);
+    a.stop(&sites.a);
+    b.stop(&sites.b);
 }
 
 /// Neither box has room for the flows any more: they are owed something, so their hosts are reset.

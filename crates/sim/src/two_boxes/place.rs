@@ -80,9 +80,9 @@ impl Flows for Place {
         Some(loaded)
     }
 
-    fn take_in(&mut self, claim: &Claim, flows: &[Loaded], now: Instant) -> bool {
+    fn take_in(&mut self, claim: &Claim, flows: Vec<Loaded>, now: Instant) -> bool {
         self.note(&Note::Taking(claim.clone()));
-        let is_whole = self.engine.take_in_all(flows, now);
+        let is_whole = self.engine.take_in_all(&flows, now);
         if is_whole {
             self.elsewhere.take_in(claim.name.subscriber);
             self.note(&Note::Taken(claim.clone()));
