@@ -106,6 +106,16 @@ fn budgets_and_the_ends_of_a_flow_are_columns() {
         );
         assert_eq!(rows(&of_flow, &[capture("loss")]), format!("n,wrong\n{wrong}\n"), "{table}");
     }
+    // Of a connection captured at both ends both flows'.
+    let of_both = "SELECT count(*) AS n, sum(CASE WHEN p.file = c.file AND p.first_address = c.first_address \
+        AND p.first_port = c.first_port AND p.second_address = c.second_address AND p.second_port = c.second_port \
+        AND p.server_flow_file = s.file AND p.server_flow_first_address = s.first_address \
+        AND p.server_flow_first_port = s.first_port AND p.server_flow_second_address = s.second_address \
+        AND p.server_flow_second_port = s.second_port AND p.file LIKE '%loss.client.pcapng.gz' \
+        AND s.file LIKE '%loss.server.pcapng.gz' THEN 0 ELSE 1 END) AS wrong FROM pairs p \
+        JOIN flows c ON p.client_flow_id = c.flow_id JOIN flows s ON p.server_flow_id = s.flow_id";
+    let client = capture("loss").with_file_name("loss.client.pcapng.gz");
+    assert_eq!(rows(of_both, &[capture("loss"), client]), "n,wrong\n1,0\n");
     let sorted = "SELECT sum(sorted) AS sorted, sum(bad_blocks) AS bad FROM captures";
     assert_eq!(rows(sorted, &[capture("loss")]), "sorted,bad\n0,0\n");
 }

@@ -3,13 +3,14 @@
 use capture::Segment;
 use units::Instant;
 
+use crate::copies::Identity;
 use crate::event::Event;
 use crate::flow::Flow;
 use crate::packet::PacketView;
 use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;
 use crate::slab::Slab;
-use crate::table::{Config, FlowHint, Receiver, SHARDS, Table, shard_of};
+use crate::table::{Config, Hint, Receiver, SHARDS, Table, shard_of};
 
 /// Receives what the analysis finds.
 pub trait Sink {
@@ -144,39 +145,51 @@ impl Flows {
     /// With many flows most of the cost is waiting for their state from memory. So their places are looked up
     /// for the whole batch at once, and what a segment will need is fetched some segments before its turn.
     pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[SegmentRecord], out: &mut impl Receiver) {
-        let mut likely = [None; BATCH];
-        for (likely, segment) in likely.iter_mut().zip(batch) {
-            *likely = self.tables.get(shard_of(segment)).and_then(|table| table.likely(segment));
+        let mut hints = [Hint::default(); BATCH];
+        for (hint, segment) in hints.iter_mut().zip(batch) {
+            let flow = self.tables.get(shard_of(segment)).and_then(|table| table.likely(segment));
+            *hint = Hint { identity: Identity::of(segment), flow };
         }
-        let of = |at: usize| Some((batch.get(at)?, (*likely.get(at)?)?));
+        let of = |at: usize| Some((batch.get(at)?, *hints.get(at)?));
         for at in 0..AHEAD {
             self.fetch(config, of(at));
         }
-        for (at, (segment, likely)) in batch.iter().zip(&likely).enumerate() {
+        for (at, (segment, hint)) in batch.iter().zip(&hints).enumerate() {
             self.fetch(config, of(at + AHEAD));
             self.fetch_in_flight(config, of(at + AHEAD / 2));
             if let Some(table) = self.tables.get_mut(shard_of(segment)) {
-                table.handle(&mut self.slab, config, segment, *likely, out);
+                table.handle(&mut self.slab, config, segment, *hint, out);
             }
         }
     }
 
-    /// Fetches what a segment will need of its flow.
+    /// Fetches what a segment will need of its flow, and of the packets seen.
     #[inline]
-    fn fetch(&self, config: &Config, coming: Option<(&SegmentRecord, FlowHint)>) {
-        if let (Some(fetch), Some((segment, likely))) = (config.fetch, coming)
+    fn fetch(&self, config: &Config, coming: Option<(&SegmentRecord, Hint)>) {
+        let (Some(fetch), Some((segment, hint))) = (config.fetch, coming) else { return };
+        if let Some(likely) = hint.flow
             && let Some(flow) = self.slab.get(likely.place)
         {
             fetch(std::ptr::from_ref(flow) as usize, Flow::lines_for(likely.direction, segment));
         }
+        let table = self.tables.get(shard_of(segment));
+        if let Some(place) = table.and_then(|table| table.place_among_copies(hint.identity)) {
+            fetch(place, 1);
+        }
     }
 
-    /// The same for segments in flight, whose place is known when the flow has come.
+    /// The same for segments in flight and for when the flow ends, whose places are known when the flow has
+    /// come.
     #[inline]
-    fn fetch_in_flight(&self, config: &Config, coming: Option<(&SegmentRecord, FlowHint)>) {
-        if let (Some(fetch), Some((segment, likely))) = (config.fetch, coming)
+    fn fetch_in_flight(&self, config: &Config, coming: Option<(&SegmentRecord, Hint)>) {
+        if let (Some(fetch), Some((segment, hint))) = (config.fetch, coming)
+            && let Some(likely) = hint.flow
             && let Some(flow) = self.slab.get(likely.place)
         {
+            let table = self.tables.get(shard_of(segment));
+            if let Some(place) = table.and_then(|table| table.place_of_deadline(flow.slot)) {
+                fetch(place, 1);
+            }
             if let Some(place) = flow.place_in_flight(likely.direction, segment) {
                 fetch(place, 1);
             }

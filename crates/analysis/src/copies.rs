@@ -64,23 +64,42 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// True when `segment` is a copy of one seen before; remembers it otherwise.
+    /// Where a packet with this identity is looked for and remembered; none before the first packet.
     #[inline]
-    pub(crate) fn is_copy(&mut self, segment: &SegmentRecord, context: &CopyContext) -> bool {
+    pub(crate) fn place_of(&self, whole: Identity) -> Option<usize> {
+        self.heads.get(list(whole.0)).map(|head| std::ptr::from_ref(head) as usize)
+    }
+
+    /// True when `segment`, which is `whole` if it is not cut into pieces, is a copy of one seen before;
+    /// remembers it otherwise.
+    #[inline]
+    pub(crate) fn is_copy(
+        &mut self,
+        segment: &SegmentRecord,
+        whole: Identity,
+        context: &CopyContext,
+    ) -> bool {
+        // Most packets are one piece.
+        if segment.len() <= context.piece {
+            if !context.is_news && self.has(segment, context, whole.0) {
+                return true;
+            }
+            self.remember(segment, whole.0);
+            return false;
+        }
         let piece = context.piece.max(1);
         let pieces = segment.len().div_ceil(piece).clamp(1, PIECES_MAX);
-        if !context.is_news && (0..pieces).all(|number| self.has(segment, context, number, piece)) {
+        let of = |number| identity(segment, number, piece, pieces);
+        if !context.is_news && (0..pieces).all(|number| self.has(segment, context, of(number))) {
             return true;
         }
         for number in 0..pieces {
-            self.remember(segment, identity(segment, number, piece, pieces));
+            self.remember(segment, of(number));
         }
         false
     }
 
-    fn has(&mut self, segment: &SegmentRecord, context: &CopyContext, number: u64, piece: u64) -> bool {
-        let pieces = segment.len().div_ceil(piece).clamp(1, PIECES_MAX);
-        let identity = identity(segment, number, piece, pieces);
+    fn has(&mut self, segment: &SegmentRecord, context: &CopyContext, identity: u64) -> bool {
         let Some(mut at) = self.heads.get(list(identity)).copied() else { return false };
         let mut age = 0;
         for _ in 0..STEPS_MAX {
@@ -142,7 +161,19 @@ fn list(identity: u64) -> usize {
     identity as usize % LISTS
 }
 
+/// What is the same in all copies of a packet that is no super-packet, in 64 bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Identity(u64);
+
+impl Identity {
+    #[inline]
+    pub(crate) fn of(segment: &SegmentRecord) -> Self {
+        Self(identity(segment, 0, segment.len(), 1))
+    }
+}
+
 /// Of all that is the same in copies, for piece `number` of `pieces` with `piece` bytes each.
+#[inline]
 fn identity(segment: &SegmentRecord, number: u64, piece: u64, pieces: u64) -> u64 {
     let is_last = number + 1 == pieces;
     let start = number * piece;

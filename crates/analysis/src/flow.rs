@@ -65,24 +65,6 @@ pub(crate) struct Flow {
 impl Flow {
     /// The flow that `segment` opens.
     pub(crate) fn new(id: u64, segment: &SegmentRecord) -> Self {
-        Self::with(id, segment, PerDirection::default())
-    }
-
-    /// The same with what another flow, which has ended, holds of memory.
-    pub(crate) fn renew(&mut self, id: u64, segment: &SegmentRecord) {
-        let halves = PerDirection::each(|direction| self.halves[direction].renewed());
-        *self = Self::with(id, segment, halves);
-    }
-
-    /// It has ended: only the memory it holds may be of use.
-    pub(crate) fn retire(&mut self, keeps_buffers: bool) {
-        self.is_live = false;
-        if !keeps_buffers {
-            self.halves = PerDirection::default();
-        }
-    }
-
-    fn with(id: u64, segment: &SegmentRecord, halves: PerDirection<Half>) -> Self {
         Self {
             key: segment.key,
             last: segment.time,
@@ -102,7 +84,51 @@ impl Flow {
             is_tunnelled: segment.is_tunnelled(),
             counts_marks: false,
             opening: HandshakeTimes::default(),
-            halves,
+            halves: PerDirection::default(),
+        }
+    }
+
+    /// The same in the place of another flow, which has ended, with what it holds of memory.
+    pub(crate) fn renew(&mut self, id: u64, segment: &SegmentRecord) {
+        // In its place: it is large, and would be copied more than once.
+        self.halves.iter_mut().for_each(Half::renew);
+        let Self {
+            key,
+            last,
+            slot,
+            scales,
+            first_is_low,
+            is_v4,
+            is_live,
+            is_open,
+            is_closed,
+            lingers,
+            vantage,
+            id: own_id,
+            first,
+            cut_by_tool,
+            reset_by,
+            is_tunnelled,
+            counts_marks,
+            opening,
+            halves: _,
+        } = self;
+        (*key, *own_id, *slot) = (segment.key, id, 0);
+        (*first, *last) = (segment.time, segment.time);
+        *scales = PerDirection::default();
+        (*first_is_low, *is_v4, *is_tunnelled) =
+            (segment.is_from_low(), segment.is_v4(), segment.is_tunnelled());
+        *is_live = true;
+        (*is_open, *is_closed, *lingers, *counts_marks) = (false, false, false, false);
+        (*vantage, *reset_by, *cut_by_tool) = (None, None, 0);
+        *opening = HandshakeTimes::default();
+    }
+
+    /// It has ended: only the memory it holds may be of use.
+    pub(crate) fn retire(&mut self, keeps_buffers: bool) {
+        self.is_live = false;
+        if !keeps_buffers {
+            self.halves.iter_mut().for_each(|half| *half = Half::default());
         }
     }
 

@@ -681,15 +681,17 @@ impl Half {
         }
     }
 
-    /// A new one with the memory that this one holds.
-    pub(crate) fn renewed(&mut self) -> Self {
-        let mut new = Self::default();
-        new.data.in_flight = self.data.in_flight.renewed();
-        new.data.echo = Echo(self.data.echo.0.renewed());
-        new.rtt.karn = self.rtt.karn.renewed();
-        new.rtt.timestamps = self.rtt.timestamps.renewed();
-        new.cold.throughput = self.cold.throughput.renewed();
-        new
+    /// Begins anew, with the memory that it holds.
+    pub(crate) fn renew(&mut self) {
+        let Self { edge, packets, data, rtt, cold, time } = self;
+        (*edge, *packets, *time) = (Edge::default(), Packets::default(), TimeSpent::default());
+        *data = Data {
+            in_flight: data.in_flight.renewed(),
+            echo: Echo(data.echo.0.renewed()),
+            ..Data::default()
+        };
+        *rtt = RoundTrips { karn: rtt.karn.renewed(), timestamps: rtt.timestamps.renewed() };
+        *cold = Cold { throughput: cold.throughput.renewed(), ..Cold::default() };
     }
 }
 

@@ -49,7 +49,7 @@ pub use mptcp::{
     MappingNews, MappingSeen, MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection,
 };
 pub use packet::{PacketKind, PacketView};
-pub use pairs::{Pair, PairFinder};
+pub use pairs::{FlowEnds, Pair, PairFinder};
 pub use parts::{Finding, FindingMerger, PARTS_MAX, Part, part_of};
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{

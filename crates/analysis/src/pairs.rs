@@ -18,6 +18,9 @@ pub struct Pair {
     pub client_flow: u64,
     /// The flow captured nearer to the server.
     pub server_flow: u64,
+    /// Whose these two flows are, in this order. Not in JSON, where the flows themselves say it.
+    #[serde(skip)]
+    pub ends: [FlowEnds; 2],
     /// The server's clock less the client's, milliseconds: from SYN and SYN-ACK at both points as in RFC 5905
     /// §8, right if both ways take equally long.
     pub clock_offset_ms: f64,
@@ -39,11 +42,23 @@ pub struct Pair {
     pub lost_to_client: Option<u64>,
 }
 
+/// Whose a flow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowEnds {
+    /// Place, among the captures, of the file in which its first packet lies.
+    pub capture: u16,
+    /// Sender of its first packet.
+    pub first: SocketAddr,
+    /// Its other end.
+    pub second: SocketAddr,
+}
+
 /// What is needed of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     flow: u64,
     point: u16,
+    ends: FlowEnds,
     syn_ns: u64,
     /// SYN to SYN-ACK at this point.
     to_server_ms: f64,
@@ -93,6 +108,7 @@ impl PairFinder {
         let sight = Observation {
             flow: flow.id,
             point: flow.point,
+            ends: FlowEnds { capture: flow.capture, first: flow.first, second: flow.second },
             syn_ns: flow.start_ns,
             to_server_ms,
             packets,
@@ -167,6 +183,7 @@ fn pair(a: &Observation, b: &Observation, is_translated: bool) -> Pair {
         is_divided,
         client_flow: client.flow,
         server_flow: server.flow,
+        ends: [client.ends, server.ends],
         clock_offset_ms: between_syns - path_rtt_ms / 2.0,
         path_rtt_ms,
         lost_to_server: lost(client.packets[0], server.packets[0]),

@@ -104,7 +104,8 @@ const HASHER: FixedState = FixedState::with_seed(0);
 
 impl SegmentRecord {
     /// The segment with this number, captured at `time` at capture point `point`.
-    #[inline]
+    // Where it is called it becomes a part of what it is put into, and is not copied.
+    #[inline(always)]
     #[must_use]
     pub fn of(number: u64, point: u16, segment: &Segment, time: Instant) -> Self {
         let (ip, tcp) = (&segment.ip, &segment.tcp);
@@ -122,10 +123,6 @@ impl SegmentRecord {
             | fact(options.mptcp, Facts::MPTCP)
             | (options.sack.len() as u16) << Facts::SACK_AT
             | u16::from(options.window_scale.map_or(0, WindowScale::shift)) << Facts::SHIFT_AT;
-        let mut sack = [SackBlock::default(); 4];
-        for (to, block) in sack.iter_mut().zip(&options.sack) {
-            *to = *block;
-        }
         Self {
             key,
             time,
@@ -144,7 +141,7 @@ impl SegmentRecord {
             place: place(&[u64::from(ip.hop_limit), segment.ip_at as u64]),
             facts: Facts(facts),
             mss: options.mss.unwrap_or(0),
-            sack,
+            sack: *options.sack.as_array(),
         }
     }
 
@@ -154,22 +151,12 @@ impl SegmentRecord {
     #[must_use]
     pub fn seen_on(mut self, interface: u32, link: LinkType, frame: &[u8]) -> Self {
         // Link headers that are the same for all packets of a flow in one direction at one place.
-        let len = match link {
-            LinkType::ETHERNET => 18,
-            LinkType::LINUX_SLL => 16,
-            LinkType::LINUX_SLL2 => 20,
-            _ => 0,
+        let [first, second, third] = match link {
+            LinkType::ETHERNET => ethernet_words(frame),
+            LinkType::LINUX_SLL => frame.first_chunk().map_or([0; 3], |header: &[u8; 16]| words(header)),
+            LinkType::LINUX_SLL2 => frame.first_chunk().map_or([0; 3], |header: &[u8; 20]| words(header)),
+            _ => [0; 3],
         };
-        let mut header = [0; 24];
-        let kept = frame.get(..len).unwrap_or_default();
-        header[..kept.len()].copy_from_slice(kept);
-        if link == LinkType::ETHERNET && !matches!(header[12..14], [0x81, 0x00] | [0x88, 0xa8]) {
-            // What follows the addresses is no tag but belongs to the packet.
-            header[14..18].fill(0);
-        }
-        let [first, second, third] = [0, 8, 16].map(|at| {
-            header.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
-        });
         self.place = place(&[u64::from(self.place), u64::from(interface), first, second, third]);
         self
     }
@@ -289,6 +276,27 @@ impl Key {
     }
 }
 
+/// A header of 16 to 24 bytes as numbers; what it has not is zero.
+#[inline]
+fn words<const N: usize>(header: &[u8; N]) -> [u64; 3] {
+    let mut whole = [0; 24];
+    whole[..N].copy_from_slice(header);
+    [0, 8, 16]
+        .map(|at| whole.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+}
+
+/// Addresses, type and tag of an Ethernet header as numbers; what follows the type belongs to the packet if there
+/// is no tag.
+#[inline]
+fn ethernet_words(frame: &[u8]) -> [u64; 3] {
+    let Some(header) = frame.first_chunk::<18>() else { return [0; 3] };
+    let [first, second, third] = words(header);
+    match header[12..14] {
+        [0x81, 0x00] | [0x88, 0xa8] => [first, second, third],
+        _ => [first, second & 0xffff_ffff_ffff, 0],
+    }
+}
+
 /// Few bits of what names a place.
 #[inline]
 fn place(parts: &[u64]) -> u16 {
@@ -321,6 +329,25 @@ mod tests {
     #[test]
     fn a_segment_record_stays_small() {
         assert!(size_of::<SegmentRecord>() <= 128, "{}", size_of::<SegmentRecord>());
+    }
+
+    #[test]
+    fn of_an_ethernet_header_addresses_type_and_tag_tell_where_a_packet_was_seen() {
+        let mut frame: Vec<u8> = (1..=40).collect();
+        for (kind, has_tag) in [([0x08, 0x00], false), ([0x81, 0x00], true), ([0x88, 0xa8], true)] {
+            frame[12..14].copy_from_slice(&kind);
+            let [first, second, third] = ethernet_words(&frame);
+            assert_eq!(first.to_le_bytes(), frame[..8]);
+            assert_eq!(second.to_le_bytes()[..6], frame[8..14]);
+            let behind = [&second.to_le_bytes()[6..], &third.to_le_bytes()].concat();
+            let tag = if has_tag { &frame[14..18] } else { &[0; 4] };
+            assert_eq!(behind, [tag, &[0; 6]].concat(), "{kind:x?}");
+        }
+        assert_eq!(ethernet_words(&frame[..17]), [0; 3]);
+        assert_eq!(
+            words::<20>(frame.first_chunk().unwrap())[2],
+            u64::from(u32::from_le_bytes([17, 18, 19, 20]))
+        );
     }
 
     #[test]

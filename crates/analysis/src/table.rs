@@ -9,11 +9,11 @@ use hashbrown::HashTable;
 use units::{Duration, Instant};
 use wire::TcpFlags;
 
-use crate::copies::Copies;
+use crate::copies::{Copies, Identity};
 use crate::direction::Direction;
 use crate::event::Event;
 use crate::flow::Flow;
-use crate::half::lines;
+use crate::half::{LINE, lines};
 use crate::packet::{PacketFindings, PacketView};
 use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;
@@ -59,6 +59,8 @@ const LINGERING_MAX: usize = 4_096 / SHARDS;
 /// Slots looked at per packet when searching for flows that have ended: all of 4,096 in as many packets of
 /// the shard.
 const SWEEP: usize = 1;
+/// Deadlines in what the processor fetches at once.
+const DEADLINES_OF_LINE: usize = LINE / size_of::<Instant>();
 
 /// The shard of a segment.
 #[inline]
@@ -123,6 +125,14 @@ pub(crate) struct FlowHint {
     pub(crate) direction: Direction,
 }
 
+/// What is known of a segment before its turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hint {
+    pub(crate) identity: Identity,
+    /// Its flow, most likely.
+    pub(crate) flow: Option<FlowHint>,
+}
+
 impl Table {
     /// Where a segment's flow most likely is.
     #[inline]
@@ -137,27 +147,40 @@ impl Table {
         self.index.find(Entry::spread(segment.hash), is_it).map(|entry| entry.place())
     }
 
-    /// Takes a segment; `likely` is what [`Table::likely`] said some segments ago.
+    /// The address of what a segment of this identity will change of the packets seen.
+    #[inline]
+    pub(crate) fn place_among_copies(&self, identity: Identity) -> Option<usize> {
+        self.copies.place_of(identity)
+    }
+
+    /// The address of when the flow in `slot` ends.
+    #[inline]
+    pub(crate) fn place_of_deadline(&self, slot: u32) -> Option<usize> {
+        self.deadlines.get(slot as usize).map(|deadline| std::ptr::from_ref(deadline) as usize)
+    }
+
+    /// Takes a segment; `hint` is what was known of it some segments ago.
     #[inline]
     pub(crate) fn handle(
         &mut self,
         slab: &mut Slab,
         config: &Config,
         segment: &SegmentRecord,
-        likely: Option<FlowHint>,
+        hint: Hint,
         out: &mut impl Receiver,
     ) {
         self.now = self.now.max(segment.time);
-        self.sweep(slab, segment.number, out);
+        self.sweep(slab, config, segment.number, out);
         // What was found for the batch may have ended since, or begun.
-        let place = likely.map(|likely| likely.place).filter(|place| is_in(slab, *place, segment));
+        let likely = hint.flow.map(|likely| likely.place);
+        let place = likely.filter(|place| is_in(slab, *place, segment));
         let place = match place.or_else(|| self.find(slab, segment)) {
             Some(place) => self.same_or_new(slab, place, segment, out),
             None => self.open(slab, segment, out),
         };
         let Some(flow) = slab.get_mut(place) else { return };
         let direction = flow.direction(segment);
-        if self.copies.is_copy(segment, &flow.copy_context(direction, segment)) {
+        if self.copies.is_copy(segment, hint.identity, &flow.copy_context(direction, segment)) {
             flow.halves[direction].cold.copies += 1;
             return;
         }
@@ -258,9 +281,14 @@ impl Table {
 
     /// Ends flows whose time has come; a few slots at each packet.
     #[inline]
-    fn sweep(&mut self, slab: &mut Slab, segment: u64, out: &mut impl Receiver) {
+    fn sweep(&mut self, slab: &mut Slab, config: &Config, segment: u64, out: &mut impl Receiver) {
         for _ in 0..SWEEP {
             self.hand = if self.hand + 1 < self.deadlines.len() { self.hand + 1 } else { 0 };
+            if let Some(fetch) = config.fetch.filter(|_| self.hand.is_multiple_of(DEADLINES_OF_LINE))
+                && let Some(next) = self.deadlines.get(self.hand + DEADLINES_OF_LINE)
+            {
+                fetch(std::ptr::from_ref(next) as usize, 1);
+            }
             let is_due = self.deadlines.get(self.hand).is_some_and(|deadline| *deadline < self.now);
             if is_due {
                 self.close(slab, self.hand, segment, out);

@@ -4,7 +4,7 @@
 
 mod made;
 
-use analysis::{FlowReport, PairFinder};
+use analysis::{FlowEnds, FlowReport, PairFinder};
 use made::{Tape, With};
 use wire::TcpFlags;
 
@@ -34,7 +34,7 @@ impl Sight {
         for n in 0..3 - u32::from(self.point) {
             tape.data(shift + 50_000, n);
         }
-        FlowReport { id, point: self.point, ..tape.flow() }
+        FlowReport { id, point: self.point, capture: 3 + self.point, ..tape.flow() }
     }
 }
 
@@ -61,6 +61,11 @@ fn a_translated_client_is_found_by_the_numbers_of_both_syns() {
         let found = pairs(&sights);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].client_flow, found[0].server_flow, found[0].is_translated), (0, 1, true));
+        let ends = sights.map(|sight| {
+            let flow = sight.flow(0);
+            FlowEnds { capture: 3 + sight.point, first: sight.client.parse().unwrap(), second: flow.second }
+        });
+        assert_eq!(found[0].ends, ends, "each flow's own, as it was seen there");
         assert!((found[0].path_rtt_ms - 40.0).abs() < 0.1, "{found:?}");
         assert_eq!((found[0].lost_to_server, found[0].lost_to_client), (Some(1), Some(0)));
     }

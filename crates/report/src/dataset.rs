@@ -178,16 +178,17 @@ impl Dataset {
         }
         for pair in &findings.pairs {
             let flows = [pair.client_flow, pair.server_flow].map(|flow| self.flow_id(flow));
-            let row = vec![
-                self.run.as_str().into(),
-                flows[0].into(),
-                flows[1].into(),
+            let mut row = vec![self.run.as_str().into(), flows[0].into(), flows[1].into()];
+            for flow in &pair.ends {
+                Ends::new(self.row.file(flow.capture), [flow.first, flow.second]).append_to(&mut row);
+            }
+            row.extend([
                 pair.clock_offset_ms.into(),
                 pair.path_rtt_ms.into(),
                 pair.is_translated.into(),
                 pair.lost_to_server.into(),
                 pair.lost_to_client.into(),
-            ];
+            ]);
             self.push(Table::Pairs, row);
         }
         if let Some(error) = self.failed {

@@ -65,6 +65,12 @@ impl SackBlocks {
     pub fn as_slice(&self) -> &[SackBlock] {
         &self.blocks[..usize::from(self.len).min(Self::CAPACITY)]
     }
+    /// The blocks, and empty ones behind them.
+    #[inline]
+    #[must_use]
+    pub const fn as_array(&self) -> &[SackBlock; Self::CAPACITY] {
+        &self.blocks
+    }
     /// The blocks in order.
     pub fn iter(&self) -> core::slice::Iter<'_, SackBlock> {
         self.as_slice().iter()

@@ -128,7 +128,11 @@ fn environments_are_compared() {
 
 /// The one part of a table, with its path below the dataset.
 fn part(root: &std::path::Path, table: &str, env: &str) -> (String, TableReader) {
-    let folder = root.join(format!("v1/table={table}/env={env}/date=1970-01-01"));
+    let dates = root.join(format!("v1/table={table}/env={env}"));
+    let mut entries =
+        std::fs::read_dir(&dates).unwrap_or_else(|error| panic!("{}: {error}", dates.display()));
+    let folder = entries.next().expect("a date").expect("an entry").path();
+    assert!(entries.next().is_none(), "one date in {}", dates.display());
     let files: Vec<_> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
@@ -141,6 +145,33 @@ fn part(root: &std::path::Path, table: &str, env: &str) -> (String, TableReader)
 fn column(table: &TableReader, name: &str) -> Vec<tables::Value> {
     let at = table.schema().position(name).unwrap_or_else(|| panic!("no column {name}"));
     table.rows().expect("rows").map(|row| row.expect("a row").swap_remove(at)).collect()
+}
+
+#[test]
+fn a_connection_captured_at_both_ends_has_the_ends_of_both_flows() {
+    let folder = Folder::new("pairs");
+    let captures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
+    let file = |side: &str| captures.join(format!("loss.{side}.pcapng.gz")).display().to_string();
+    let (client, server) = (file("client"), file("server"));
+    let out = analyze(&["--parquet", &folder.0.display().to_string(), &server, &client], &[]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let (_, pairs) = part(&folder.0, "pairs", "none");
+    let of = |name: &str| column(&pairs, name);
+    assert_eq!((of("file"), of("server_flow_file")), (vec![client.into()], vec![server.into()]));
+    // They are those of the flows that the row names.
+    let (_, flows) = part(&folder.0, "flows", "none");
+    let ids = column(&flows, "flow_id");
+    for (prefix, id) in [("", "client_flow_id"), ("server_flow_", "server_flow_id")] {
+        let row = ids.iter().position(|flow| *flow == of(id)[0]).expect("its flow");
+        for name in ["file", "first_address", "first_port", "second_address", "second_port"] {
+            assert_eq!(
+                of(&format!("{prefix}{name}")),
+                [column(&flows, name).swap_remove(row)],
+                "{prefix}{name}"
+            );
+        }
+    }
+    assert_eq!(of("second_port"), [80.into()]);
 }
 
 #[test]

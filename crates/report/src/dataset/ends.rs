@@ -13,6 +13,24 @@ pub(super) struct Ends {
 /// Columns for them.
 const COLUMNS: usize = 5;
 
+/// The columns of the flow nearer to the server of a connection captured at both ends: their names begin so.
+const NEAR_SERVER: &str = "server_flow_";
+
+/// The columns of a connection captured at both ends: those of the flow nearer to the client, named as any
+/// flow's, then those of the one nearer to the server.
+pub(super) fn columns_of_both() -> Vec<Column> {
+    let near_server = columns().map(|column| Column {
+        name: format!("{NEAR_SERVER}{}", column.name),
+        meaning: format!("{} (the flow captured nearer to the server)", column.meaning),
+        ..column
+    });
+    let near_client = columns().map(|column| Column {
+        meaning: format!("{} (the flow captured nearer to the client)", column.meaning),
+        ..column
+    });
+    near_client.into_iter().chain(near_server).collect()
+}
+
 /// The columns, named as those of flows.
 pub(super) fn columns() -> [Column; COLUMNS] {
     [

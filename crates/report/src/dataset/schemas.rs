@@ -165,10 +165,13 @@ fn samples() -> TableSchema {
 }
 
 fn pairs() -> TableSchema {
-    let columns = vec![
+    let mut columns = vec![
         run(),
         Column::int("client_flow_id").required().meaning("The flow captured nearer to the client"),
         Column::int("server_flow_id").required().meaning("The same connection captured nearer to the server"),
+    ];
+    columns.extend(ends::columns_of_both());
+    columns.extend([
         ms("clock_offset_ms", "The server's clock less the client's"),
         ms("path_rtt_ms", "From one point to the other and back during the handshake"),
         Column::bool("is_translated")
@@ -176,6 +179,6 @@ fn pairs() -> TableSchema {
             .meaning("Addresses or ports differ between the points: something between translates them"),
         Column::int("lost_to_server").meaning("Packets that the server's point did not see; none where something between acknowledges by itself"),
         Column::int("lost_to_client").meaning("Packets that the client's point did not see; the same"),
-    ];
+    ]);
     table("pairs", columns)
 }
