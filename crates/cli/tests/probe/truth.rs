@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use io::Clock;
+use io::{Clock, Waiter};
 use lab::{Emulation, Host};
 use link::{DelayModel, LinkConfig, LossModel, PacketRecord};
 use serde_json::{Value, json};
@@ -176,9 +176,9 @@ fn plain_echo_ms(bed: &Bed, count: usize) -> Vec<f64> {
     };
     std::thread::scope(|scope| {
         scope.spawn(answer);
-        let mut packet = [0; LEN];
+        let (mut packet, mut waiter) = ([0; LEN], Waiter::new(Duration::ZERO).unwrap());
         let echo = |_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            waiter.wait(Some(Clock::now() + Duration::from_millis(10))).unwrap();
             let sent = Clock::now();
             client.send(&packet).unwrap();
             client.recv(&mut packet).unwrap();
