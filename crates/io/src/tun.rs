@@ -233,9 +233,11 @@ fn open_control() -> Result<File, IoError> {
                 what: "/dev/net/tun".to_owned(),
                 remedy: "load the driver with `modprobe tun`".to_owned(),
             },
-            io::ErrorKind::PermissionDenied => {
-                IoError::NotPrivileged { what: "open /dev/net/tun".to_owned(), capability: "CAP_NET_ADMIN" }
-            }
+            // Of the file alone, so far: no capability helps but that to pass over every file's mode.
+            io::ErrorKind::PermissionDenied => IoError::Missing {
+                what: "the right to read and write /dev/net/tun".to_owned(),
+                remedy: "`chmod 666 /dev/net/tun`, as udev does, or run as root".to_owned(),
+            },
             _ => IoError::system("open /dev/net/tun", error),
         })
 }
