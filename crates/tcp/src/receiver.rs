@@ -361,6 +361,7 @@ impl Receiver {
     /// granted one and may move within that unit (RFC 7323 §2.4); all that was ever told is accepted.
     /// Rounding each up from the last would let the edge creep: with units larger than a segment it would
     /// never stop.
+    #[inline]
     pub fn window_field(&mut self, free: u32, scale: WindowScale) -> u16 {
         let ack = self.ack_number();
         let unit = 1u32 << scale.shift();
@@ -374,6 +375,7 @@ impl Receiver {
 
     /// Bytes the window would grow by if `free` bytes were offered now.
     #[must_use]
+    #[inline]
     pub fn window_growth(&self, free: u32) -> u32 {
         let offered = self.right_edge.distance_from(self.ack_number()).max(0).unsigned_abs();
         free.saturating_sub(offered)

@@ -158,6 +158,7 @@ impl Sender {
     }
     /// Bytes waiting to be sent for the first time.
     #[must_use]
+    #[inline]
     pub fn unsent(&self) -> u32 {
         self.queue.unsent(self.board.nxt())
     }
@@ -276,11 +277,13 @@ impl Sender {
 
     /// When [`Sender::on_timeout`] wants to be called.
     #[must_use]
+    #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.recovery.next_deadline(&self.board).into_iter().chain(self.persist.deadline()).min()
     }
 
     /// Says that data or window may have changed without an acknowledgement.
+    #[inline]
     pub fn refresh_timers(&mut self, now: Instant) {
         let is_stuck = self.board.is_empty() && self.unsent() > 0 && self.new_len(u32::MAX).is_none();
         if is_stuck {

@@ -18,6 +18,7 @@ macro_rules! scalable {
             ///
             #[doc = concat!("A zero denominator gives [`", stringify!($name), "::MAX`].")]
             #[must_use]
+            #[inline]
             pub const fn mul_ratio(self, numerator: u64, denominator: u64) -> Self {
                 if denominator == 0 {
                     return Self::MAX;

@@ -36,6 +36,7 @@ impl Rate {
     }
     /// The rate that moves `amount` in `time`, rounded down; [`Rate::MAX`] for no time.
     #[must_use]
+    #[inline]
     pub const fn from_transfer(amount: Bytes, time: Duration) -> Self {
         if time.is_zero() {
             return Self::MAX;
@@ -60,6 +61,7 @@ impl Rate {
     }
     /// Time to move `amount`, rounded up; [`Duration::MAX`] at rate zero.
     #[must_use]
+    #[inline]
     pub const fn time_for(self, amount: Bytes) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -72,6 +74,7 @@ impl Rate {
     }
     /// Whole bytes moved in `time`, rounded down, saturating.
     #[must_use]
+    #[inline]
     pub const fn bytes_in(self, time: Duration) -> Bytes {
         Bytes::new(ratio(self.0, time.as_nanos(), BIT_NANOS))
     }

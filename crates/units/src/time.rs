@@ -93,6 +93,7 @@ impl Mul<u64> for Duration {
 impl Div<u64> for Duration {
     type Output = Self;
     /// Rounded down; dividing by zero gives [`Duration::MAX`].
+    #[inline]
     fn div(self, rhs: u64) -> Self {
         self.0.checked_div(rhs).map_or(Self::MAX, Self)
     }

@@ -72,6 +72,7 @@ impl SackBlocks {
         &self.blocks
     }
     /// The blocks in order.
+    #[inline]
     pub fn iter(&self) -> core::slice::Iter<'_, SackBlock> {
         self.as_slice().iter()
     }

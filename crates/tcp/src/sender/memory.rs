@@ -20,11 +20,13 @@ impl Sender {
     }
 
     /// Uses `memory` for that, if it has none.
+    #[inline]
     pub fn adopt_memory(&mut self, memory: ScoreboardMemory) {
         self.board.adopt_memory(memory);
     }
 
     /// Gives that memory away, if nothing is under way and it is not much; the next one to send may use it.
+    #[inline]
     pub fn take_memory(&mut self) -> Option<ScoreboardMemory> {
         self.board.take_memory()
     }

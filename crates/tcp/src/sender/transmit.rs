@@ -7,6 +7,7 @@ use crate::scoreboard::Entry;
 impl Sender {
     /// True when there is something to send that neither the peer's window nor a recovery forbids.
     #[must_use]
+    #[inline]
     pub fn wants_to_send(&self) -> bool {
         self.probe_due.is_some() || self.may_retransmit() || self.new_len(u32::MAX).is_some()
     }
@@ -14,6 +15,7 @@ impl Sender {
     /// True when there is something to send that must not wait for room: a probe, or the oldest segment
     /// again.
     #[must_use]
+    #[inline]
     pub fn is_urgent(&self) -> bool {
         self.probe_due.is_some() || (self.board.is_head_lost() && self.may_retransmit())
     }
