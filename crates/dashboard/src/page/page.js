@@ -131,6 +131,8 @@ class Subscriber {
 
 const showPlace = () => {
   const address = addressed();
+  // Back from a subscriber's page; not when another accelerator was chosen there.
+  const before = !address && one?.name === chosen ? one?.address : undefined;
   byId("overview").hidden = Boolean(address);
   byId("one").hidden = !address;
   if (one && (one.address !== address || one.name !== chosen)) { one.close(); one = null; }
@@ -140,6 +142,7 @@ const showPlace = () => {
     scrollTo(0, 0);
   }
   if (!address) showOverview();
+  if (before) document.querySelector(`#subscribers a[href="#${CSS.escape(encodeURIComponent(before))}"]`)?.focus();
 };
 const choose = (name) => {
   chosen = name;
@@ -176,12 +179,7 @@ const close = () => {
 };
 addEventListener("DOMContentLoaded", () => {
   byId("which").addEventListener("change", (event) => { choose(event.target.value); location.hash = ""; showState(); showPlace(); });
-  addEventListener("hashchange", () => {
-    const before = one?.address;
-    showPlace();
-    // Back to where one came from.
-    if (!addressed() && before) document.querySelector(`#subscribers a[href="#${CSS.escape(encodeURIComponent(before))}"]`)?.focus();
-  });
+  addEventListener("hashchange", showPlace);
   addEventListener("keydown", (event) => { if (event.key === "Escape" && addressed()) location.hash = ""; });
   // Nothing is asked for what nobody sees.
   document.addEventListener("visibilitychange", () => document.hidden ? close() : open());
