@@ -1,0 +1,194 @@
+//! What a packet says wherever it lies in the stream: its counts, the handshake and resets, its window.
+
+use std::num::NonZeroU16;
+
+use units::{Instant, WindowScale};
+use wire::TcpFlags;
+
+use super::Flow;
+use crate::direction::{Direction, PerDirection};
+use crate::event::{Event, EventKind};
+use crate::half::{LastWindow, SynOptions, Window};
+use crate::optional_instant::OptionalInstant;
+use crate::segment_record::SegmentRecord;
+
+/// Largest IP packet that is surely none of several merged: that of Ethernet, bytes.
+const PLAIN_IP_MAX: u64 = 1_500;
+
+impl Flow {
+    pub(super) fn count(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
+        let counts_marks = self.counts_marks;
+        let own = &mut self.halves[direction];
+        let len = segment.len();
+        if let Some(last) = own.packets.last.get() {
+            own.packets.pause_max = own.packets.pause_max.max(now.saturating_since(last));
+        }
+        own.packets.last = OptionalInstant::at(now);
+        if len > 0 && own.packets.peer_mss.is_none() && segment.ip_len() <= PLAIN_IP_MAX {
+            own.cold.plain_max = own.cold.plain_max.max(len as u32);
+        }
+        let wire = if len > 0 { own.wire_segments(len) } else { 1 };
+        own.packets.totals.packets += 1;
+        own.packets.totals.ip_bytes += segment.ip_len();
+        if wire > 1 {
+            own.packets.exceptions.more_segments += wire - 1;
+        }
+        let has = |flag| u64::from(segment.flags.contains(flag));
+        if segment.flags.contains(TcpFlags::PSH) {
+            own.packets.exceptions.psh += 1;
+        }
+        if !(TcpFlags::ACK | TcpFlags::PSH).contains(segment.flags) {
+            let flags = &mut own.cold.flags;
+            flags.urg += has(TcpFlags::URG);
+            flags.fin += has(TcpFlags::FIN);
+            flags.syn += has(TcpFlags::SYN);
+            flags.rst += has(TcpFlags::RST);
+            flags.ece += has(TcpFlags::ECE);
+            flags.cwr += has(TcpFlags::CWR);
+            if !segment.flags.contains(TcpFlags::SYN) && !counts_marks {
+                own.cold.ecn.reductions += has(TcpFlags::CWR);
+            }
+        }
+        if segment.ecn() != 0 {
+            let ecn = &mut own.cold.ecn;
+            ecn.ce += u64::from(segment.ecn() == 3);
+            ecn.ect += u64::from(segment.ecn() != 3);
+        }
+        if len > 0 {
+            let data = &mut own.data.totals;
+            if data.packets == 0 {
+                own.packets.hop_limits.data = Some(segment.hop_limit);
+            }
+            data.packets += 1;
+            data.payload += len;
+            if segment.flags.contains(TcpFlags::RST) {
+                // No part of the stream.
+                own.packets.exceptions.not_unique += len;
+            }
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
+            data.segment_min = if data.segment_min == 0 { len } else { data.segment_min.min(len) };
+            own.edge.segment_max = own.edge.segment_max.max(len);
+        } else if segment.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
+            != TcpFlags::ACK
+        {
+            own.packets.exceptions.control += 1;
+            if segment.flags.contains(TcpFlags::SYN) {
+                own.packets.hop_limits.syn.get_or_insert(segment.hop_limit);
+            }
+        }
+        if segment.is_mptcp() {
+            own.cold.has_mptcp = true;
+        }
+        own.packets.has_timestamps |= segment.stamp().is_some();
+    }
+
+    pub(super) fn on_control(
+        &mut self,
+        direction: Direction,
+        segment: &SegmentRecord,
+        now: Instant,
+        emit: &mut dyn FnMut(Event),
+    ) {
+        if segment.flags.contains(TcpFlags::RST) {
+            self.reset_by.get_or_insert(direction);
+            self.is_closed = true;
+            let kind = EventKind::Reset;
+            emit(Event { flow: self.id, time_ns: now.as_nanos(), direction, offset: 0, len: 0, kind });
+            return;
+        }
+        if segment.flags.contains(TcpFlags::SYN) {
+            let own = &mut self.halves[direction];
+            own.cold.isn = Some(segment.seq);
+            own.cold.offered = SynOptions {
+                mss: segment.mss(),
+                scale: segment.scale(),
+                sack_permitted: segment.is_sack_permitted(),
+                // Of the first: one that is sent again may have another, and be the only one at another place.
+                stamp: own.cold.offered.stamp.or(segment.stamp()),
+            };
+            let mss = own.cold.offered.mss.and_then(NonZeroU16::new);
+            self.halves[direction.reverse()].packets.peer_mss = mss;
+            self.scales = PerDirection::each(|direction| self.negotiated_scale(direction));
+            self.halves.iter_mut().for_each(|half| half.packets.window.rescale());
+            let ecn = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| segment.flags.contains(flag));
+            let opening = &mut self.opening;
+            if segment.flags.contains(TcpFlags::ACK) {
+                // RFC 9768 §3.1.2, table 2: all else agrees on classic ECN or on none.
+                self.counts_marks =
+                    opening.offers_to_count_marks && matches!(ecn, [false, true, _] | [true, _, false]);
+                opening.client.get_or_insert(direction.reverse());
+                opening.syn_acks = opening.syn_acks.saturating_add(1);
+                if opening.syn_ack.is_none() {
+                    opening.syn_ack = OptionalInstant::at(now);
+                }
+                if opening.ack.is_none() {
+                    opening.last_syn_ack = OptionalInstant::at(now);
+                }
+            } else {
+                opening.client.get_or_insert(direction);
+                opening.offers_to_count_marks = ecn == [true; 3];
+                opening.syns = opening.syns.saturating_add(1);
+                if opening.syn_ack.is_none() {
+                    opening.has_more_syns = !opening.syn.is_none();
+                    opening.syn = OptionalInstant::at(now);
+                }
+            }
+        } else if self.opening.client == Some(direction) && !self.opening.syn_ack.is_none() {
+            self.is_open = true;
+            self.opening.ack = OptionalInstant::at(now);
+            self.opening.ack_has_data = segment.len() > 0;
+            self.vantage = self.place();
+        }
+    }
+
+    /// The advertised window; true if it is the same as before.
+    pub(super) fn on_window(
+        &mut self,
+        direction: Direction,
+        segment: &SegmentRecord,
+        now: Instant,
+        emit: &mut dyn FnMut(Event),
+    ) -> bool {
+        if segment.flags.contains(TcpFlags::RST) {
+            return false;
+        }
+        let is_syn = segment.flags.contains(TcpFlags::SYN);
+        let scale = if is_syn { Some(WindowScale::NONE) } else { self.scale(direction) };
+        let id = self.id;
+        let half = &mut self.halves[direction];
+        let last = half.packets.window;
+        let is_same = last.is(segment.window);
+        if last.is_counted(segment.window) && !is_syn && segment.window != 0 {
+            // As most packets: nothing changes.
+            return is_same;
+        }
+        let windows = &mut half.packets.windows;
+        if let Some(bytes) = scale.map(|scale| scale.window(segment.window)) {
+            windows.max = windows.max.max(bytes);
+            if !is_syn {
+                windows.min = Window::new(Some(windows.min.get().map_or(bytes, |min| min.min(bytes))));
+            }
+        }
+        if segment.window == 0 && !is_syn && !segment.flags.contains(TcpFlags::FIN) {
+            half.cold.window_events.zero += 1;
+            if windows.zero_since.is_none() {
+                windows.zero_since = OptionalInstant::at(now);
+                let kind = EventKind::ZeroWindow;
+                emit(Event { flow: id, time_ns: now.as_nanos(), direction, offset: 0, len: 0, kind });
+            }
+        } else if let Some(since) = windows.zero_since.take() {
+            half.cold.window_events.zero_time += now.saturating_since(since);
+        }
+        // In a SYN the field is not scaled: it says nothing about the same window later.
+        let bytes =
+            if segment.window == 0 { Some(0) } else { scale.map(|scale| scale.window(segment.window)) };
+        let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
+        let half = &mut self.halves[direction];
+        half.packets.window = match scale {
+            Some(_) if !is_syn => LastWindow::counted(segment.window),
+            _ => LastWindow::new(Some(segment.window).filter(|_| keeps)),
+        };
+        half.edge.window = Window::new(bytes.filter(|_| keeps));
+        is_same
+    }
+}
