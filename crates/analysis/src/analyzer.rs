@@ -144,7 +144,7 @@ impl Flows {
     ///
     /// With many flows most of the cost is waiting for their state from memory. So their places are looked up
     /// for the whole batch at once, and what a segment will need is fetched some segments before its turn.
-    pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[SegmentRecord], out: &mut impl Receiver) {
+    pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[SegmentRecord], out: &mut dyn Receiver) {
         let mut hints = [Hint::default(); BATCH];
         for (hint, segment) in hints.iter_mut().zip(batch) {
             let flow = self.tables.get(shard_of(segment)).and_then(|table| table.likely(segment));
@@ -201,7 +201,7 @@ impl Flows {
     }
 
     /// Ends all flows, in the order of their numbers.
-    pub(crate) fn end_all(&mut self, out: &mut impl Receiver) {
+    pub(crate) fn end_all(&mut self, out: &mut dyn Receiver) {
         let mut left: Vec<(u64, usize, usize)> = Vec::new();
         for (shard, table) in self.tables.iter().enumerate() {
             left.extend(table.left(&self.slab).map(|(id, slot)| (id, shard, slot)));

@@ -167,7 +167,7 @@ impl Table {
         config: &Config,
         segment: &SegmentRecord,
         hint: Hint,
-        out: &mut impl Receiver,
+        out: &mut dyn Receiver,
     ) {
         self.now = self.now.max(segment.time);
         self.sweep(slab, config, segment.number, out);
@@ -215,7 +215,7 @@ impl Table {
     }
 
     /// Notes a flow that has just closed; the oldest such goes when there are too many.
-    fn linger(&mut self, slab: &mut Slab, slot: u32, id: u64, segment: u64, out: &mut impl Receiver) {
+    fn linger(&mut self, slab: &mut Slab, slot: u32, id: u64, segment: u64, out: &mut dyn Receiver) {
         self.closed.push_back((slot, id));
         if self.closed.len() <= LINGERING_MAX {
             return;
@@ -238,7 +238,7 @@ impl Table {
         slab: &mut Slab,
         place: Place,
         segment: &SegmentRecord,
-        out: &mut impl Receiver,
+        out: &mut dyn Receiver,
     ) -> Place {
         let Some(flow) = slab.get(place) else { return place };
         let slot = flow.slot as usize;
@@ -251,7 +251,7 @@ impl Table {
         place
     }
 
-    fn open(&mut self, slab: &mut Slab, segment: &SegmentRecord, out: &mut impl Receiver) -> Place {
+    fn open(&mut self, slab: &mut Slab, segment: &SegmentRecord, out: &mut dyn Receiver) -> Place {
         let place = slab.open(out.open(segment.number), segment);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -267,7 +267,7 @@ impl Table {
         place
     }
 
-    fn close(&mut self, slab: &mut Slab, slot: usize, segment: u64, out: &mut impl Receiver) {
+    fn close(&mut self, slab: &mut Slab, slot: usize, segment: u64, out: &mut dyn Receiver) {
         let Some(place) = self.slots.get_mut(slot).and_then(Option::take) else { return };
         let Some(flow) = slab.get_mut(place) else { return };
         let is_it = |entry: &Entry| entry.place() == place;
@@ -281,7 +281,7 @@ impl Table {
 
     /// Ends flows whose time has come; a few slots at each packet.
     #[inline]
-    fn sweep(&mut self, slab: &mut Slab, config: &Config, segment: u64, out: &mut impl Receiver) {
+    fn sweep(&mut self, slab: &mut Slab, config: &Config, segment: u64, out: &mut dyn Receiver) {
         for _ in 0..SWEEP {
             self.hand = if self.hand + 1 < self.deadlines.len() { self.hand + 1 } else { 0 };
             if let Some(fetch) = config.fetch.filter(|_| self.hand.is_multiple_of(DEADLINES_OF_LINE))
@@ -303,7 +303,7 @@ impl Table {
     }
 
     /// Ends the flow in `slot` at the end of the capture.
-    pub(crate) fn end(&mut self, slab: &mut Slab, slot: usize, out: &mut impl Receiver) {
+    pub(crate) fn end(&mut self, slab: &mut Slab, slot: usize, out: &mut dyn Receiver) {
         self.close(slab, slot, u64::MAX, out);
     }
 }

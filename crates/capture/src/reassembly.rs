@@ -68,7 +68,6 @@ impl Reassembly {
     ///
     /// # Errors
     /// As of [`crate::decode`]; [`Skip::Fragment`] for each fragment but the one that completes a segment.
-    #[inline]
     pub fn decode(
         &mut self,
         point: u16,
