@@ -17,6 +17,9 @@ pub struct PacketSocket {
     fd: OwnedFd,
 }
 
+/// Room for packets that wait, bytes: of full packets thousands, while a thread waits for a processor.
+const BUFFER_LEN: libc::c_int = 8 << 20;
+
 /// One packet's circumstances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
@@ -39,6 +42,9 @@ impl PacketSocket {
         let fd = af_packet::open(libc::SOCK_DGRAM)?;
         let on: libc::c_int = 1;
         af_packet::set(&fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
+        // More than `net.core.rmem_max` takes CAP_NET_ADMIN; without it that is what there is.
+        af_packet::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &BUFFER_LEN)
+            .or_else(|_| af_packet::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER_LEN))?;
         af_packet::bind(&fd, index)?;
         Ok(Self { fd })
     }
