@@ -205,6 +205,12 @@ impl TwoBoxes {
         self.recovered
     }
 
+    /// True while a box has yet to die.
+    #[must_use]
+    pub fn has_deaths(&self) -> bool {
+        !self.deaths.is_empty()
+    }
+
     /// Steps that the boxes have made: see [`Death`].
     #[must_use]
     pub fn steps(&self) -> u64 {
