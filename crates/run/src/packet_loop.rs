@@ -125,14 +125,15 @@ impl OnLink {
 pub(crate) const PACKET_TIME_BOUNDS_NS: [u64; 10] =
     [250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000];
 
-/// One turn of so many is timed.
+/// One turn of so many in which there are packets is timed, the first one among them.
 const TIMED_EVERY: u32 = 16;
 
 /// Time per packet, by some turns of the loop: from before its packets are read until after what the processor
 /// made of them is written, divided by the packets read and made. System calls are part of it, waiting is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PacketTime {
-    turns: u32,
+    /// Turns with packets until the next one that is timed.
+    turns_left: u32,
     /// Packets of timed turns, by the time per packet of their turn.
     pub counts: [u64; PACKET_TIME_BOUNDS_NS.len() + 1],
     /// Time of all those turns, ns.
@@ -140,13 +141,26 @@ pub(crate) struct PacketTime {
 }
 
 impl PacketTime {
-    fn is_due(&mut self) -> bool {
-        self.turns = self.turns.wrapping_add(1);
-        self.turns.is_multiple_of(TIMED_EVERY)
+    /// When a turn begins, if it is to be timed.
+    fn begin(&self) -> Option<Instant> {
+        (self.turns_left == 0).then(Clock::now)
+    }
+
+    /// A turn of `packets` is over. One without packets says nothing: the next one is timed in its place.
+    fn end(&mut self, began: Option<Instant>, packets: u64) {
+        if packets == 0 {
+            return;
+        }
+        let Some(began) = began else {
+            self.turns_left -= 1;
+            return;
+        };
+        self.turns_left = TIMED_EVERY - 1;
+        self.record(Clock::now().saturating_since(began), packets);
     }
 
     fn record(&mut self, took: Duration, packets: u64) {
-        let Some(per_packet) = took.as_nanos().checked_div(packets) else { return };
+        let per_packet = took.as_nanos() / packets;
         self.counts[PACKET_TIME_BOUNDS_NS.partition_point(|bound| *bound < per_packet)] += packets;
         self.sum_ns = self.sum_ns.saturating_add(took.as_nanos());
     }
@@ -239,7 +253,7 @@ impl<P: PacketPath> PacketLoop<P> {
     /// # Errors
     /// When a device is gone or down.
     pub fn turn(&mut self, processor: &mut impl Processor) -> Result<bool, IoError> {
-        let timed = self.packet_time.is_due().then(|| (Clock::now(), self.handled));
+        let (began, handled) = (self.packet_time.begin(), self.handled);
         let mut more = false;
         for side in [Port::Wired, Port::Mobile] {
             more |= self.read(side, processor)?;
@@ -252,9 +266,7 @@ impl<P: PacketPath> PacketLoop<P> {
         if let Some(reporter) = &mut self.reporter {
             reporter.report(processor);
         }
-        if let Some((began, handled)) = timed {
-            self.packet_time.record(Clock::now().saturating_since(began), self.handled - handled);
-        }
+        self.packet_time.end(began, self.handled - handled);
         Ok(more)
     }
 
@@ -423,8 +435,10 @@ mod tests {
     #[test]
     fn time_per_packet_is_that_of_its_turn() {
         let mut time = PacketTime::default();
-        time.record(Duration::from_micros(3), 0);
+        let began = time.begin();
+        time.end(began, 0);
         assert_eq!(time, PacketTime::default(), "nothing was handled");
+        assert!(began.is_some() && time.begin().is_some(), "the next turn is timed in its place");
         time.record(Duration::from_micros(30), 10);
         time.record(Duration::from_micros(1), 1);
         assert_eq!((time.counts[4], time.counts[2], time.sum_ns), (10, 1, 31_000));
@@ -432,6 +446,20 @@ mod tests {
         sum.add(&time);
         sum.add(&time);
         assert_eq!((sum.counts[4], sum.sum_ns), (20, 62_000));
+    }
+
+    #[test]
+    fn one_in_sixteen_turns_with_packets_is_timed_and_the_first_is() {
+        let mut time = PacketTime::default();
+        let timed = |_| {
+            let began = time.begin();
+            time.end(began, 3);
+            began.is_some()
+        };
+        let timed: Vec<bool> = (0..33).map(timed).collect();
+        let expected: Vec<bool> = (0..33).map(|turn| turn % 16 == 0).collect();
+        assert_eq!(timed, expected);
+        assert_eq!(time.counts.iter().sum::<u64>(), 9);
     }
 
     #[test]

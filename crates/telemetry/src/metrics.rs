@@ -233,7 +233,7 @@ families! {
     Histogram "queueing_delay" in "seconds" Source::Times(|half| &half.queueing)
         => "By how much each of them was longer than the shortest of its flow: an estimate of the time in queues";
     Histogram "packet_time" in "seconds" Source::PacketTime
-        => "Time per packet, system calls included, of one turn of the packet loop in sixteen";
+        => "Time per packet, system calls included, of one in sixteen of the packet loop's turns that have packets";
 
     Gauge "scrape_wait" in "seconds" Source::Whole(|s| Some(s.packets_waited_ns as f64 / 1e9))
         => "Time in which packets of the first shard waited for this answer";
