@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium test-data docs-datasets docs-router
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -176,6 +176,9 @@ test-data: build $(ENGINES)/bin/moto_server ## Datasets of CAPTURES=2000 with BY
 	  cargo test --locked --manifest-path dataset/Cargo.toml
 	CELLERATOR=$(abspath $(CELLERATOR)) $(ENGINES)/bin/python tools/datasets/measure $(OUT)/test-data $(CAPTURES) $(BYTES) \
 	  $(OUT)/docs/datasets.json
+
+query-test: build ## SQL over captures, by DataFusion: builds a query engine (ten minutes): docs/query.md
+	CELLERATOR=$(abspath $(CELLERATOR)) cargo test --locked --manifest-path query/Cargo.toml
 
 docs-datasets: test-data ## The same, with the figures of docs/datasets.md written anew (on a quiet machine)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/datasets.json)

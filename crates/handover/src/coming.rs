@@ -7,8 +7,8 @@ use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
 use units::{Duration, Instant, SeqNum};
 
 use crate::{
-    Again, Claim, Ended, Flows, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal, Terms,
-    VERSION,
+    Again, Claim, Ended, Flows, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal,
+    Terms, VERSION,
 };
 
 /// Flows of one subscriber at most.
@@ -130,6 +130,11 @@ impl Coming {
         }
     }
 
+    /// What stays where it is if it does not come.
+    fn stay(&self) -> Gone {
+        Gone { to: self.from, flows: self.flows.clone() }
+    }
+
     fn ended(&self, outcome: Outcome, bytes: u64) -> Ended {
         Ended {
             subscriber: self.name.subscriber,
@@ -182,7 +187,16 @@ impl Handover {
         if let Some(why) = refusal.or(is_too_long.then_some(Refusal::Mtu)) {
             self.counters.refused[why as usize] += 1;
             // The next time the other box takes a higher number.
-            return self.say(from, Message::Refused(name, why));
+            self.say(from, Message::Refused(name, why));
+            let is_ours = matches!(why, Refusal::Busy | Refusal::Epoch);
+            let is_reachable = !matches!(why, Refusal::Ending | Refusal::Encapsulation);
+            if !is_ours && is_reachable && theirs.len() <= FLOWS_MAX {
+                // One of an earlier number is over with it; asked once more, the answer may be another one.
+                self.coming.remove(&subscriber);
+                let earlier = Name { epoch: name.epoch.saturating_sub(1), ..name };
+                self.let_be(earlier, why, Gone { to: from, flows: theirs }, flows, now);
+            }
+            return;
         }
         self.coming.remove(&subscriber);
         let name = Name { nonce: self.draw_nonce(), ..name };
@@ -190,7 +204,7 @@ impl Handover {
         let gone = self.gone(subscriber);
         let claim = Claim { name, from, until, flows: theirs, bytes: held, gone };
         flows.note(&Note::Holding(claim.clone()));
-        flows.lead(subscriber, Some(from), &claim.flows);
+        flows.lead(subscriber, from, &claim.flows);
         self.coming.insert(subscriber, Coming::promised_before(claim));
         self.say(from, Message::Ready(name));
     }
@@ -311,14 +325,15 @@ impl Handover {
         };
         let is_held = self.coming.get(&name.subscriber).filter(is_meant).is_some_and(|one| !one.is_owning());
         if let Some(coming) = is_held.then(|| self.coming.remove(&name.subscriber)).flatten() {
-            self.let_be(coming.name, flows, now);
+            self.let_be(coming.name, Refusal::Never, coming.stay(), flows, now);
         }
     }
 
-    /// It does not come.
-    fn let_be(&mut self, name: Name, flows: &mut impl Flows, now: Instant) {
-        flows.lead(name.subscriber, None, &[]);
-        let note = self.over(name, Some(Refusal::Never), now);
+    /// It does not come: its flows stay where they are, as far as is known.
+    fn let_be(&mut self, name: Name, why: Refusal, stay: Gone, flows: &mut impl Flows, now: Instant) {
+        let stay = if stay.flows.is_empty() { self.gone(name.subscriber) } else { Some(stay) };
+        flows.let_stay(name.subscriber, stay.as_ref());
+        let note = self.over_with(name, Some(why), stay, now);
         flows.note(&note);
     }
 
@@ -328,11 +343,9 @@ impl Handover {
             return;
         }
         let Some(coming) = self.coming.remove(&subscriber) else { return };
-        flows.lead(coming.name.subscriber, None, &[]);
         self.counters.refused[why as usize] += 1;
         self.say(coming.from, Message::Refused(coming.name, why));
-        let note = self.over(coming.name, Some(why), now);
-        flows.note(&note);
+        self.let_be(coming.name, why, coming.stay(), flows, now);
     }
 
     pub(crate) fn on_coming_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
@@ -340,9 +353,9 @@ impl Handover {
         let is_over = coming.until <= now;
         match &mut coming.stage {
             Stage::Holding { .. } => {
-                let name = coming.name;
+                let (name, stay) = (coming.name, coming.stay());
                 self.coming.remove(&subscriber);
-                self.let_be(name, flows, now);
+                self.let_be(name, Refusal::Never, stay, flows, now);
             }
             Stage::Owning { bytes, .. } if is_over => {
                 // The other box has not said that it knows, and may give them up itself soon.

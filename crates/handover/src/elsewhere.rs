@@ -1,11 +1,11 @@
 //! [`Elsewhere`]: where packets go whose flows another box has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use engine::FlowEnds;
 
-use crate::Peer;
+use crate::{Gone, Peer};
 
 /// What is to become of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +24,10 @@ pub enum Way {
 struct Absent {
     /// Who has all of it for the time being.
     led: Option<Peer>,
-    /// Its flows went there; all others pass.
-    gone: Option<(Peer, BTreeSet<(SocketAddr, SocketAddr)>)>,
+    /// These flows are there.
+    gone: BTreeMap<(SocketAddr, SocketAddr), Peer>,
+    /// It has left: all its other flows pass. Else they are this box's.
+    has_left: bool,
 }
 
 /// Which subscribers are elsewhere, and where. Empty for nearly all packets: then it costs a comparison.
@@ -66,8 +68,10 @@ impl Elsewhere {
         match absent {
             None => Way::Here,
             Some(Absent { led: Some(to), .. }) => Way::To(*to),
-            Some(Absent { gone: Some((to, flows)), .. }) if flows.contains(&ends) => Way::To(*to),
-            Some(_) => Way::Past,
+            Some(Absent { gone, has_left, .. }) => {
+                let others = if *has_left { Way::Past } else { Way::Here };
+                gone.get(&ends).map_or(others, |to| Way::To(*to))
+            }
         }
     }
 
@@ -79,9 +83,10 @@ impl Elsewhere {
 
     /// As [`crate::Flows::give_away`].
     pub fn give_away(&mut self, subscriber: IpAddr, flows: impl Iterator<Item = FlowEnds>, to: Peer) {
-        let flows = flows.map(|flow| flow.client_and_server()).collect();
-        let absent = Absent { led: None, gone: Some((to, flows)) };
-        self.all.insert(self.key(subscriber), absent);
+        let absent = self.all.entry(self.key(subscriber)).or_default();
+        // What begins now is the other box's soon. What stayed at another one before is still there.
+        (absent.led, absent.has_left) = (None, true);
+        absent.gone.extend(flows.map(|flow| (flow.client_and_server(), to)));
     }
 
     /// As [`crate::Flows::take_in`].
@@ -90,20 +95,26 @@ impl Elsewhere {
     }
 
     /// As [`crate::Flows::lead`].
-    pub fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>) {
+    pub fn lead(&mut self, subscriber: IpAddr, to: Peer) {
+        self.all.entry(self.key(subscriber)).or_default().led = Some(to);
+    }
+
+    /// As [`crate::Flows::let_stay`].
+    pub fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
         let key = self.key(subscriber);
-        let absent = self.all.entry(key).or_default();
-        absent.led = to;
-        if absent.led.is_none() && absent.gone.is_none() {
+        let Some(Gone { to, flows }) = stay else {
             self.all.remove(&key);
-        }
+            return;
+        };
+        let gone = flows.iter().map(|flow| (flow.client_and_server(), *to)).collect();
+        self.all.insert(key, Absent { led: None, gone, has_left: false });
     }
 
     /// As [`crate::Flows::forget`].
     pub fn forget(&mut self, subscriber: IpAddr) {
         let key = self.key(subscriber);
         if let Some(absent) = self.all.get_mut(&key) {
-            absent.gone = None;
+            (absent.gone, absent.has_left) = (BTreeMap::new(), false);
             if absent.led.is_none() {
                 self.all.remove(&key);
             }
@@ -125,16 +136,24 @@ mod tests {
         let flow = |(sink, source)| FlowEnds { is_downlink: true, sink, source };
         let (old, new, near) = (ends("2001:db8::1", 1), ends("2001:db8::1", 2), ends("2001:db8::2", 1));
         assert_eq!(elsewhere.way_of(old), Way::Here);
-        elsewhere.lead(old.0.ip(), Some(3));
+        elsewhere.lead(old.0.ip(), 3);
         assert_eq!([old, new, near].map(|ends| elsewhere.way_of(ends)), [Way::To(3); 3], "of one prefix");
-        elsewhere.lead(old.0.ip(), None);
+        elsewhere.let_stay(old.0.ip(), None);
         assert!(elsewhere.is_empty());
         elsewhere.give_away(old.0.ip(), [flow(old)].into_iter(), 4);
         assert_eq!([old, new].map(|ends| elsewhere.way_of(ends)), [Way::To(4), Way::Past]);
-        elsewhere.lead(old.0.ip(), Some(4));
+        elsewhere.lead(old.0.ip(), 4);
         assert_eq!(elsewhere.way_of(new), Way::To(4));
-        elsewhere.lead(old.0.ip(), None);
-        assert_eq!(elsewhere.way_of(new), Way::Past, "as before");
+        elsewhere.let_stay(old.0.ip(), Some(&Gone { to: 4, flows: vec![flow(old)] }));
+        let ways = [old, new, near].map(|ends| elsewhere.way_of(ends));
+        assert_eq!(
+            ways,
+            [Way::To(4), Way::Here, Way::Here],
+            "what stays is there, the rest is not concerned"
+        );
+        elsewhere.give_away(old.0.ip(), [flow(new)].into_iter(), 5);
+        let ways = [old, new, near].map(|ends| elsewhere.way_of(ends));
+        assert_eq!(ways, [Way::To(4), Way::To(5), Way::Past], "what begins here may go elsewhere");
         elsewhere.forget(old.0.ip());
         assert!(elsewhere.is_empty());
         elsewhere.give_away(old.0.ip(), [flow(old)].into_iter(), 4);

@@ -76,9 +76,13 @@ pub trait Flows {
     /// are reset if they are owed something: false if there is one.
     fn take_back(&mut self, flows: &[Loaded], note: &Note, now: Instant) -> bool;
 
-    /// Has all packets of a subscriber go to `to`, who has it for the time being; or, with none, no longer. `flows`
-    /// are to come: their packets may not go past this box any more.
-    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>, flows: &[FlowEnds]);
+    /// Has all packets of a subscriber go to `to`, who has it for the time being. `flows` are to come: their packets
+    /// may not go past this box any more.
+    fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]);
+
+    /// The subscriber does not come. Packets of those flows that stay where they are go there, should routing lead
+    /// them here: past this box they would break what the other one delivers. All others are this box's.
+    fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>);
 
     /// Forgets that a subscriber has gone, and where, and what is written down of it.
     fn forget(&mut self, subscriber: IpAddr);
@@ -447,9 +451,14 @@ impl Handover {
 
     /// What is written down of one that is decided, and remembered with it.
     fn over(&mut self, name: Name, refused: Option<Refusal>, now: Instant) -> Note {
-        let until = now + self.config.linger;
         // Who was to come back and did not is where it was.
         let gone = refused.and_then(|_| self.gone(name.subscriber));
+        self.over_with(name, refused, gone, now)
+    }
+
+    /// The same with flows that another box has.
+    fn over_with(&mut self, name: Name, refused: Option<Refusal>, gone: Option<Gone>, now: Instant) -> Note {
+        let until = now + self.config.linger;
         self.remember_until(name, refused, gone.clone(), until);
         Note::Over { name, refused, gone, until }
     }

@@ -58,7 +58,7 @@ stored::variants! {
     4 => Over { name, refused, gone, until },
 }
 
-/// Flows that went from this box.
+/// Flows that went from this box, or stay at the other one that was to hand them over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gone {
     /// Who has them.
@@ -135,6 +135,9 @@ impl Note {
             Self::Frozen { to, flows, .. } => {
                 elsewhere.give_away(subscriber, flows.iter().map(|(flow, _)| flow.ends), *to);
             }
+            Self::Over { refused: Some(_), gone: Some(gone), .. } => {
+                elsewhere.let_stay(subscriber, Some(gone));
+            }
             Self::Over { gone: Some(gone), .. } => {
                 elsewhere.give_away(subscriber, gone.flows.iter().copied(), gone.to);
             }
@@ -142,7 +145,7 @@ impl Note {
                 if let Some(gone) = &claim.gone {
                     elsewhere.give_away(subscriber, gone.flows.iter().copied(), gone.to);
                 }
-                elsewhere.lead(subscriber, Some(claim.from));
+                elsewhere.lead(subscriber, claim.from);
             }
             Self::Taken(_) | Self::Over { gone: None, .. } => {}
         }

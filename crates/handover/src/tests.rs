@@ -18,6 +18,7 @@ struct Table {
     keeps: bool,
     /// What is written down of the only subscriber.
     written: Option<Note>,
+    stay: Option<Gone>,
     broken: usize,
 }
 
@@ -72,8 +73,11 @@ impl Flows for Table {
         self.note(note);
         true
     }
-    fn lead(&mut self, _: IpAddr, to: Option<Peer>, _: &[FlowEnds]) {
-        self.led = to;
+    fn lead(&mut self, _: IpAddr, to: Peer, _: &[FlowEnds]) {
+        self.led = Some(to);
+    }
+    fn let_stay(&mut self, _: IpAddr, stay: Option<&Gone>) {
+        (self.led, self.stay) = (None, stay.cloned());
     }
     fn forget(&mut self, _: IpAddr) {
         self.written = None;
@@ -235,6 +239,10 @@ fn what_a_box_does_not_take_stays() {
         assert_eq!((pair.counts(), pair.boxes[1].1.led), ([3, 0], None));
         let [Outcome::Stayed(why)] = pair.outcomes()[..] else { panic!("it did not stay") };
         assert_eq!(pair.boxes[1].0.counters().refused[why as usize], 1);
+        // Their packets go where they are, but from a box that is ending or hears the other one's packets otherwise.
+        let stay = pair.boxes[1].1.stay.as_ref().map(|stay| (stay.to, stay.flows.len()));
+        let is_reachable = !matches!(why, Refusal::Ending | Refusal::Encapsulation);
+        assert_eq!(stay, is_reachable.then_some((0, 3)), "{why:?}");
         why
     };
     let mut full = Pair::new(Config { transfers_max: 1, ..Config::default() });
@@ -392,5 +400,12 @@ fn what_cannot_be_frozen_stays() {
     pair.begin(0).unwrap();
     pair.talk(|_| false);
     assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![Outcome::Unfrozen]));
-    assert_eq!(pair.boxes[1].1.led, None);
+    let other = &pair.boxes[1].1;
+    let stay = other.stay.as_ref().map(|stay| (stay.to, &stay.flows[..]));
+    assert_eq!((other.led, stay), (None, Some((0, &[flow(1), flow(2), flow(3)][..]))));
+    // A process in its place knows it, too.
+    let mut elsewhere = Elsewhere::new(64);
+    other.written.as_ref().unwrap().lead(&mut elsewhere);
+    let ways = [1, 4].map(|port| elsewhere.way_of(flow(port).client_and_server()));
+    assert_eq!(ways, [crate::Way::To(0), crate::Way::Here]);
 }

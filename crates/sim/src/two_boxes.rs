@@ -385,11 +385,13 @@ impl TwoBoxes {
             // Who has died may have flows.
             return false;
         }
-        let place = &self.boxes[one.to].place;
-        let is_told = place.elsewhere.is_led(one.client);
-        let [own, other] = [one.to, 1 - one.to].map(|which| &self.boxes[which].place.engine);
-        let is_there = !own.delivering(one.client).is_empty();
-        is_told || is_there || !other.flow_reports(0).any(|flow| flow.client.ip() == one.client)
+        let [own, other] = [one.to, 1 - one.to].map(|which| &self.boxes[which].place);
+        let is_there = !own.engine.delivering(one.client).is_empty();
+        let mut theirs = other.engine.flow_reports(0).filter(|flow| flow.client.ip() == one.client);
+        // It is told of them: they are to come, or stay where they are.
+        let leads_on = own.elsewhere.is_led(one.client)
+            || theirs.all(|flow| matches!(own.elsewhere.way_of((flow.client, flow.server)), Way::To(_)));
+        is_there || leads_on
     }
 
     fn act_on_plan(&mut self, now: Instant) {

@@ -145,6 +145,10 @@ impl Accelerator {
                 self.elsewhere.lead(client, to);
                 self.early.keep_led(&self.elsewhere);
             }
+            Roam::LetStay(client, stay) => {
+                self.elsewhere.let_stay(client, stay.as_ref());
+                self.early.keep_led(&self.elsewhere);
+            }
             Roam::Forget(client) => self.elsewhere.forget(client),
             Roam::BreakOff(flows, note) => {
                 flows.iter().for_each(|flow| self.engine.break_off(flow, now));
@@ -175,8 +179,8 @@ mod tests {
         let relayed =
             |number| Relayed { from: Port::Mobile, virtio: VirtioNetHeader::default(), packet: vec![number] };
         let (mut elsewhere, mut early) = (Elsewhere::new(64), Early::default());
-        elsewhere.lead(coming, Some(0));
-        elsewhere.lead(staying, Some(0));
+        elsewhere.lead(coming, 0);
+        elsewhere.lead(staying, 0);
         for (client, number) in [(coming, 1), (staying, 2), (coming, 3), (staying, 4)] {
             early.add(client, relayed(number));
         }
@@ -184,10 +188,10 @@ mod tests {
         elsewhere.take_in(coming);
         let taken = std::iter::from_fn(|| early.take(&elsewhere)).map(|one| one.packet[0]);
         assert_eq!(taken.collect::<Vec<_>>(), [1, 3]);
-        elsewhere.lead(staying, None);
+        elsewhere.let_stay(staying, None);
         early.keep_led(&elsewhere);
         assert!(early.take(&elsewhere).is_none(), "what is not taken does not pass");
-        elsewhere.lead(coming, Some(1));
+        elsewhere.lead(coming, 1);
         (0..=EARLY_MAX).for_each(|_| early.add(coming, relayed(5)));
         assert_eq!(early.0.len(), EARLY_MAX);
     }

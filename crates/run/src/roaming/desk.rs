@@ -9,7 +9,9 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration as StdDuration;
 
 use engine::FlowEnds;
-use handover::{Claim, Copies, Ended, Flows, Freeze, Handover, Loaded, Note, Outcome, Peer, Survey, Urgency};
+use handover::{
+    Claim, Copies, Ended, Flows, Freeze, Gone, Handover, Loaded, Note, Outcome, Peer, Survey, Urgency,
+};
 use io::Clock;
 use units::{Instant, SeqNum};
 
@@ -173,8 +175,12 @@ impl Flows for Remote<'_> {
         answered.recv_timeout(PATIENCE).unwrap_or(true)
     }
 
-    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>, flows: &[FlowEnds]) {
+    fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
         self.give(subscriber, Roam::Lead(subscriber, to, flows.to_vec()));
+    }
+
+    fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
+        self.give(subscriber, Roam::LetStay(subscriber, stay.cloned()));
     }
 
     fn forget(&mut self, subscriber: IpAddr) {

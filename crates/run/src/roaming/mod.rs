@@ -23,7 +23,8 @@ use std::thread;
 
 use engine::{FlowEnds, Port};
 use handover::{
-    Claim, Copies, Counters, Ended, FlowMoved, Freeze, Handover, Loaded, Message, Note, Outcome, Peer, Survey,
+    Claim, Copies, Counters, Ended, FlowMoved, Freeze, Gone, Handover, Loaded, Message, Note, Outcome, Peer,
+    Survey,
 };
 use io::{Clock, IoError};
 use serde::{Deserialize, Serialize};
@@ -135,7 +136,9 @@ pub enum Roam {
     /// As [`handover::Flows::take_back`].
     TakeBack(Vec<Loaded>, Note, mpsc::Sender<bool>),
     /// As [`handover::Flows::lead`].
-    Lead(IpAddr, Option<Peer>, Vec<FlowEnds>),
+    Lead(IpAddr, Peer, Vec<FlowEnds>),
+    /// As [`handover::Flows::let_stay`].
+    LetStay(IpAddr, Option<Gone>),
     /// As [`handover::Flows::forget`].
     Forget(IpAddr),
     /// As [`handover::Flows::break_off`].
@@ -151,7 +154,7 @@ impl Roam {
             Self::TakeIn(_, flows, ..) | Self::TakeBack(flows, ..) | Self::BreakFrozen(flows, _) => {
                 flows.iter().map(|(flow, _)| flow.ends).collect()
             }
-            Self::Lead(_, Some(_), flows) => flows.clone(),
+            Self::Lead(_, _, flows) | Self::LetStay(_, Some(Gone { flows, .. })) => flows.clone(),
             _ => Vec::new(),
         }
     }

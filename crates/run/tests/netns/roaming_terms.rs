@@ -21,8 +21,15 @@ fn a_box_whose_devices_take_shorter_packets_gets_no_client() {
     assert!(why.contains("shorter packets"), "{why}");
     assert_eq!([&sites.a, &sites.b].map(|at| counter(at, "handover_refused_mtu")), [0, 1]);
     connection.exchange(b"goes on-");
-    // Routing has not changed, and nothing was lost on the way to that.
     assert_eq!(counter(&sites.a, "handover_stayed"), 1);
+    // Routing leads it there all the same: packets of its flow go on to the box that has it, what begins now does not.
+    sites.route_over(true);
+    for _ in 0..20 {
+        connection.exchange(b"by there");
+    }
+    sites.connect().exchange(b"newly---");
+    let accelerated = [&sites.a, &sites.b].map(|at| counter(at, "flows_accelerated"));
+    assert_eq!(accelerated, [1, 1], "each box has its own");
     drop(connection);
     let said = a.stop(&sites.a);
     assert!(said.contains("has not moved to or from b") && said.contains("(MTU)"), "{said}");

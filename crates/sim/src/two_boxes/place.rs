@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use engine::{ConfigError, Engine, EngineConfig, FlowEnds, Port};
-use handover::{Claim, Copies, Elsewhere, Fate, Flows, Freeze, Loaded, Note, Peer, Survey, fate_of};
+use handover::{Claim, Copies, Elsewhere, Fate, Flows, Freeze, Gone, Loaded, Note, Peer, Survey, fate_of};
 use units::{Instant, SeqNum};
 
 use crate::restart::keep;
@@ -97,8 +97,12 @@ impl Flows for Place {
         is_whole
     }
 
-    fn lead(&mut self, subscriber: IpAddr, to: Option<Peer>, _: &[FlowEnds]) {
+    fn lead(&mut self, subscriber: IpAddr, to: Peer, _: &[FlowEnds]) {
         self.elsewhere.lead(subscriber, to);
+    }
+
+    fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
+        self.elsewhere.let_stay(subscriber, stay);
     }
 
     fn forget(&mut self, subscriber: IpAddr) {
