@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use engine::WindowPolicy;
 use io::{Clock, Waiter};
-use run::{Accelerator, Answer, Event, EventSink, Job, Log, Question, RunError, Settings, Task, Watched};
+use run::{Answer, Event, EventSink, Job, Log, Question, RunError, Settings, Task, Watched};
 use units::Duration;
 
 /// Runs `cellerator run`; an error is one clear line: what, where, what to do.
@@ -52,16 +52,12 @@ fn start_in_background(words: &[OsString]) -> Result<ExitCode, String> {
 }
 
 fn accelerate(job: Job) -> Result<(), RunError> {
-    let Job { config, engine, read } = job;
-    let mut log = Log::open(&config.instance_name());
+    let mut log = Log::open(&job.config.instance_name());
     // All files that others may not read have been read, and there is one thread.
-    run::keep_needed_privileges(&config.state_directory)?;
-    if engine.window_policy == WindowPolicy::Opportunistic {
+    run::keep_needed_privileges(&job.config.state_directory)?;
+    if job.engine.window_policy == WindowPolicy::Opportunistic {
         log.on_event(&Event::PatentClaim);
     }
-    let make = |shards| {
-        Accelerator::for_shards(&engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
-    };
-    run::run(&config, make, &mut log)?.tell(&mut log);
+    run::accelerate(job, &mut log)?.tell(&mut log);
     Ok(())
 }

@@ -40,7 +40,7 @@ mod recover;
 mod start;
 mod upkeep;
 
-pub use start::{dry_run, run};
+pub use start::{accelerate, dry_run, pass_all, run};
 
 /// How an instance ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

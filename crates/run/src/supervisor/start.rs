@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use engine::Port;
+use engine::{PassThrough, Port};
 use handover::Note;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
@@ -35,7 +35,7 @@ use crate::service::Service;
 use crate::shards::{Shards, Terms, shard_of};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
-use crate::{Config, Event, EventSink, Plan, Processor, RunError, log};
+use crate::{Accelerator, Config, Event, EventSink, Job, Plan, Processor, RunError, log};
 
 /// Decides what would be set up and tells it, and changes nothing.
 ///
@@ -54,6 +54,27 @@ pub fn dry_run(config: &Config, events: &mut dyn EventSink) -> Result<(), RunErr
     features::require(Feature::NetworkAdministration)?;
     Plan::make(config, &Netlink::open()?)?.tell(events);
     Ok(())
+}
+
+/// As [`run`], through the engine.
+///
+/// # Errors
+/// As [`run`].
+// Not generic: the packet loop is compiled here, once, and not in each crate that starts it.
+pub fn accelerate(job: Job, events: &mut dyn EventSink) -> Result<Ended, RunError> {
+    let Job { config, engine, read } = job;
+    let make = |shards| {
+        Accelerator::for_shards(&engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
+    };
+    run(&config, make, events)
+}
+
+/// As [`run`], through nothing: every packet passes.
+///
+/// # Errors
+/// As [`run`].
+pub fn pass_all(config: &Config, events: &mut dyn EventSink) -> Result<Ended, RunError> {
+    run(config, |shards| Ok(vec![PassThrough; shards]), events)
 }
 
 /// Has the TCP between the two interfaces pass through processors until a signal comes; then undoes
