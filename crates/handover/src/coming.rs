@@ -171,12 +171,13 @@ impl Handover {
             return self.say(from, Message::Ready(name));
         }
         let memory: u64 = self.coming.values().map(Coming::memory).sum();
+        let is_busy = self.going.contains_key(&subscriber) || known.is_some_and(Coming::is_owning);
+        let is_old = name.epoch <= self.epoch_of(subscriber);
         let refusals = [
             (versions != (VERSION, RECORD_VERSION), Refusal::Version),
             (self.is_ending, Refusal::Ending),
-            (self.going.contains_key(&subscriber), Refusal::Busy),
-            (known.is_some_and(Coming::is_owning), Refusal::Busy),
-            (name.epoch <= self.epoch_of(subscriber), Refusal::Epoch),
+            (is_busy, Refusal::Busy),
+            (is_old, Refusal::Epoch),
             (memory.saturating_add(held) > self.config.memory_max, Refusal::Memory),
             (self.under_way() >= self.config.transfers_max || theirs.len() > FLOWS_MAX, Refusal::Memory),
             (terms.encapsulation != self.encapsulation, Refusal::Encapsulation),
@@ -188,9 +189,9 @@ impl Handover {
             self.counters.refused[why as usize] += 1;
             // The next time the other box takes a higher number.
             self.say(from, Message::Refused(name, why));
-            let is_ours = matches!(why, Refusal::Busy | Refusal::Epoch);
             let is_reachable = !matches!(why, Refusal::Ending | Refusal::Encapsulation);
-            if !is_ours && is_reachable && theirs.len() <= FLOWS_MAX {
+            // Whatever it was refused for: what is written down of a hand-over under way stays.
+            if !is_busy && !is_old && is_reachable && theirs.len() <= FLOWS_MAX {
                 // One of an earlier number is over with it; asked once more, the answer may be another one.
                 self.coming.remove(&subscriber);
                 let earlier = Name { epoch: name.epoch.saturating_sub(1), ..name };

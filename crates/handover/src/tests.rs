@@ -302,6 +302,32 @@ fn other_versions_and_older_numbers_are_refused() {
     assert_ne!(a.nonce, 0);
 }
 
+/// Whatever is refused meanwhile, and for whatever reason.
+#[test]
+fn a_refusal_leaves_what_is_under_way() {
+    let strange = |epoch| Message::Prepare {
+        name: Name { subscriber: who(), epoch, nonce: 0 },
+        versions: (VERSION + 1, RECORD_VERSION),
+        held: 0,
+        flows: vec![flow(9)],
+        terms: Terms::default(),
+    };
+    let mut pair = Pair::new(Config::default());
+    pair.begin(0).unwrap();
+    // Frozen at one box, taken by the other, and neither knows that the other one does.
+    pair.talk(|message| matches!(message, Message::Committed(_)));
+    let written = pair.boxes.each_ref().map(|(_, table)| table.written.clone());
+    assert!(matches!(written, [Some(Note::Frozen { .. }), Some(Note::Taken(_))]), "{written:?}");
+    for which in [0, 1] {
+        pair.deliver(which, strange(u64::MAX));
+        while pair.boxes[which].0.poll().is_some() {}
+    }
+    assert_eq!(pair.boxes.each_ref().map(|(_, table)| table.written.clone()), written);
+    pair.wait(AGAIN);
+    pair.talk(|_| false);
+    assert_eq!((pair.counts(), pair.boxes[1].1.stay.is_none()), ([0, 3], true));
+}
+
 #[test]
 fn one_that_does_not_answer_gets_nothing() {
     let mut pair = Pair::new(Config::default());
