@@ -146,18 +146,34 @@ impl Record {
         Ok(bridge.is_some_and(|bridge| links.iter().any(|link| link.bridge == Some(bridge.index))))
     }
 
-    /// Undoes the steering and puts changed settings back unless somebody else changed them since, or another
-    /// instance that runs needs them. `directory` is that of this record's instance.
+    /// Undoes the steering and puts changed settings back unless somebody else changed them since. What another
+    /// instance that runs has written down too is left to it. `directory` is that of this record's instance.
     pub fn undo_all(&self, netlink: &Netlink, directory: &Path) -> Result<(), IoError> {
         let all = directory.parent().map(console::find).transpose()?.unwrap_or_default();
-        let others = all.iter().filter(|found| found.directory() != directory);
-        let needed: Vec<_> = others.filter_map(Found::record).flat_map(|record| record.sysctls).collect();
-        let is_needed = |setting: &RecordedSysctl| needed.iter().any(|other| other.path == setting.path);
-        let sysctls: Vec<_> = self.sysctls.iter().filter(|setting| !is_needed(setting)).cloned().collect();
+        let others = all.iter().filter(|found| found.directory() != directory).filter_map(Found::record);
+        self.without(&others.collect::<Vec<_>>()).undo(netlink)
+    }
+
+    /// What nobody of `others` has set up, or needs. Rules and bridges have names that are used again: whoever is to
+    /// undo a process that has died may come late, or a second time.
+    fn without(&self, others: &[Self]) -> Self {
+        let others = || others.iter().filter(|other| other.namespace == self.namespace);
+        let is_theirs = |setting: &RecordedSysctl| {
+            others().any(|other| other.sysctls.iter().any(|theirs| theirs.path == setting.path))
+        };
+        let mut own = self.clone();
+        own.rules.retain(|rule| !others().any(|other| other.rules.contains(rule)));
+        own.sysctls.retain(|setting| !is_theirs(setting));
+        own.nft = own.nft.filter(|holder| !others().any(|other| other.nft.as_ref() == Some(holder)));
+        own.bridge = own.bridge.filter(|name| !others().any(|other| other.bridge.as_ref() == Some(name)));
+        own
+    }
+
+    fn undo(&self, netlink: &Netlink) -> Result<(), IoError> {
         let bridge = self.bridge.as_ref().map_or(Ok(()), |name| {
             absent_is_fine(netlink.index_of(name).and_then(|index| netlink.delete_link(index)))
         });
-        self.undo_steering(netlink).and(bridge).and(Self::put_back(&sysctls))
+        self.undo_steering(netlink).and(bridge).and(Self::put_back(&self.sysctls))
     }
 }
 
@@ -179,6 +195,43 @@ pub(crate) fn kill(holder: ProcessId) -> Result<(), IoError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn record() -> Record {
+        let rule = RecordedRule {
+            ipv6: false,
+            interface: "w0".to_owned(),
+            priority: 206,
+            table: 20_600,
+            protocol: wire::protocol::TCP,
+        };
+        let setting = |path: &str| RecordedSysctl {
+            path: path.to_owned(),
+            before: "0".to_owned(),
+            during: "1".to_owned(),
+        };
+        Record {
+            namespace: 7,
+            rules: vec![rule.clone(), RecordedRule { ipv6: true, ..rule }],
+            sysctls: vec![setting("a/b"), setting("a/c")],
+            nft: Some("12:34".to_owned()),
+            bridge: Some("cellbr0".to_owned()),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn what_another_that_runs_has_is_not_undone() {
+        let all = record();
+        assert_eq!(all.without(&[]), all);
+        let mut other = record();
+        (other.rules.remove(0), other.sysctls.remove(0));
+        other.nft = Some("12:35".to_owned());
+        let rest = all.without(&[Record::default(), other.clone()]);
+        assert_eq!((&rest.rules[..], &rest.sysctls[..]), (&all.rules[..1], &all.sysctls[..1]));
+        assert_eq!((rest.nft.as_deref(), rest.bridge), (Some("12:34"), None));
+        other.namespace = 8;
+        assert_eq!(all.without(&[other]), all, "names of another namespace mean nothing here");
+    }
 
     #[test]
     fn a_record_survives_the_disk() {

@@ -2,17 +2,20 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use io::netlink::Family;
 use io::{Clock, Waiter, sysctl};
-use run::{Answer, Config, FeedbackConfig, Question, SteeringChoice, WatchdogConfig};
+use run::{Answer, Config, FeedbackConfig, InlineFallback, Question, SteeringChoice, WatchdogConfig};
 use units::Duration;
 
 use crate::accelerated::verdict;
 use crate::nat::masquerade;
 use crate::successor::Late;
-use crate::topology::{Connection, Program, SERVER, SIGKILL, SIGTERM, Topology, is_soon, wait_until};
+use crate::topology::{
+    Connection, Program, SERVER, SIGKILL, SIGTERM, Topology, is_soon, unwatched, wait_until,
+};
 
 const PIECE: usize = 20_000;
 const PIECES: usize = 150;
@@ -116,6 +119,57 @@ fn h34_replaced_again_and_again_by_rules() {
     }
     old_is_replaced_in_the_middle(&topology, running, &by_rules);
     assert_eq!(topology.snapshot(), before);
+}
+
+/// What a start undoes it may not have forgotten when it is killed itself: the next one finds it once more.
+#[test]
+fn h02_what_is_undone_a_second_time_is_not_that_of_who_has_come_since() {
+    for (what, inline) in [("twicerule", None), ("twicebridge", Some(InlineFallback::Bridge))] {
+        let topology = Topology::build(what);
+        let config = Config { watchdog: unwatched(), steering: SteeringChoice::Rules, ..topology.config() };
+        let (config, address) = match inline {
+            None => (config, SERVER[0]),
+            Some(_) => {
+                crate::inline::settle_in(&topology);
+                (Config { inline, steering: SteeringChoice::Auto, ..config }, crate::inline::HERE[0])
+            }
+        };
+        let start = |config: &Config| {
+            let mut program = Program::launch_with(&topology, config, &["--engine"]);
+            program.await_line("ready");
+            program
+        };
+        let killed = start(&config);
+        let directory = topology.state.join(format!("run-{}", killed.pid()));
+        killed.signal(SIGKILL);
+        killed.wait();
+        let copy = |from: &Path, to: &Path| {
+            std::fs::create_dir_all(to).unwrap();
+            for file in ["owner", "record"] {
+                std::fs::copy(from.join(file), to.join(file)).unwrap();
+            }
+        };
+        let kept = topology.state.with_extension("kept");
+        copy(&directory, &kept);
+        let old = start(&Config { name: "old".to_owned(), ..config.clone() });
+        assert!(!directory.exists(), "it was undone");
+        let set_up = topology.leftovers().len();
+        let mut idle = topology.connect(&topology.server, address);
+        idle.exchange(b"opening.");
+        copy(&kept, &directory);
+        std::fs::remove_dir_all(&kept).unwrap();
+        let replace = Some("old".to_owned());
+        let mut new = start(&Config { name: "new".to_owned(), replace, ..config.clone() });
+        new.await_line("the replaced one has ended");
+        let (status, said) = old.wait();
+        assert!(status.success() && said.contains("handed over 1 flows"), "{said}");
+        assert!(!directory.exists());
+        assert_eq!(topology.leftovers().len(), set_up, "{:?}", topology.leftovers());
+        idle.exchange(b"new-one.");
+        idle.download(1_000_000);
+        let said = new.stop(&topology);
+        assert!(said.contains("left behind"), "{said}");
+    }
 }
 
 #[test]
