@@ -94,7 +94,7 @@ fn text_of(run: &MovesRun) -> String {
         }
         let refused = own().filter(|one| !one.has_moved()).count();
         text.push_str(&format!(
-            "  {} moves of a {}, {refused} refused; median, p95, most: {}, {}, {}, {}, {}, {}, {}\n",
+            "  {} moves of a {}, {refused} refused; median, p95, most: {}, {}, {}, {}, {}, {}, {}, {}\n",
             own().count(),
             traffic.word(),
             of("gap ms", &|one| one.gap_ms),
@@ -103,6 +103,7 @@ fn text_of(run: &MovesRun) -> String {
             of("nobody's", &|one| Some(one.phases_ms[2])),
             of("command", &|one| Some(one.took_ms)),
             of("held KB", &|one| Some(one.bytes as f64 / 1e3)),
+            of("left KB", &|one| Some(one.left_bytes as f64 / 1e3)),
             of("twice KB", &|one| Some(one.needless_bytes as f64 / 1e3)),
         ));
         if let Some(why) = own().find_map(|one| one.refused.as_ref()) {

@@ -39,6 +39,7 @@ mod spin_budget;
 mod state_file;
 pub mod sysctl;
 mod system_journal;
+mod tcp_image;
 mod tcp_info;
 mod tun;
 mod waiter;
@@ -73,6 +74,7 @@ pub use signals::{Signals, ignore_signals, is_signal_ignored};
 pub use spin_budget::SpinBudget;
 pub use state_file::{MappedState, StateFile};
 pub use system_journal::{SystemJournal, is_journal_standard_error};
+pub use tcp_image::TcpImage;
 pub use tcp_info::{TcpInfo, save_syn, saved_syn, set_max_pacing_rate, set_window_clamp};
 pub use tun::{
     Framing, Offloads, PACKET_LEN_MAX, PIECES_MAX, Tun, TunConfig, TunQueue, VNET_HEADER_LEN, VnetHeader,

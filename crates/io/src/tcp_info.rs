@@ -49,6 +49,8 @@ pub struct TcpInfo {
     pub offered_mss: u32,
     /// Shift of this end's window; zero without the option.
     pub own_shift: u8,
+    /// Shift of the other end's window; zero without the option.
+    pub peer_shift: u8,
     /// Both ends have timestamps.
     pub has_timestamps: bool,
     /// Both ends have SACK.
@@ -110,7 +112,8 @@ impl TcpInfo {
             peer_window: u32_at(228),
             // The kernel takes the room of timestamps off when both ends have them.
             offered_mss: u32_at(84) + if has(1) { TIMESTAMPS_LEN } else { 0 },
-            own_shift: bytes.get(6).map_or(0, |scales| own_shift(*scales)),
+            own_shift: bytes.get(6).map_or(0, |scales| shifts(*scales)[1]),
+            peer_shift: bytes.get(6).map_or(0, |scales| shifts(*scales)[0]),
             has_timestamps: has(1),
             has_sack: has(2),
             has_window_scale: has(4),
@@ -120,9 +123,10 @@ impl TcpInfo {
     }
 }
 
-/// The second of two fields of four bits, in the order in which the C ABI lays them out.
-const fn own_shift(scales: u8) -> u8 {
-    if cfg!(target_endian = "big") { scales & 0x0f } else { scales >> 4 }
+/// Two fields of four bits, in the order in which the C ABI lays them out.
+const fn shifts(scales: u8) -> [u8; 2] {
+    let (low, high) = (scales & 0x0f, scales >> 4);
+    if cfg!(target_endian = "big") { [high, low] } else { [low, high] }
 }
 
 /// Has a listening socket keep the SYN of each connection, as it came (`TCP_SAVE_SYN`, Linux 4.3 and later).

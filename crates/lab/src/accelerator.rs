@@ -18,8 +18,8 @@ use crate::topology::{RADIO, WAN};
 
 /// How long it may take to say that it is ready.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long it may take to drain and undo.
-const STOP_LIMIT: Duration = Duration::from_secs(10);
+/// How long it may take to drain, for which `run` takes 30 s at most, and to undo.
+const STOP_LIMIT: Duration = Duration::from_secs(40);
 
 /// How the line on standard output begins with which it says that packets go through it.
 const READY: &str = "ready";

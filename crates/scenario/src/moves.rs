@@ -56,6 +56,9 @@ pub struct Moves {
     pub answer: Quantity<Bytes>,
     /// From an answer to the next question.
     pub think: Quantity<Duration>,
+    /// Congestion control of hosts and proxies. Default: the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
     /// What is compared.
     #[serde(rename = "case")]
     pub cases: Vec<MovesCase>,
@@ -74,6 +77,9 @@ pub struct MovesCase {
     /// The base stations forward nothing, whatever the file says. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loses: bool,
+    /// Another congestion control than the file's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
 }
 
 /// What becomes of the flows of a subscriber that moves.
@@ -86,6 +92,9 @@ pub enum MoveScheme {
     Plain,
     /// A split proxy at each base station ends the client's connections, and nothing of them moves.
     Split,
+    /// I-TCP's scheme: the split proxies hand the state of their connections on; what they hold is for the senders to
+    /// send again.
+    Indirect,
 }
 
 /// What a subscriber does.
@@ -149,11 +158,21 @@ impl Moves {
             return Err("`time` is longer than `every`".to_owned());
         }
         for (i, case) in self.cases.iter().enumerate() {
+            let name = self.congestion_control_of(case).unwrap_or("cubic");
+            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+                return Err(format!("`congestion_control` is a name such as cubic: `{name}`"));
+            }
             if case.name.is_empty() || self.cases[..i].iter().any(|other| other.name == case.name) {
                 return Err(format!("cases need names of their own: `{}`", case.name));
             }
         }
         if self.cases.is_empty() { Err("give at least one [[case]]".to_owned()) } else { Ok(()) }
+    }
+
+    /// The congestion control of hosts and proxies in a case; none: the machine's.
+    #[must_use]
+    pub fn congestion_control_of<'a>(&'a self, case: &'a MovesCase) -> Option<&'a str> {
+        case.congestion_control.as_deref().or(self.congestion_control.as_deref())
     }
 
     /// All subscribers: those that move, their first moves evenly over one period, and after them one that does not
@@ -240,6 +259,7 @@ mod tests {
             ("time = '20 s'", "time = '4 s'", "longer than `every`"),
             ("scheme = 'handover'", "scheme = 'magic'", "magic"),
             ("name = 'a'", "name = ''", "names of their own"),
+            ("name = 'a'", "name = 'a'\ncongestion_control = 'a b'", "a name such as cubic: `a b`"),
         ] {
             let error = Moves::from_toml("m.toml", &TEXT.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

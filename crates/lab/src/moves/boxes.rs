@@ -25,6 +25,8 @@ const HEARING_MAX: Duration = Duration::from_secs(20);
 pub(crate) struct Said {
     pub flows: u64,
     pub bytes: u64,
+    /// Bytes that stayed behind.
+    pub left_bytes: u64,
     /// Asked, copied, nobody's, ms.
     pub phases_ms: [f64; 3],
 }
@@ -181,6 +183,7 @@ fn parse(line: &str) -> Option<Said> {
     Some(Said {
         flows: before(" flows moved")?.parse().ok()?,
         bytes: before(" bytes of held data")?.parse().ok()?,
+        left_bytes: 0,
         phases_ms: [after("asked for ")?, after("copied for ")?, after("nobody's for ")?],
     })
 }

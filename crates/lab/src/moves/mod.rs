@@ -3,6 +3,7 @@
 mod air;
 mod boxes;
 mod exchange;
+mod indirect;
 mod place;
 mod results;
 mod runner;

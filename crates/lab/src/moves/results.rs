@@ -101,6 +101,9 @@ pub struct Move {
     pub flows: u64,
     /// Bytes that moved with them.
     pub bytes: u64,
+    /// Bytes of theirs that the old box held, and that did not move.
+    #[serde(default)]
+    pub left_bytes: u64,
     /// The longest time around it without new data in order at the receiving host, ms. None of what pauses by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_ms: Option<f64>,

@@ -12,10 +12,11 @@ use units::{Duration, Instant};
 use super::air::{Air, Plan, Seen, Way};
 use super::boxes::{Boxes, Orders, Said};
 use super::exchange::{Exchanges, Listener, answer, ask};
+use super::indirect;
 use super::results::{FlowRun, Move, MovesResult, MovesRun};
 use super::split;
 use super::streams::{BIN, Stream};
-use super::world::{World, proxy_of, server_of, subscriber_address};
+use super::world::{World, attribute_of, proxy_of, server_of, subscriber_address};
 use crate::radios::ends::{ContentServer, download, upload};
 use crate::transfer::pause;
 use crate::{Instance, LabError};
@@ -75,7 +76,8 @@ impl MovesRunner<'_> {
 
     fn one(&self, scenario: &Moves, case: &MovesCase) -> Result<MovesRun, LabError> {
         let subscribers = scenario.subscribers();
-        let (world, devices) = World::create(self.instance.name(), subscribers.len())?;
+        let control = attribute_of(scenario.congestion_control_of(case));
+        let (world, devices) = World::create(self.instance.name(), subscribers.len(), &control)?;
         let mut read = |file: &str| crate::read_trace(&self.traces, file);
         let mut links = Vec::new();
         for number in 0..subscribers.len() {
@@ -85,23 +87,37 @@ impl MovesRunner<'_> {
         let wire = case.between.0 / 2;
         let forwarding = scenario.forwarding.filter(|_| !case.loses).map(|delay| delay.0);
         let air = Air::start(devices, &Plan { wan: scenario.wan.0, wire, forwarding, subscribers: links })?;
-        let (mut boxes, mut proxies) = (None, Vec::new());
-        if case.scheme == MoveScheme::Split {
-            for namespace in &world.boxes {
-                proxies.push(split::start(namespace, subscribers.len())?);
+        let (mut boxes, mut proxies, mut indirect) = (None, Vec::new(), None);
+        match case.scheme {
+            MoveScheme::Handover | MoveScheme::Plain => {
+                boxes = Some(Boxes::start(&self.program, &world.boxes, self.instance.directory())?);
             }
-        } else {
-            boxes = Some(Boxes::start(&self.program, &world.boxes, self.instance.directory())?);
+            MoveScheme::Split => {
+                for namespace in &world.boxes {
+                    proxies.push(split::start(namespace, subscribers.len())?);
+                }
+            }
+            MoveScheme::Indirect => {
+                indirect = Some(indirect::Proxies::start(&world.boxes, subscribers.len(), &control)?);
+            }
         }
         // At the edge of a bin.
         let bins = Clock::now().saturating_since(air.started()).as_nanos() / BIN.as_nanos() + 2;
         let start = air.started() + BIN * bins;
-        let stage = Stage { scenario, case, subscribers: &subscribers, world: &world, air: &air, start };
+        let stage = Stage {
+            scenario,
+            case,
+            subscribers: &subscribers,
+            world: &world,
+            air: &air,
+            indirect: indirect.as_ref(),
+            start,
+        };
         let (ordered, got) = stage.play(self.signals, &mut boxes)?;
         if let Some(boxes) = boxes {
             boxes.stop()?;
         }
-        drop(proxies);
+        drop((proxies, indirect));
         let bins = usize::try_from(bins).unwrap_or(0);
         let account = Account { scenario, case, start, bins, path_rtt: path_rtt(scenario) };
         Ok(account.settle(&subscribers, ordered, got, air.finish()?))
@@ -121,6 +137,7 @@ struct Stage<'a> {
     subscribers: &'a [Subscriber],
     world: &'a World,
     air: &'a Air,
+    indirect: Option<&'a indirect::Proxies>,
     start: Instant,
 }
 
@@ -202,7 +219,10 @@ impl Stage<'_> {
 
     /// The transfer of a subscriber, at the client.
     fn transfer(&self, number: usize) -> Got {
-        let to = if self.case.scheme == MoveScheme::Split { proxy_of(number) } else { server_of(number) };
+        let to = match self.case.scheme {
+            MoveScheme::Split | MoveScheme::Indirect => proxy_of(number),
+            MoveScheme::Handover | MoveScheme::Plain => server_of(number),
+        };
         let (seed, end) = (self.seed(number), self.end());
         // Without descriptors the transfer fails at once, and says so.
         let _ = pause(self.start.saturating_since(Clock::now()));
@@ -243,10 +263,14 @@ impl Stage<'_> {
                 continue;
             }
             let began = Clock::now();
-            let said = match (self.case.scheme, orders) {
-                (MoveScheme::Handover, Some(orders)) => {
+            let said = match (self.case.scheme, orders, self.indirect) {
+                (MoveScheme::Handover, Some(orders), _) => {
                     self.air.prepare(number, 1 - station);
                     orders.hand_over(address, station)
+                }
+                (MoveScheme::Indirect, _, Some(proxies)) => {
+                    self.air.prepare(number, 1 - station);
+                    proxies.hand_over(number, station)
                 }
                 _ => Ok(Said::default()),
             };
@@ -372,6 +396,7 @@ impl Account<'_> {
             phases_ms: said.phases_ms,
             flows: said.flows,
             bytes: said.bytes,
+            left_bytes: said.left_bytes,
             gap_ms: gap.map(Duration::as_millis_f64),
             needless_bytes: needless,
             refused,

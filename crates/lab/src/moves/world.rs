@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Subscriber N has the address 10.2.0.N and a server of its own, 10.1.1.N. Behind a split proxy it calls that 10.4.0.N,
-//! an address that both boxes have.
+//! an address that both boxes have, or, where the proxy's state moves, the one that has the subscriber.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -75,8 +75,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Makes the namespaces and devices of `subscribers` subscribers, all of them at the first station.
-    pub fn create(instance: &str, subscribers: usize) -> Result<(Self, Devices), LabError> {
+    /// Makes the namespaces and devices of `subscribers` subscribers, all of them at the first station. `control` is a
+    /// congestion control, as an attribute of routes: whoever may not make it the default may use it so.
+    pub fn create(instance: &str, subscribers: usize, control: &str) -> Result<(Self, Devices), LabError> {
         let mut made = Vec::new();
         let create = |made: &mut Vec<Namespace>| -> Result<(), LabError> {
             for host in HOSTS {
@@ -94,11 +95,11 @@ impl World {
             return Err(LabError::Which("the lab has not all of its hosts".to_owned()));
         };
         let world = Self { server, router, boxes: [a, b], client, routes: Mutex::new(routes) };
-        let devices = world.furnish(subscribers)?;
+        let devices = world.furnish(subscribers, control)?;
         Ok((world, devices))
     }
 
-    fn furnish(&self, subscribers: usize) -> Result<Devices, LabError> {
+    fn furnish(&self, subscribers: usize, control: &str) -> Result<Devices, LabError> {
         for namespace in self.namespaces() {
             sysctl::write(namespace, "net/ipv4/conf/all/rp_filter", "0")?;
             sysctl::write(namespace, "net/ipv4/conf/default/rp_filter", "0")?;
@@ -130,19 +131,19 @@ impl World {
             let proxies = lines(&|n| format!("addr add {}/32 dev lo\n", proxy_of(n).ip()));
             let text = format!(
                 "link set lo up\n{proxies}addr add {net}.2/30 dev {WAN}\nlink set {WAN} up\n\
-                 route add default via {net}.1\n"
+                 route add default via {net}.1 {control}\nroute replace 10.2.0.0/24 dev {RADIO} {control}\n"
             );
             ip(namespace, &text)?;
         }
-        let towards = lines(&|n| format!("route add {}/32 via {}\n", own(n), gateway(0)));
+        let towards = lines(&|n| routes_of(n, 0, "add"));
         ip(&self.router, &format!("route add 10.1.1.0/24 dev {WAN}\n{towards}"))?;
         let servers = lines(&|n| format!("addr add {}/32 dev lo\n", server_of(n).ip()));
-        ip(&self.server, &format!("link set lo up\n{servers}route add default dev {WAN}\n"))?;
+        ip(&self.server, &format!("link set lo up\n{servers}route add default dev {WAN} {control}\n"))?;
         let client = lines(&|n| {
             let (own, server, proxy) = (own(n), server_of(n).ip(), proxy_of(n).ip());
             format!(
-                "addr add {own}/32 dev {RADIO}\nroute add {server}/32 dev {RADIO} src {own}\n\
-                 route add {proxy}/32 dev {RADIO} src {own}\n"
+                "addr add {own}/32 dev {RADIO}\nroute add {server}/32 dev {RADIO} src {own} {control}\n\
+                 route add {proxy}/32 dev {RADIO} src {own} {control}\n"
             )
         });
         ip(&self.client, &client)?;
@@ -154,9 +155,9 @@ impl World {
         [&self.server, &self.router, a, b, &self.client]
     }
 
-    /// Packets for subscriber `number` go to station `to` from now on.
+    /// Packets for subscriber `number`, and for its proxy, go to station `to` from now on.
     pub fn route(&self, number: usize, to: usize) -> Result<(), LabError> {
-        let line = format!("route replace {}/32 via {}\n", subscriber_address(number), gateway(to));
+        let line = routes_of(number, to, "replace");
         let mut routes = self.routes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let input = routes.stdin.as_mut();
         let input = input.ok_or_else(|| LabError::Which("the router takes no routes".to_owned()))?;
@@ -174,6 +175,17 @@ impl Drop for World {
             let _ = Namespace::remove(namespace.name());
         }
     }
+}
+
+/// A congestion control as an attribute of routes; nothing for the machine's own.
+pub(crate) fn attribute_of(congestion_control: Option<&str>) -> String {
+    congestion_control.map_or_else(String::new, |name| format!("congctl {name}"))
+}
+
+/// Lines for a subscriber's way to a station.
+fn routes_of(number: usize, station: usize, verb: &str) -> String {
+    let (own, proxy, via) = (subscriber_address(number), proxy_of(number).ip(), gateway(station));
+    format!("route {verb} {own}/32 via {via}\nroute {verb} {proxy}/32 via {via}\n")
 }
 
 /// The box of a station, as the router calls it.

@@ -17,7 +17,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     prose: built_in!("ev/moves.md"),
     files: &[built_in!("ev/environments.toml")],
     seconds: 0,
-    lab: InLab::Takes(350),
+    lab: InLab::Takes(470),
     run,
 };
 
@@ -30,7 +30,9 @@ const FAR: &str = "100 ms";
 const LOST: &str = "20 ms, nothing forwarded";
 const PLAIN: &str = "plain forwarding";
 const SPLIT: &str = "split TCP";
-const CASES: [&str; 5] = [NEAR, FAR, LOST, PLAIN, SPLIT];
+const INDIRECT: &str = "I-TCP, state only";
+const CUBIC: &str = "20 ms, CUBIC";
+const CASES: [&str; 7] = [NEAR, FAR, LOST, CUBIC, PLAIN, SPLIT, INDIRECT];
 /// Goodput of a client that moves over that of one that does not, at least.
 const RATIOS: [(&str, f64); 2] = [(NEAR, 0.98), (FAR, 0.96)];
 /// A segment to a client, KB: IPv4, timestamps.
@@ -69,6 +71,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         ("ratio_lost", ratio(of(LOST), Traffic::Bulk).into()),
         ("ratio_plain", ratio(of(PLAIN), Traffic::Bulk).into()),
         ("split_broken", broken(of(SPLIT)).into()),
+        ("indirect_broken", broken(of(INDIRECT)).into()),
         ("movers", movers(of(SPLIT)).into()),
     ]);
     if context.simulates() {
@@ -111,6 +114,7 @@ fn checks(result: Option<&MovesResult>) -> Vec<Check> {
         Check::at_most(say("KB sent twice a move, not lost by the radio"), twice_kb, SEGMENT_KB),
         Check::at_most(say("gap at a move, ms, p95"), percentile(&gaps(lost), 950), bound),
     ]);
+    checks.push(Check::at_most("CUBIC: flows broken, or with a wrong byte", broken(of(CUBIC)), 0.0));
     checks.push(Check::at_most(
         "plain forwarding: flows broken, or with a wrong byte",
         broken(of(PLAIN)),
@@ -119,6 +123,11 @@ fn checks(result: Option<&MovesResult>) -> Vec<Check> {
     checks.push(Check::at_least(
         "split TCP: flows that a move breaks, of all",
         broken(split) / movers(split),
+        1.0,
+    ));
+    checks.push(Check::at_least(
+        "I-TCP, state only: downloads that a move breaks, of all",
+        ratio_broken(of(INDIRECT), Traffic::Bulk),
         1.0,
     ));
     checks
@@ -148,14 +157,29 @@ fn movers(run: Option<&MovesRun>) -> f64 {
     total(run, |_| 1)
 }
 
-/// Those that were reset, that have a wrong byte, or that got nothing after their last move.
+/// It was reset, has a wrong byte, or got nothing after its last move.
+fn is_broken(flow: &FlowRun) -> bool {
+    flow.error.is_some() || !flow.is_intact || flow.is_stalled
+}
+
 fn broken(run: Option<&MovesRun>) -> f64 {
-    total(run, |flow| u64::from(flow.error.is_some() || !flow.is_intact || flow.is_stalled))
+    total(run, |flow| u64::from(is_broken(flow)))
+}
+
+fn ratio_broken(run: Option<&MovesRun>, traffic: Traffic) -> f64 {
+    let count =
+        |broken: bool| total(run, |flow| u64::from(flow.traffic == traffic && (!broken || is_broken(flow))));
+    count(true) / count(false)
 }
 
 /// Of the flows that move.
 fn needless_kb(run: Option<&MovesRun>) -> f64 {
     total(run, |flow| flow.needless_bytes) / 1e3
+}
+
+/// Held bytes that did not move with their flows.
+fn left_kb(run: Option<&MovesRun>) -> f64 {
+    run.map_or(f64::NAN, |run| run.moves.iter().map(|one| one.left_bytes).sum::<u64>() as f64 / 1e3)
 }
 
 fn gaps(run: Option<&MovesRun>) -> Vec<f64> {
@@ -201,6 +225,7 @@ fn costs(result: Option<&MovesResult>) -> Table {
         .column(Source::Ours, "resets", "", 0)
         .column(Source::Ours, "lost by the radio", "KB", 1)
         .column(Source::Ours, "sent twice", "KB", 1)
+        .column(Source::Ours, "left at the old box", "KB", 1)
         .column(Source::Ours, "gap, median", "ms", 1)
         .column(Source::Ours, "gap, p95", "ms", 1)
         .column(Source::Ours, "gap, longest", "ms", 1)
@@ -216,6 +241,7 @@ fn costs(result: Option<&MovesResult>) -> Table {
             total(run, |flow| flow.resets).into(),
             (total(run, |flow| flow.lost_bytes) / 1e3).into(),
             needless_kb(run).into(),
+            left_kb(run).into(),
             percentile(&gaps, 500).into(),
             percentile(&gaps, 950).into(),
             percentile(&gaps, 1_000).into(),
@@ -350,6 +376,7 @@ mod tests {
             phases_ms: [20.0, 1.0, 21.0],
             flows: 1,
             bytes: 30_000,
+            left_bytes: 0,
             gap_ms: Some(gap_ms),
             needless_bytes: 0,
             refused: None,
@@ -393,6 +420,7 @@ mod tests {
         assert_eq!((longest.measured, longest.aim, longest.passed), (Some(100.0), 80.0, false));
         assert_eq!(check(&found, "100 ms between the boxes: gap at a move, ms, p95").aim, 200.0);
         assert!(!check(&found, "split TCP").passed, "nothing broke");
+        assert_eq!(check(&found, "I-TCP").measured, Some(0.0));
     }
 
     #[test]
