@@ -279,4 +279,7 @@ fn flows_go_on_between_boxes_and_break_at_split_proxies() {
     assert!(value("20 ms", 0) >= 3.0 && value("100 ms", 0) >= 3.0, "{table:?}");
     // A client that waits for data sends nothing that could be reset: its flow hangs.
     assert!(value("split TCP", 1) >= 1.0, "no proxy knows the other's connections: {table:?}");
+    let (broken, left_kb) = (value("I-TCP, state only", 1), value("I-TCP, state only", 5));
+    assert!(broken >= 1.0 && left_kb > 0.0, "the download's data stayed behind: {table:?}");
+    assert_eq!((value("20 ms", 5), value("20 ms, CUBIC", 1)), (0.0, 0.0), "{table:?}");
 }

@@ -37,9 +37,13 @@ pub(crate) struct Indebted {
     record: Record,
 }
 
-/// Resets the flows of `indebted` on a thread of its own, for up to ten seconds each; gives what to tell.
+/// Resets the flows of `indebted` on threads of their own, for up to ten seconds; gives what to tell.
 pub(crate) fn settle(indebted: Vec<Indebted>) -> JoinHandle<Vec<Event>> {
-    thread::spawn(move || indebted.into_iter().map(settle_one).collect())
+    thread::spawn(move || {
+        // At once: a stop waits for it.
+        let each: Vec<_> = indebted.into_iter().map(|one| thread::spawn(move || settle_one(one))).collect();
+        each.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    })
 }
 
 /// Resets the flows in `owed`, of a process that has died, on a thread of its own; gives what to tell.

@@ -224,7 +224,8 @@ mod tests {
         let all = record();
         assert_eq!(all.without(&[]), all);
         let mut other = record();
-        (other.rules.remove(0), other.sysctls.remove(0));
+        other.rules.remove(0);
+        other.sysctls.remove(0);
         other.nft = Some("12:35".to_owned());
         let rest = all.without(&[Record::default(), other.clone()]);
         assert_eq!((&rest.rules[..], &rest.sysctls[..]), (&all.rules[..1], &all.sysctls[..1]));
