@@ -79,8 +79,9 @@ impl Desk {
         }
     }
 
-    /// Sends what the protocol has to say, and shows how it stands.
+    /// Sends what the protocol has to say, and shows how it stands. Whoever hears of something finds it counted.
     fn tell(&mut self) {
+        *self.board.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.protocol.counters();
         while let Some((to, message, urgency)) = self.protocol.poll() {
             if let Some(outlet) = self.outlets.get(usize::from(to)) {
                 let bytes = message.encode();
@@ -91,7 +92,6 @@ impl Desk {
                 }));
             }
         }
-        *self.board.counters.lock().unwrap_or_else(PoisonError::into_inner) = self.protocol.counters();
         self.board.under_way.store(self.protocol.under_way(), Ordering::Relaxed);
         self.board.is_undecided.store(self.protocol.is_undecided(), Ordering::Release);
         while let Some(ended) = self.protocol.take_ended() {
