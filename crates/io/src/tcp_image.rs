@@ -133,8 +133,8 @@ impl TcpImage {
     /// When the address is not there or taken, or CAP_NET_ADMIN is missing.
     pub fn put(&self) -> Result<TcpStream, IoError> {
         let what = || format!("go on with the connection of {} to {}", self.local, self.remote);
-        let kind = Type::STREAM;
-        let socket = Socket::new(Domain::for_address(self.local), kind, Some(Protocol::TCP)).doing(what)?;
+        let domain = Domain::for_address(self.local);
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).doing(what)?;
         repair(&socket, true)?;
         let number = |option: libc::c_int, value: u32| set(&socket, libc::IPPROTO_TCP, option, &value);
         for (queue, seq) in [(SEND_QUEUE, self.snd_una), (RECEIVE_QUEUE, self.rcv_nxt)] {
@@ -247,7 +247,7 @@ mod tests {
     fn what_the_socket_holds_is_counted() {
         let (mut client, server) = pair();
         client.write_all(b"not read").unwrap();
-        // The acknowledgement of the write has come when the byte that follows it is there.
+        // They are there once they can be looked at.
         let peeked = server.peek(&mut [0; 8]).unwrap();
         let image = TcpImage::take(&server).unwrap();
         assert_eq!((peeked, image.unread, image.unacknowledged), (8, 8, 0));
@@ -255,11 +255,8 @@ mod tests {
         assert_eq!((earlier.rcv_nxt + 8, earlier.snd_una), (image.rcv_nxt, image.snd_una));
         let right = |of: &TcpImage| of.window.rcv_wup.wrapping_add(of.window.rcv_wnd);
         assert_eq!(right(&earlier), right(&image), "the window's edge stays where it is");
-        assert!(
-            TcpImage::take(&TcpStream::from(std::os::fd::OwnedFd::from(
-                TcpListener::bind("127.0.0.1:0").unwrap()
-            )))
-            .is_err()
-        );
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let unconnected = TcpStream::from(std::os::fd::OwnedFd::from(listener));
+        assert!(TcpImage::take(&unconnected).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! [`MovesRunner`]: runs a scenario of moving subscribers.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use super::results::{FlowRun, Move, MovesResult, MovesRun};
 use super::split;
 use super::streams::{BIN, Stream};
 use super::world::{World, attribute_of, proxy_of, server_of, subscriber_address};
+use crate::error::Context;
 use crate::radios::ends::{ContentServer, download, upload};
 use crate::transfer::pause;
 use crate::{Instance, LabError};
@@ -76,7 +78,9 @@ impl MovesRunner<'_> {
 
     fn one(&self, scenario: &Moves, case: &MovesCase) -> Result<MovesRun, LabError> {
         let subscribers = scenario.subscribers();
-        let control = attribute_of(scenario.congestion_control_of(case));
+        let control = scenario.congestion_control_of(case);
+        control.map_or(Ok(()), require)?;
+        let control = attribute_of(control);
         let (world, devices) = World::create(self.instance.name(), subscribers.len(), &control)?;
         let mut read = |file: &str| crate::read_trace(&self.traces, file);
         let mut links = Vec::new();
@@ -122,6 +126,14 @@ impl MovesRunner<'_> {
         let account = Account { scenario, case, start, bins, path_rtt: path_rtt(scenario) };
         Ok(account.settle(&subscribers, ordered, got, air.finish()?))
     }
+}
+
+/// Has the kernel load a congestion control, where it is a module that is not.
+fn require(name: &str) -> Result<(), LabError> {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).doing(|| "open a socket".to_owned())?;
+    io::set_congestion_control(&socket, name).map_err(|error| {
+        LabError::Which(format!("{error}; `congestion_control` in the scenario takes what this kernel has"))
+    })
 }
 
 /// The round trip of the path without a queue.
