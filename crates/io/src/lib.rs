@@ -60,7 +60,7 @@ pub use instance::{
 pub use lifeline::{Lifeline, Tethered};
 pub use lines::say;
 pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path, set_congestion_control};
-pub use netns::{Namespace, SpawnOptions, namespaces_in_use, set_death_signal};
+pub use netns::{Namespace, NamespaceId, SpawnOptions, namespaces_in_use, set_death_signal};
 pub use paced_waiter::PacedWaiter;
 pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use prefetch::{prefetch, prefetch_lines};

@@ -6,9 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+
+use serde::{Deserialize, Serialize};
 
 use crate::IoError;
 use crate::error::Context;
@@ -31,6 +34,54 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 pub struct Namespace {
     name: String,
     file: File,
+}
+
+/// Which network namespace something was written down in. The number of its file is given to another one as soon as
+/// it has gone; the cookie is not, until the machine starts anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamespaceId {
+    /// The number of its file.
+    #[serde(rename = "namespace")]
+    pub inode: u64,
+    /// Its cookie, where it is known (Linux 5.14).
+    #[serde(rename = "namespace_cookie", default)]
+    pub cookie: Option<u64>,
+}
+
+impl NamespaceId {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// When its file cannot be examined.
+    pub fn here() -> Result<Self, IoError> {
+        Ok(Self { inode: Namespace::current()?.id()?, cookie: own_cookie().ok() })
+    }
+
+    /// True when both are the same one, as far as can be told.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let is_other = self.cookie.zip(other.cookie).is_some_and(|(own, others)| own != others);
+        self.inode == other.inode && !is_other
+    }
+}
+
+/// The cookie of the calling thread's namespace. A socket of any kind has it.
+fn own_cookie() -> Result<u64, IoError> {
+    let what = || "ask for the number of a network namespace".to_owned();
+    let socket = UnixDatagram::unbound().doing(what)?;
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `cookie`, which has as many.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    if done < 0 { Err(IoError::last(what())) } else { Ok(cookie) }
 }
 
 /// How to start a program in a namespace.
@@ -136,7 +187,7 @@ impl Namespace {
         &self.name
     }
 
-    /// A number that no other namespace has at the same time.
+    /// A number that no other namespace has at the same time; it is used again.
     ///
     /// # Errors
     /// When the handle cannot be examined.
@@ -149,25 +200,7 @@ impl Namespace {
     /// # Errors
     /// When the namespace cannot be entered, or the kernel is older than Linux 5.14.
     pub fn cookie(&self) -> Result<u64, IoError> {
-        self.run(|| {
-            let what = || "ask for the number of a network namespace".to_owned();
-            let socket =
-                std::net::UdpSocket::bind("[::]:0").or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"));
-            let socket = socket.doing(what)?;
-            let mut cookie = 0_u64;
-            let mut len = size_of::<u64>() as libc::socklen_t;
-            // SAFETY: the kernel writes at most `len` bytes to `cookie`, which has as many.
-            let done = unsafe {
-                libc::getsockopt(
-                    socket.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    SO_NETNS_COOKIE,
-                    (&raw mut cookie).cast(),
-                    &raw mut len,
-                )
-            };
-            if done < 0 { Err(IoError::last(what())) } else { Ok(cookie) }
-        })?
+        self.run(own_cookie)?
     }
 
     /// Moves the calling thread into the namespace for good: for threads that live there.

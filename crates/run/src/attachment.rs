@@ -13,7 +13,7 @@ use std::sync::Arc;
 use engine::Port;
 use io::features::Feature;
 use io::netlink::{InterfaceIndex, Netlink};
-use io::{Instance, IoError, Waiter};
+use io::{Instance, IoError, NamespaceId, Waiter};
 
 use crate::handover::Predecessor;
 use crate::inline::SharedHeaders;
@@ -35,8 +35,8 @@ pub(crate) struct Ground<'a> {
     pub config: &'a Config,
     pub netlink: &'a Netlink,
     pub instance: &'a Instance,
-    /// The network namespace's number.
-    pub namespace: u64,
+    /// The network namespace.
+    pub namespace: NamespaceId,
 }
 
 /// What leads packets into queues, whoever reads from those.
@@ -78,7 +78,7 @@ pub(crate) trait Site: Sized {
     ///
     /// # Errors
     /// When the interfaces cannot be used, or something that is needed is missing.
-    fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError>;
+    fn survey(config: &Config, netlink: &Netlink, namespace: NamespaceId) -> Result<Self, RunError>;
 
     /// The same in the place of another process, with what that one has or has left, as `record` says: all of it
     /// stays at work.

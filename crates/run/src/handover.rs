@@ -15,7 +15,7 @@
 use std::path::PathBuf;
 
 use io::netlink::Rule;
-use io::{Namespace, RECORD, sysctl};
+use io::{NamespaceId, RECORD, sysctl};
 use units::Duration;
 
 use crate::console::{self, Answer, Found, Question};
@@ -48,11 +48,11 @@ impl Predecessor {
     pub fn find(config: &Config) -> Result<Option<Self>, RunError> {
         let Some(name) = &config.replace else { return Ok(None) };
         let found = find(config, name)?;
-        let here = Namespace::current()?.id()?;
+        let here = NamespaceId::here()?;
         let is_before_us = |record: &Record| {
             let is_alike = record.is_inline == config.inline.is_some();
             let ends = [&record.wired, &record.mobile];
-            record.namespace == here && is_alike && ends == [&config.wired, &config.mobile]
+            record.namespace.is(&here) && is_alike && ends == [&config.wired, &config.mobile]
         };
         let record = found.record().filter(is_before_us);
         let Some(Record { tuns, rules, sysctls: settings, .. }) = record else {

@@ -5,12 +5,12 @@ use std::thread::{self, JoinHandle};
 
 use handover::Fate;
 use io::netlink::Netlink;
-use io::{Clock, IoError, Leftover, Waiter};
+use io::{Clock, IoError, Leftover, NamespaceId, Waiter};
 use units::Duration;
 
 use crate::journal::{self, Left};
 use crate::record::Record;
-use crate::recovery;
+use crate::recovery::{self, Haste};
 use crate::roaming::Fates;
 use crate::{Config, Event, RunError, console};
 
@@ -37,32 +37,63 @@ pub(crate) struct Indebted {
     record: Record,
 }
 
-/// Resets the flows of `indebted` on threads of their own, for up to ten seconds; gives what to tell.
-pub(crate) fn settle(indebted: Vec<Indebted>) -> JoinHandle<Vec<Event>> {
-    thread::spawn(move || {
-        // At once: a stop waits for it.
-        let each: Vec<_> = indebted.into_iter().map(|one| thread::spawn(move || settle_one(one))).collect();
-        each.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    })
+/// Resets flows of processes that have died, on threads of its own.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    thread: JoinHandle<Vec<Event>>,
+    haste: Haste,
 }
 
-/// Resets the flows in `owed`, of a process that has died, on a thread of its own; gives what to tell.
-pub(crate) fn reset(owed: Vec<Left>, config: &Config) -> JoinHandle<Vec<Event>> {
-    let config = config.clone();
-    thread::spawn(move || {
-        let passage = recovery::Passage::of(&config);
-        let reset = || recovery::reset_ends(&owed, passage, &Netlink::open()?);
-        vec![match reset() {
-            Ok(outcome) => Event::FlowsReset { outcome },
-            Err(error) => Event::DebtOfKilledLeft { flows: owed.len(), error: error.to_string() },
-        }]
-    })
+impl Settling {
+    /// Those of `indebted`.
+    pub fn of(indebted: Vec<Indebted>) -> Self {
+        Self::begin(move |haste| {
+            // At once: a stop waits for it.
+            let settle = |one| {
+                let haste = haste.clone();
+                thread::spawn(move || settle_one(one, &haste))
+            };
+            let each: Vec<_> = indebted.into_iter().map(settle).collect();
+            each.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        })
+    }
+
+    /// Those in `owed`, which pass where those of an instance with settings `config` do.
+    pub fn of_flows(owed: Vec<Left>, config: &Config) -> Self {
+        let config = config.clone();
+        Self::begin(move |haste| {
+            let passage = recovery::Passage::of(&config);
+            let reset = || recovery::reset_ends(&owed, passage, &Netlink::open()?, haste);
+            vec![match reset() {
+                Ok(outcome) => Event::FlowsReset { outcome },
+                Err(error) => Event::DebtOfKilledLeft { flows: owed.len(), error: error.to_string() },
+            }]
+        })
+    }
+
+    fn begin(work: impl FnOnce(&Haste) -> Vec<Event> + Send + 'static) -> Self {
+        let haste = Haste::default();
+        let theirs = haste.clone();
+        Self { thread: thread::spawn(move || work(&theirs)), haste }
+    }
+
+    /// True when it has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the end, up to ten seconds; gives what to tell.
+    pub fn end(self) -> Vec<Event> {
+        self.haste.press();
+        self.thread.join().unwrap_or_default()
+    }
 }
 
-fn settle_one(indebted: Indebted) -> Event {
-    let reset = || recovery::reset_ends(&indebted.owed, indebted.record.passage(), &Netlink::open()?);
-    let (flows, result) = (indebted.owed.len(), reset());
-    let rest = indebted.leftover.forget().map_or_else(|error| format!("; {error}"), |()| String::new());
+fn settle_one(indebted: Indebted, haste: &Haste) -> Event {
+    let Indebted { leftover, owed, record } = indebted;
+    let reset = || recovery::reset_ends(&owed, record.passage(), &Netlink::open()?, haste);
+    let (flows, result) = (owed.len(), reset());
+    let rest = leftover.forget().map_or_else(|error| format!("; {error}"), |()| String::new());
     match result {
         Ok(outcome) => Event::DebtOfKilledSettled { outcome: format!("{outcome}{rest}") },
         Err(error) => Event::DebtOfKilledLeft { flows, error: format!("{error}{rest}") },
@@ -74,12 +105,12 @@ fn settle_one(indebted: Indebted) -> Event {
 /// way, since a bridge takes all frames. `process` is not another. Who replaces one may stand behind it.
 pub(crate) fn refuse_taken(
     config: &Config,
-    namespace: u64,
+    namespace: NamespaceId,
     is_inline: bool,
     process: u32,
 ) -> Result<(), RunError> {
     for found in console::find(&config.state_directory)?.iter().filter(|found| found.process != process) {
-        let Some(record) = found.record().filter(|record| record.namespace == namespace) else { continue };
+        let Some(record) = found.record().filter(|record| record.namespace.is(&namespace)) else { continue };
         let theirs = [&record.wired, &record.mobile];
         let shared = [&config.wired, &config.mobile].into_iter().find(|name| theirs.contains(name));
         let has_programs = config.replace.is_none() && record.rules.is_empty();
@@ -92,7 +123,7 @@ pub(crate) fn refuse_taken(
 }
 
 /// Undoes what killed instances left in this namespace.
-pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<Removed, IoError> {
+pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: NamespaceId) -> Result<Removed, IoError> {
     let mut waiter = Waiter::new(Duration::ZERO)?;
     let give_up = Clock::now() + UNDO_TIME_MAX;
     while Leftover::is_any_being_undone(base, KIND)? && Clock::now() < give_up {
@@ -104,8 +135,8 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: u64) -> Result<R
         // Numbers are used again: a directory in our way is forgotten, wherever it came from.
         let is_in_our_way = leftover.owner().is_some_and(|owner| owner.pid() == std::process::id());
         match record {
-            Some(ref record) if record.namespace != namespace && !is_in_our_way => continue,
-            Some(ref record) if record.namespace != namespace => {}
+            Some(ref record) if !record.namespace.is(&namespace) && !is_in_our_way => continue,
+            Some(ref record) if !record.namespace.is(&namespace) => {}
             Some(ref record) => record.undo_all(netlink, leftover.path())?,
             // Killed before anything was set up.
             None => {}

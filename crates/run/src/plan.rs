@@ -2,7 +2,7 @@
 
 use engine::Port;
 use io::netlink::{Family, InterfaceIndex, Netlink, OWNER_PROTOCOL, Rule, Table};
-use io::{IoError, Namespace, bpf, features};
+use io::{IoError, NamespaceId, bpf, features};
 use wire::protocol;
 
 use crate::firewall::Firewall;
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     pub(crate) sysctls: Vec<RecordedSysctl>,
     /// Name and commands of the nft table, if one is needed.
     pub(crate) notrack: Option<(String, Vec<String>)>,
-    pub(crate) namespace: u64,
+    pub(crate) namespace: NamespaceId,
     /// The instance whose place this one takes.
     pub(crate) predecessor: Option<Predecessor>,
     /// Changed for as long as that one is there.
@@ -78,7 +78,7 @@ impl Plan {
         let interfaces = check_interfaces(config, netlink)?;
         let (links, mtus) = (interfaces.map(|(index, _)| index), interfaces.map(|(_, mtu)| mtu));
         let route_mtus = route_mtus([&config.wired, &config.mobile], netlink)?;
-        let namespace = Namespace::current()?.id()?;
+        let namespace = NamespaceId::here()?;
         leftovers::refuse_taken(config, namespace, false, std::process::id())?;
         let families = families()?;
         let rules = all_rules(netlink, &families)?;
@@ -154,8 +154,8 @@ impl Plan {
     ) -> Result<Self, RunError> {
         let kept = &keepsakes.inventory;
         let names = [config.wired.as_str(), config.mobile.as_str()];
-        let namespace = Namespace::current()?.id()?;
-        if names != [record.wired.as_str(), record.mobile.as_str()] || namespace != record.namespace {
+        let namespace = NamespaceId::here()?;
+        if names != [record.wired.as_str(), record.mobile.as_str()] || !namespace.is(&record.namespace) {
             let (wired, mobile) = (&record.wired, &record.mobile);
             return Err(RunError::Settings(format!("it has steered {wired} and {mobile}, elsewhere")));
         }

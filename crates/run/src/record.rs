@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use io::netlink::{Family, Netlink, Rule, Table};
-use io::{IoError, PidFd, ProcessId, sysctl};
+use io::{IoError, NamespaceId, PidFd, ProcessId, sysctl};
 use serde::{Deserialize, Serialize};
 
 use crate::console::{self, Found};
@@ -12,8 +12,9 @@ use crate::recovery::Passage;
 /// Everything of an instance that does not vanish with its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The network namespace's number: an instance elsewhere is none of our business.
-    pub namespace: u64,
+    /// The network namespace: an instance elsewhere is none of our business.
+    #[serde(flatten)]
+    pub namespace: NamespaceId,
     pub rules: Vec<RecordedRule>,
     pub sysctls: Vec<RecordedSysctl>,
     /// The process that holds the nft table, as [`ProcessId`] writes it.
@@ -157,7 +158,7 @@ impl Record {
     /// What nobody of `others` has set up, or needs. Rules and bridges have names that are used again: whoever is to
     /// undo a process that has died may come late, or a second time.
     fn without(&self, others: &[Self]) -> Self {
-        let others = || others.iter().filter(|other| other.namespace == self.namespace);
+        let others = || others.iter().filter(|other| other.namespace.is(&self.namespace));
         let is_theirs = |setting: &RecordedSysctl| {
             others().any(|other| other.sysctls.iter().any(|theirs| theirs.path == setting.path))
         };
@@ -210,7 +211,7 @@ mod tests {
             during: "1".to_owned(),
         };
         Record {
-            namespace: 7,
+            namespace: NamespaceId { inode: 7, cookie: Some(3) },
             rules: vec![rule.clone(), RecordedRule { ipv6: true, ..rule }],
             sysctls: vec![setting("a/b"), setting("a/c")],
             nft: Some("12:34".to_owned()),
@@ -230,7 +231,7 @@ mod tests {
         let rest = all.without(&[Record::default(), other.clone()]);
         assert_eq!((&rest.rules[..], &rest.sysctls[..]), (&all.rules[..1], &all.sysctls[..1]));
         assert_eq!((rest.nft.as_deref(), rest.bridge), (Some("12:34"), None));
-        other.namespace = 8;
+        other.namespace.inode = 8;
         assert_eq!(all.without(&[other]), all, "names of another namespace mean nothing here");
     }
 
@@ -247,7 +248,7 @@ mod tests {
         let sysctl =
             RecordedSysctl { path: "a/b".to_owned(), before: "0".to_owned(), during: "1".to_owned() };
         let record = Record {
-            namespace: 7,
+            namespace: NamespaceId { inode: 7, cookie: Some(3) },
             rules: vec![RecordedRule::from(&rule)],
             sysctls: vec![sysctl],
             nft: Some("12:34".to_owned()),

@@ -19,6 +19,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Port;
 use io::netlink::Netlink;
@@ -81,17 +83,38 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Resets both ends of every flow in `owed`; gives up after ten seconds in which an interface was there.
+/// Tells those who reset flows that somebody waits for them: an interface that is away is not waited for any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Haste(Arc<AtomicBool>);
+
+impl Haste {
+    /// Somebody waits from here on.
+    pub fn press(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_pressing(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Resets both ends of every flow in `owed`; gives up after ten seconds in which an interface was there, or at once
+/// in haste while one is not.
 ///
 /// Works in the calling thread's namespace; the flows' packets must take `passage` again without
 /// this program's help.
-pub(crate) fn reset_ends(owed: &[Left], passage: Passage<'_>, netlink: &Netlink) -> Result<Outcome, IoError> {
-    let mut recovery = Recovery::new(owed, passage, netlink)?;
+pub(crate) fn reset_ends(
+    owed: &[Left],
+    passage: Passage<'_>,
+    netlink: &Netlink,
+    haste: &Haste,
+) -> Result<Outcome, IoError> {
+    let mut recovery = Recovery::new(owed, passage, netlink, haste)?;
     let last = Clock::now() + ABSENCE_MAX;
     loop {
         recovery.ask_receivers()?;
         recovery.listen(Clock::now() + HEARING)?;
-        if !recovery.take_absence() || Clock::now() >= last {
+        if !recovery.take_absence() || Clock::now() >= last || recovery.is_given_up() {
             break;
         }
     }
@@ -100,7 +123,7 @@ pub(crate) fn reset_ends(owed: &[Left], passage: Passage<'_>, netlink: &Netlink)
     let whole = owed.len().saturating_sub(recovery.flows.len());
     let mut give_up = Clock::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
-    while recovery.is_unfinished() && Clock::now() < give_up {
+    while recovery.is_unfinished() && Clock::now() < give_up && !recovery.is_given_up() {
         recovery.ask()?;
         recovery.listen((Clock::now() + pause).min(give_up))?;
         pause = pause + pause;
@@ -182,14 +205,20 @@ struct Recovery<'a> {
     waiter: Waiter,
     /// The receiving hosts were heard: what is left is to be reset.
     is_resetting: bool,
+    haste: &'a Haste,
 }
 
 impl<'a> Recovery<'a> {
-    fn new(owed: &[Left], passage: Passage<'a>, netlink: &'a Netlink) -> Result<Self, IoError> {
+    fn new(
+        owed: &[Left],
+        passage: Passage<'a>,
+        netlink: &'a Netlink,
+        haste: &'a Haste,
+    ) -> Result<Self, IoError> {
         let flows = owed.iter().map(|o| ((o.entry.sink, o.entry.source), DeadFlow::from(o))).collect();
         let waiter = Waiter::new(Duration::ZERO)?;
-        let mut recovery =
-            Self { flows, passage, netlink, medium: None, was_absent: false, waiter, is_resetting: false };
+        let (medium, was_absent, is_resetting) = (None, false, false);
+        let mut recovery = Self { flows, passage, netlink, medium, was_absent, waiter, is_resetting, haste };
         recovery.open()?;
         Ok(recovery)
     }
@@ -212,6 +241,11 @@ impl<'a> Recovery<'a> {
 
     fn take_absence(&mut self) -> bool {
         std::mem::take(&mut self.was_absent)
+    }
+
+    /// True when an interface is away and nobody waits for it.
+    fn is_given_up(&self) -> bool {
+        self.medium.is_none() && self.haste.is_pressing()
     }
 
     fn is_unfinished(&self) -> bool {
@@ -255,7 +289,7 @@ impl<'a> Recovery<'a> {
     fn listen(&mut self, until: Instant) -> Result<(), IoError> {
         let mut buffer = medium::buffer();
         // Looking at all of them takes as long as hearing many.
-        while self.is_unfinished() && Clock::now() < until {
+        while self.is_unfinished() && Clock::now() < until && !self.is_given_up() {
             let mut is_more = true;
             for _ in 0..HEARD_AT_ONCE {
                 is_more = self.hear_one(&mut buffer)?;

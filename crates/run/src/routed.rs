@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::Port;
 use io::features::Feature;
 use io::netlink::{InterfaceIndex, Netlink};
-use io::{Clock, IoError, Tun};
+use io::{Clock, IoError, NamespaceId, Tun};
 use units::{Duration, Instant};
 
 use crate::attachment::{Attachment, Ground, Lasting, Site};
@@ -45,7 +45,7 @@ impl Site for RoutedSite {
     const STANDS_BEHIND: bool = true;
 
     /// Plans and makes the devices; a start at the same moment may take the names first, then plans anew.
-    fn survey(config: &Config, netlink: &Netlink, _namespace: u64) -> Result<Self, RunError> {
+    fn survey(config: &Config, netlink: &Netlink, _namespace: NamespaceId) -> Result<Self, RunError> {
         const EBUSY: i32 = 16;
         let mut attempt = 1;
         loop {

@@ -5,8 +5,6 @@
 //!                    ▲───────────────────────────────────────────────────────────┘
 //! ```
 
-use std::thread::JoinHandle;
-
 use io::netlink::LinkEvents;
 use io::{Clock, Interest, Lifeline, Waiter};
 use units::{Duration, Instant};
@@ -17,6 +15,7 @@ use crate::feedback::FeedbackReceiver;
 use crate::handover::Predecessor;
 use crate::interfaces::Interfaces;
 use crate::journal::FullAlarm;
+use crate::leftovers::Settling;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
 use crate::roaming::{self, Roaming};
@@ -108,7 +107,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     /// Its end is the end of this process, if there is one.
     lifeline: Option<Lifeline>,
     /// Resets flows of a killed instance.
-    settling: Option<JoinHandle<Vec<Event>>>,
+    settling: Option<Settling>,
     estate: Estate,
     journal_alarm: FullAlarm,
     patience: Patience,

@@ -34,6 +34,7 @@ use units::{Duration, Instant};
 
 use crate::keepsakes::{self, Inventory, Keepsakes, TAKEN};
 use crate::record::Record;
+use crate::recovery::Haste;
 use crate::roaming::{Fates, Ledger};
 use crate::service::Service;
 use crate::{Config, RunError, journal, log, record, recovery};
@@ -578,7 +579,7 @@ fn settle(directory: &Path, record: &Record, netlink: &Netlink) {
     let count = owed.len();
     let text = format!("the accelerator died and owed {count} flows data: resetting their ends");
     log::warn(&text);
-    match recovery::reset_ends(&owed, record.passage(), netlink) {
+    match recovery::reset_ends(&owed, record.passage(), netlink, &Haste::default()) {
         Ok(outcome) => log::warn(&outcome.to_string()),
         Err(error) => {
             let text = format!("cannot reset {count} flows that will stall: {error}");

@@ -5,7 +5,7 @@
 //! Only one process reads the sockets at any time: the one whose record it is.
 
 use io::netlink::{Link, Netlink};
-use io::{FrameSocket, Namespace, bpf};
+use io::{FrameSocket, NamespaceId, bpf};
 use units::Duration;
 
 use super::fallback::Fallback;
@@ -37,7 +37,7 @@ impl Inheritance {
         let no = |why: String| RunError::Settings(why);
         let names = [record.wired.as_str(), record.mobile.as_str()];
         if names != [config.wired.as_str(), config.mobile.as_str()]
-            || record.namespace != Namespace::current()?.id()?
+            || !record.namespace.is(&NamespaceId::here()?)
         {
             return Err(no(format!("it has bridged {} and {}, elsewhere", names[0], names[1])));
         }

@@ -24,7 +24,7 @@ use std::path::Path;
 use engine::Port;
 use io::features::Feature;
 use io::netlink::{InterfaceIndex, Link, Netlink};
-use io::{FrameSocket, IoError, Waiter};
+use io::{FrameSocket, IoError, NamespaceId, Waiter};
 
 use crate::attachment::{Attachment, Ground, Lasting, PATHS, Site};
 use crate::interfaces::{Condition, Interfaces};
@@ -44,14 +44,14 @@ pub(crate) use link_headers::{LinkHeader, SharedHeaders};
 pub(crate) struct BridgedSite {
     /// With their MTUs: wired, mobile.
     links: [(InterfaceIndex, u32); 2],
-    namespace: u64,
+    namespace: NamespaceId,
     headers: SharedHeaders,
     /// What another process has set up.
     inherited: Option<Inheritance>,
 }
 
 impl BridgedSite {
-    fn new(links: [Link; 2], namespace: u64, inherited: Option<Inheritance>) -> Self {
+    fn new(links: [Link; 2], namespace: NamespaceId, inherited: Option<Inheritance>) -> Self {
         let links = links.map(|link| (link.index, link.mtu));
         let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
         Self { links, namespace, headers, inherited }
@@ -98,7 +98,7 @@ impl Site for BridgedSite {
     /// Each of two bridges would have all frames.
     const STANDS_BEHIND: bool = false;
 
-    fn survey(config: &Config, netlink: &Netlink, namespace: u64) -> Result<Self, RunError> {
+    fn survey(config: &Config, netlink: &Netlink, namespace: NamespaceId) -> Result<Self, RunError> {
         let links = find_links(config, netlink)?;
         match links.iter().find(|link| !link.is_up) {
             Some(down) => Err(RunError::InterfaceDown(down.name.clone())),

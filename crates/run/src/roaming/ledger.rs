@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::FlowEnds;
 use handover::{Fate, Note, Peer, fate_of};
-use io::{Clock, IoError};
+use io::{Clock, IoError, NamespaceId};
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
@@ -60,8 +60,9 @@ pub struct Ledger {
 
 impl Ledger {
     /// Where the notes of an instance are.
-    pub(crate) fn path(state: &Path, namespace: u64, name: &str) -> PathBuf {
-        state.join(format!("handover-{namespace}-{name}"))
+    pub(crate) fn path(state: &Path, namespace: NamespaceId, name: &str) -> PathBuf {
+        let number = namespace.cookie.unwrap_or(namespace.inode);
+        state.join(format!("handover-{number}-{name}"))
     }
 
     /// Opens it, or begins one.
@@ -182,7 +183,7 @@ impl Ledger {
     }
 
     /// Removes what an instance has noted, whatever it is: nobody asks any more.
-    pub(crate) fn forget(state: &Path, namespace: u64, name: &str) {
+    pub(crate) fn forget(state: &Path, namespace: NamespaceId, name: &str) {
         // There is none without other boxes.
         drop(fs::remove_dir_all(Self::path(state, namespace, name)));
     }
@@ -201,7 +202,7 @@ pub(crate) struct Fates(Vec<Note>);
 
 impl Fates {
     /// By the notes of an instance; none where it has none.
-    pub fn read(state: &Path, namespace: u64, name: &str) -> Self {
+    pub fn read(state: &Path, namespace: NamespaceId, name: &str) -> Self {
         let notes = read(&Ledger::path(state, namespace, name), &boot());
         Self(notes.into_iter().map(|(_, note)| note).collect())
     }

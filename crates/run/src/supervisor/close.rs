@@ -7,7 +7,7 @@ use units::Bytes;
 use super::upkeep::end_settling;
 use super::{Ended, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
-use crate::recovery::Passage;
+use crate::recovery::{Haste, Passage};
 use crate::roaming::Ledger;
 use crate::{Amount, Event, EventSink, Processor, RunError, journal, recovery};
 
@@ -138,7 +138,10 @@ fn settle(
     let bytes = owed.iter().map(|owed| u64::from(owed.entry.told.since(owed.entry.delivered))).sum();
     let bytes = Amount(Bytes::new(bytes));
     events.on_event(&Event::Undelivered { bytes, flows: owed.len() });
-    let outcome = recovery::reset_ends(&owed, passage, netlink)?;
+    // An end waits for nobody.
+    let haste = Haste::default();
+    haste.press();
+    let outcome = recovery::reset_ends(&owed, passage, netlink, &haste)?;
     events.on_event(&Event::FlowsReset { outcome });
     journal::discard(instance.path());
     Ok(())

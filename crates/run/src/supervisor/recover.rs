@@ -7,19 +7,20 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use handover::Fate;
-use io::{Clock, IoError, Leftover, RECORD, RECORD_OF_DEAD};
+use io::{Clock, IoError, Leftover, NamespaceId, RECORD, RECORD_OF_DEAD};
 use units::Bytes;
 
 use super::Supervisor;
 use crate::attachment::Attachment;
 use crate::journal::{self, Left};
 use crate::keepsakes::{History, Inventory, Keepsakes, TAKEN, is_last};
+use crate::leftovers::{self, Settling};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
 use crate::roaming::Fates;
 use crate::service::Service;
-use crate::{Amount, Config, Event, Processor, RecoveryStatus, RunError, leftovers};
+use crate::{Amount, Config, Event, Processor, RecoveryStatus, RunError};
 
 /// How long the watchdog may take to give what it has.
 const GIVEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -83,7 +84,7 @@ impl Stored {
     ///
     /// # Errors
     /// When directories cannot be read.
-    pub(super) fn find(config: &Config, namespace: u64) -> Result<Option<Self>, IoError> {
+    pub(super) fn find(config: &Config, namespace: NamespaceId) -> Result<Option<Self>, IoError> {
         let service = Service::find();
         let all = io::take_stored().into_iter().filter_map(|(name, descriptor)| {
             service.forget(Path::new(&name));
@@ -99,7 +100,7 @@ impl Stored {
             let Some(at) = all.iter().position(|(name, _)| leftover.path().ends_with(name)) else { continue };
             let record = leftover.record().and_then(|text| Record::parse(&text));
             let record = record
-                .filter(|record| record.namespace == namespace && record.name == config.instance_name());
+                .filter(|record| record.namespace.is(&namespace) && record.name == config.instance_name());
             let Some(record) = record.filter(Record::is_held) else { continue };
             let mut kept = all.swap_remove(at).1;
             if !config.may_have_successor()
@@ -340,7 +341,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.events.on_event(&Event::NoSuccessor { error });
         }
         if !lost.is_empty() {
-            self.settling = Some(leftovers::reset(lost, self.ground.config));
+            self.settling = Some(Settling::of_flows(lost, self.ground.config));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use engine::{PassThrough, Port};
 use handover::Note;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
-use io::{Clock, Instance, Interest, Leftover, Lifeline, Namespace, Waiter};
+use io::{Clock, Instance, Interest, Leftover, Lifeline, NamespaceId, Waiter};
 use units::Instant;
 
 use super::adopt::Adopted;
@@ -25,7 +25,7 @@ use crate::herald::{Announcer, Herald};
 use crate::inline::{BridgedSite, SharedHeaders};
 use crate::interfaces::Interfaces;
 use crate::journal::{self, FlowJournal, FullAlarm};
-use crate::leftovers::{self, Removed};
+use crate::leftovers::{self, Removed, Settling};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
@@ -114,7 +114,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     }
     let events: &mut dyn EventSink = &mut Announcer { inner: events, herald: herald.clone() };
     let netlink = Netlink::open()?;
-    let namespace = Namespace::current()?.id()?;
+    let namespace = NamespaceId::here()?;
     let stored = Stored::find(config, namespace)?;
     let own;
     let config = match &stored {
@@ -182,7 +182,7 @@ enum Forebear {
 fn find_site<S: Site>(
     config: &Config,
     netlink: &Netlink,
-    namespace: u64,
+    namespace: NamespaceId,
     instance: &Instance,
     stored: Option<Heir>,
     events: &mut dyn EventSink,
@@ -403,7 +403,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             supervisor.receive_subscribers(prepared, notes)?;
         }
         if !self.removed.indebted.is_empty() {
-            supervisor.settling = Some(leftovers::settle(self.removed.indebted));
+            supervisor.settling = Some(Settling::of(self.removed.indebted));
         }
         Ok(supervisor)
     }

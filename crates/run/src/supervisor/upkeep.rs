@@ -1,7 +1,5 @@
 //! What is done a few times a second: heartbeat, watchdog, interfaces and their routes.
 
-use std::thread::JoinHandle;
-
 use engine::Port;
 use io::{Clock, Interest};
 use units::{Duration, Instant};
@@ -9,9 +7,10 @@ use units::{Duration, Instant};
 use super::passing::Passing;
 use super::{Supervisor, WATCHDOG, Why};
 use crate::attachment::Attachment;
+use crate::leftovers::Settling;
 use crate::shards::Command;
 use crate::watchdog::News;
-use crate::{AfterHang, Event, EventSink, Processor, RunError, StandIn, leftovers};
+use crate::{AfterHang, Event, EventSink, Processor, RunError, StandIn};
 
 /// An overload is told of once in so long, with all that was refused meanwhile.
 const OVERLOAD_EVERY: Duration = Duration::from_secs(10);
@@ -65,12 +64,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         self.processor.gather_measured();
         self.look_at_ab(Clock::now());
-        if self.settling.as_ref().is_some_and(JoinHandle::is_finished) {
+        if self.settling.as_ref().is_some_and(Settling::is_finished) {
             end_settling(self.settling.take(), self.events);
         }
         if let Some(roaming) = self.roaming.as_ref().filter(|_| self.settling.is_none()) {
             let lost = roaming.take_lost();
-            self.settling = (!lost.is_empty()).then(|| leftovers::reset(lost, self.ground.config));
+            self.settling = (!lost.is_empty()).then(|| Settling::of_flows(lost, self.ground.config));
         }
         if let Some(why) = self.hear_watchdog(are_alive)? {
             return Ok(Some(why));
@@ -205,10 +204,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     }
 }
 
-/// Waits for the thread that resets flows of a killed instance.
-pub(super) fn end_settling(settling: Option<JoinHandle<Vec<Event>>>, events: &mut dyn EventSink) {
-    let told = settling.map(JoinHandle::join);
-    told.into_iter().flatten().flatten().for_each(|event| events.on_event(&event));
+/// Waits until flows of killed instances are reset.
+pub(super) fn end_settling(settling: Option<Settling>, events: &mut dyn EventSink) {
+    settling.map(Settling::end).into_iter().flatten().for_each(|event| events.on_event(&event));
 }
 
 #[cfg(test)]

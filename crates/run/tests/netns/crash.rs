@@ -2,12 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 
 use io::Clock;
 use units::Duration;
 
 use crate::nat::masquerade;
-use crate::topology::{Connection, PATIENCE, Program, SERVER, SIGKILL, SIGSTOP, Topology, wait_until};
+use crate::topology::{
+    Connection, PATIENCE, Program, SERVER, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until,
+};
 
 /// How soon both ends of a flow with debt must know, when nobody is far away.
 const PROMPTLY: Duration = Duration::from_secs(5);
@@ -123,21 +126,66 @@ fn h02_after_a_crash_behind_masquerade_flows_with_debt_are_reset() {
     wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
 }
 
-#[test]
-fn h02_when_the_watchdog_died_too_the_next_start_resets() {
-    let topology = Topology::build("crashdog");
-    let mut program = Program::start_engine(&topology, &topology.config());
-    let mut idle = topology.connect(&topology.server, SERVER[0]);
-    idle.exchange(b"opening.");
-    let owed = SERVER.map(|address| with_debt(&topology, address));
+/// Kills it so that nobody is left to clean up; gives the directory with its record.
+fn kill_with_watchdog(topology: &Topology, program: Program) -> PathBuf {
+    let directory = topology.state.join(format!("run-{}", program.pid()));
     let dog = program.watchdog().unwrap();
     // Else it might start another one in between.
     program.signal(SIGSTOP);
     io::PidFd::open(dog).unwrap().send_signal(SIGKILL).unwrap();
     program.signal(SIGKILL);
     program.wait();
-    assert!(!topology.leftovers().is_empty(), "nobody was left to clean up");
-    program = Program::start_engine(&topology, &topology.config());
+    assert!(directory.exists() && !topology.leftovers().is_empty(), "nobody was left to clean up");
+    directory
+}
+
+/// Changes what a process that has died has written down.
+fn edit_record(directory: &Path, edit: impl Fn(&mut serde_json::Value)) {
+    let path = directory.join(io::RECORD);
+    let mut record = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    edit(&mut record);
+    std::fs::write(&path, record.to_string()).unwrap();
+}
+
+#[test]
+fn h02_a_stop_does_not_wait_for_an_interface_that_is_away() {
+    let topology = Topology::build("crashaway");
+    let program = Program::start_engine(&topology, &topology.config());
+    let _owed = with_debt(&topology, SERVER[0]);
+    let directory = kill_with_watchdog(&topology, program);
+    edit_record(&directory, |record| record["mobile"] = "away0".into());
+    let program = Program::start_engine(&topology, &topology.config());
+    // A start waits for that interface for a minute, which is longer than the patience of a test.
+    let said = program.stop(&topology);
+    assert!(said.contains("1 flows reset: 0 of 2 ends are gone"), "{said}");
+}
+
+#[test]
+fn h02_what_is_left_of_a_namespace_that_had_the_same_number_is_left_alone() {
+    let topology = Topology::build("crashnumber");
+    let program = Program::start_engine(&topology, &topology.config());
+    let _owed = with_debt(&topology, SERVER[0]);
+    let directory = kill_with_watchdog(&topology, program);
+    edit_record(&directory, |record| {
+        let cookie = record["namespace_cookie"].as_u64().expect("Linux 5.14 has cookies");
+        record["namespace_cookie"] = (cookie + 1_000_000).into();
+    });
+    let program = Program::start_engine(&topology, &topology.config());
+    program.signal(SIGTERM);
+    let (status, said) = program.wait();
+    assert!(status.success() && !said.contains("reset"), "{said}");
+    assert!(directory.exists(), "{said}");
+}
+
+#[test]
+fn h02_when_the_watchdog_died_too_the_next_start_resets() {
+    let topology = Topology::build("crashdog");
+    let program = Program::start_engine(&topology, &topology.config());
+    let mut idle = topology.connect(&topology.server, SERVER[0]);
+    idle.exchange(b"opening.");
+    let owed = SERVER.map(|address| with_debt(&topology, address));
+    kill_with_watchdog(&topology, program);
+    let mut program = Program::start_engine(&topology, &topology.config());
     let started_at = Clock::now();
     owed.into_iter().for_each(assert_reset);
     let took = Clock::now().saturating_since(started_at);
