@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Context;
-use crate::{IoError, ProcessId};
+use crate::{IoError, ProcessId, put_in_place};
 
 /// Where instances are kept by default; emptied by a restart of the machine.
 pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
@@ -94,7 +94,7 @@ impl Instance {
     pub fn record(&self, text: &str) -> Result<(), IoError> {
         let new = self.path.join("record.new");
         fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, self.path.join(RECORD)))
+            .and_then(|()| put_in_place(&new, &self.path.join(RECORD)))
             .doing(|| format!("write {}", new.display()))
     }
 

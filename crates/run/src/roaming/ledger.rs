@@ -6,7 +6,7 @@
 //!                                  └ …
 //! ```
 //!
-//! A file is written whole under another name and renamed: who reads it later finds it as it was before, or after.
+//! A file is written whole under another name, which it changes then: who reads it later finds it as it was before, or after.
 //! Its times are by the machine's clock, so a note of another boot is none.
 
 use std::fs;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::FlowEnds;
 use handover::{Fate, Note, Peer, fate_of};
-use io::{Clock, IoError, NamespaceId};
+use io::{Clock, IoError, NamespaceId, put_in_place};
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
@@ -135,7 +135,8 @@ impl Ledger {
         let new = self.directory.join(format!("{NEW}{name}"));
         let mut file = fs::File::create(&new)?;
         write(&mut file)?;
-        fs::rename(new, self.directory.join(name))
+        // A packet loop waits for this, and nothing is to outlive the machine.
+        put_in_place(&new, &self.directory.join(name))
     }
 
     /// Crosses out what is there about a subscriber.
