@@ -233,7 +233,8 @@ impl Testbed {
         command.args(["list", "tables"]).stdout(Stdio::piped());
         let tables = namespace.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap();
         found.extend(String::from_utf8_lossy(&tables.stdout).lines().map(str::to_owned));
-        let own = namespace.id().unwrap().to_string();
+        // The number of its file may have been another one's.
+        let own = format!("\"namespace_cookie\":{},", namespace.cookie().unwrap());
         let entries = std::fs::read_dir(io::INSTANCE_DIRECTORY).unwrap().flatten();
         let records = entries.map(|entry| entry.path()).filter(|path| {
             let is_run = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-"));

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use handover::{Freeze, Name};
-use io::{Clock, Namespace};
+use io::Clock;
 use run::{Answer, Config};
 use units::Duration;
 
@@ -66,7 +66,7 @@ fn h34_stragglers_are_sent_on_after_an_upgrade() {
 fn h34_a_box_is_not_replaced_while_nobody_knows_who_has_a_subscriber() {
     let sites = Sites::build("undecided");
     let [a, _] = sites.configs();
-    let namespace = sites.a.middle.run(|| Namespace::current().unwrap().id().unwrap()).unwrap();
+    let namespace = sites.a.middle.cookie().unwrap();
     let notes = sites.a.state.join(format!("handover-{namespace}-old"));
     std::fs::create_dir_all(&notes).unwrap();
     let name = Name { subscriber: "10.9.0.77".parse().unwrap(), epoch: 1, nonce: 1 };

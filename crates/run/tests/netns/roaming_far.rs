@@ -211,7 +211,7 @@ fn many_clients_move_at_once() {
 
 /// What a box has written down of the client.
 fn note(at: &Topology) -> Option<Note> {
-    let namespace = at.middle.run(|| Namespace::current().unwrap().id().unwrap()).unwrap();
+    let namespace = at.middle.cookie().unwrap();
     let name = at.config().instance_name();
     let path: PathBuf = at.state.join(format!("handover-{namespace}-{name}")).join(CLIENT);
     let bytes = std::fs::read(path).ok()?;
