@@ -61,9 +61,11 @@ impl Settling {
     /// Those in `owed`, which pass where those of an instance with settings `config` do.
     pub fn of_flows(owed: Vec<Left>, config: &Config) -> Self {
         let config = config.clone();
-        Self::begin(move |haste| {
+        Self::begin(move |_| {
             let passage = recovery::Passage::of(&config);
-            let reset = || recovery::reset_ends(&owed, passage, &Netlink::open()?, haste);
+            // Nobody else knows of them.
+            let haste = Haste::default();
+            let reset = || recovery::reset_ends(&owed, passage, &Netlink::open()?, &haste);
             vec![match reset() {
                 Ok(outcome) => Event::FlowsReset { outcome },
                 Err(error) => Event::DebtOfKilledLeft { flows: owed.len(), error: error.to_string() },
@@ -82,7 +84,7 @@ impl Settling {
         self.thread.is_finished()
     }
 
-    /// Waits for the end, up to ten seconds; gives what to tell.
+    /// Waits for the end, as a rule up to ten seconds; gives what to tell.
     pub fn end(self) -> Vec<Event> {
         self.haste.press();
         self.thread.join().unwrap_or_default()
@@ -93,6 +95,12 @@ fn settle_one(indebted: Indebted, haste: &Haste) -> Event {
     let Indebted { leftover, owed, record } = indebted;
     let reset = || recovery::reset_ends(&owed, record.passage(), &Netlink::open()?, haste);
     let (flows, result) = (owed.len(), reset());
+    if haste.is_pressing()
+        && let Err(error) = result
+    {
+        // What is written down stays, for the next start.
+        return Event::DebtOfKilledLeft { flows, error: error.to_string() };
+    }
     let rest = leftover.forget().map_or_else(|error| format!("; {error}"), |()| String::new());
     match result {
         Ok(outcome) => Event::DebtOfKilledSettled { outcome: format!("{outcome}{rest}") },

@@ -83,7 +83,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Tells those who reset flows that somebody waits for them: an interface that is away is not waited for any more.
+/// Tells those who reset flows that somebody waits for them: an interface that is away is not waited for any more, and
+/// somebody else is to try later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Haste(Arc<AtomicBool>);
 
@@ -93,13 +94,12 @@ impl Haste {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn is_pressing(&self) -> bool {
+    pub fn is_pressing(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Resets both ends of every flow in `owed`; gives up after ten seconds in which an interface was there, or at once
-/// in haste while one is not.
+/// Resets both ends of every flow in `owed`; gives up after ten seconds in which an interface was there.
 ///
 /// Works in the calling thread's namespace; the flows' packets must take `passage` again without
 /// this program's help.
@@ -114,7 +114,8 @@ pub(crate) fn reset_ends(
     loop {
         recovery.ask_receivers()?;
         recovery.listen(Clock::now() + HEARING)?;
-        if !recovery.take_absence() || Clock::now() >= last || recovery.is_given_up() {
+        recovery.stay()?;
+        if !recovery.take_absence() || Clock::now() >= last {
             break;
         }
     }
@@ -123,9 +124,10 @@ pub(crate) fn reset_ends(
     let whole = owed.len().saturating_sub(recovery.flows.len());
     let mut give_up = Clock::now() + PATIENCE;
     let mut pause = FIRST_PAUSE;
-    while recovery.is_unfinished() && Clock::now() < give_up && !recovery.is_given_up() {
+    while recovery.is_unfinished() && Clock::now() < give_up {
         recovery.ask()?;
         recovery.listen((Clock::now() + pause).min(give_up))?;
+        recovery.stay()?;
         pause = pause + pause;
         if recovery.take_absence() {
             (give_up, pause) = ((Clock::now() + PATIENCE).min(last + PATIENCE), FIRST_PAUSE);
@@ -246,6 +248,15 @@ impl<'a> Recovery<'a> {
     /// True when an interface is away and nobody waits for it.
     fn is_given_up(&self) -> bool {
         self.medium.is_none() && self.haste.is_pressing()
+    }
+
+    /// Goes on unless that is so.
+    fn stay(&self) -> Result<(), IoError> {
+        if self.is_given_up() {
+            let why = "it is away; the next start tries again".to_owned();
+            return Err(IoError::Invalid { what: "their interface".to_owned(), why });
+        }
+        Ok(())
     }
 
     fn is_unfinished(&self) -> bool {

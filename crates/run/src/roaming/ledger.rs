@@ -6,7 +6,8 @@
 //!                                  └ …
 //! ```
 //!
-//! A file is written whole under another name, which it changes then: who reads it later finds it as it was before, or after.
+//! A file is written whole under another name, which it changes then: who reads it later finds it as it was before,
+//! or after.
 //! Its times are by the machine's clock, so a note of another boot is none.
 
 use std::fs;

@@ -138,10 +138,7 @@ fn settle(
     let bytes = owed.iter().map(|owed| u64::from(owed.entry.told.since(owed.entry.delivered))).sum();
     let bytes = Amount(Bytes::new(bytes));
     events.on_event(&Event::Undelivered { bytes, flows: owed.len() });
-    // An end waits for nobody.
-    let haste = Haste::default();
-    haste.press();
-    let outcome = recovery::reset_ends(&owed, passage, netlink, &haste)?;
+    let outcome = recovery::reset_ends(&owed, passage, netlink, &Haste::default())?;
     events.on_event(&Event::FlowsReset { outcome });
     journal::discard(instance.path());
     Ok(())
