@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -23,7 +23,7 @@ demo: build ## Run the demo (as root, about three minutes): tables, out/demo/rep
 
 test: deps ## Run every test, those in network namespaces too (as root)
 	@tools/need-root test
-	cargo test --workspace --locked --no-fail-fast
+	tools/run-tests
 
 lint: deps ## Check formatting and licences, run clippy with warnings as errors
 	cargo fmt --all --check
@@ -31,6 +31,8 @@ lint: deps ## Check formatting and licences, run clippy with warnings as errors
 	@command -v python3 >/dev/null || tools/install-deps --optional python3
 	tools/check-licences . dataset query fuzz
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+lint-dataset: deps ## Clippy for dataset, a workspace of its own with another hundred crates
 	cargo clippy --manifest-path dataset/Cargo.toml --all-targets --locked -- -D warnings
 
 bench: build ## Measure everything on this machine (as root, about 15 minutes): docs/benchmarks.md
@@ -49,31 +51,65 @@ bench-probe: deps ## How exact the probe is, beside irtt, iperf3 and xfr, and re
 	@mkdir -p $(OUT)/bench-probe
 	@rm -f $(OUT)/bench-probe/results.json
 	PROBE_BENCH_OUT=$(abspath $(OUT))/bench-probe/results.json cargo test --release --locked --package cellerator \
-	  --test probe -- --ignored --nocapture --test-threads 1 bench:: record::
+	  --test commands -- --ignored --nocapture --test-threads 1 probe::bench:: probe::record::
 
 SECONDS ?= 3600
+MINUTES ?= 60
 SEED ?=
 chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=… (as root): CONTRIBUTING.md
 	@tools/need-root chaos
 	@mkdir -p $(OUT)/chaos
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
-	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
+	  cargo test --release --locked --package cellerator-lab --test all chaos:: -- --ignored --nocapture
+
+# Each test that is ignored names its target; all of them are below, or are parts of these.
+NIGHTLY := lint test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
+	package-test rpm-test image-test tarball-arm64 query-test test-data middlebox multipath bench-probe chaos deaths soak
+nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
+	@tools/need-root nightly
+	tools/run-targets $(OUT)/nightly $(NIGHTLY)
+
+stress: deps ## Ten runs of all tests beside programs that take both processors (as root, hours): out/stress
+	@tools/need-root stress
+	@tools/install-deps --optional stress
+	tools/stress-tests $(OUT)/stress 10
+
+long-test: deps ## Tests of minutes: a million packets, nine thousand readers, five gigabytes (as root)
+	@tools/need-root long-test
+	cargo test --release --locked --package cellerator-run --test netns -- --ignored --nocapture --test-threads 1
+	cargo test --release --locked --package cellerator-run --lib much_data -- --ignored --nocapture
+
+soak: build ## Random runs in virtual time for MINUTES=60: docs/simulation.md
+	$(CELLERATOR) sim soak --minutes $(MINUTES)
+
+tshark: deps ## Innermost segments beside those that Wireshark's program finds
+	@tools/install-deps --optional tshark
+	cargo test --locked --package cellerator-capture --test all layers:: -- --ignored
+
+windows: deps ## No measured link is slower than with a window without bound: TRACES=FOLDER holds the traces
+	@test -n "$(TRACES)" || { echo "windows: name the folder of the measured traces: TRACES=FOLDER"; exit 1; }
+	CELLERATOR_TRACES=$(abspath $(TRACES)) cargo test --release --locked --package cellerator-sim --test all \
+	  windows:: -- --ignored --nocapture
+
+record-top: deps ## Record the samples for the screens of top anew (as root): crates/top/tests/recorded
+	@tools/need-root record-top
+	cargo test --locked --package cellerator --test commands top::record:: -- --ignored
 
 deaths: deps ## Kill an accelerator a thousand times under load (as root, an hour): docs/operation.md
 	@tools/need-root deaths
-	cargo test --release --locked --package cellerator-lab --test kernel -- --ignored --nocapture h02_killed_a_thousand
+	cargo test --release --locked --package cellerator-lab --test all h02_killed_a_thousand -- --ignored --nocapture
 
 middlebox: deps ## Tell split connections from whole ones in every cell of a matrix (as root, minutes): docs/probe.md
 	@tools/need-root middlebox
 	@tools/install-deps --optional haproxy
-	cargo test --locked --package cellerator --test probe middlebox:: -- --include-ignored --nocapture
+	cargo test --locked --package cellerator --test commands probe::middlebox:: -- --include-ignored --nocapture
 
 docs-probe: bench-probe ## Run bench-probe, and write its figures into docs/probe.md (on a quiet machine)
 	$(call WRITE_DOCS,$(abspath $(OUT))/bench-probe/results.json)
 
 # Keeps what documents need of result files, and writes their blocks and pictures.
-TEST_DOCS := cargo test --locked --package cellerator --test documents
-WRITE_DOCS = CELLERATOR_WRITE_DOCS=1 CELLERATOR_RESULTS="$(1)" $(TEST_DOCS) documents_hold_the_figures && $(TEST_DOCS)
+TEST_DOCS := cargo test --locked --package cellerator --test commands documents::
+WRITE_DOCS = CELLERATOR_WRITE_DOCS=1 CELLERATOR_RESULTS="$(1)" $(TEST_DOCS)documents_hold_the_figures && $(TEST_DOCS)
 CONTEST_SCHEMES := direct:cubic,direct:bbr,accel:adaptive
 CONTEST_PRESETS := 3g-hspa 4g-lte 4g-lte-drive 5g-sa-drive 5g-nsa-drive
 TRACES ?=
@@ -120,7 +156,7 @@ $(OUT)/docs/multipath/%.json: scenarios/multipath/%.toml $(CELLERATOR)
 multipath: deps ## Several radios with kernel MPTCP against their aims (as root, 45 minutes): docs/multipath.md
 	@tools/need-root multipath
 	@test -e /usr/libexec/mptcpd || tools/install-deps --optional mptcpd mptcpd-plugins
-	cargo test --release --locked --package cellerator --test multipath -- --include-ignored --nocapture --test-threads 1
+	cargo test --release --locked --package cellerator --test commands multipath:: -- --include-ignored --nocapture --test-threads 1
 
 docs-multipath: build ## The same, with the figures of docs/multipath.md written anew (as root, 50 minutes)
 	@tools/need-root docs-multipath
@@ -133,21 +169,22 @@ prometheus: deps ## Metrics, rules and alerts with Debian's Prometheus (as root)
 	@tools/need-root prometheus
 	@tools/install-deps --optional prometheus
 	cargo test --locked --package cellerator-telemetry
-	cargo test --locked --package cellerator --test telemetry prometheus -- --include-ignored
+	cargo test --locked --package cellerator --test commands telemetry::metrics::prometheus -- --include-ignored
 
 top-test: deps ## The live view in a real terminal, Debian's tmux (as root): docs/operation.md
 	@tools/need-root top-test
 	@tools/install-deps --optional tmux
 	cargo test --locked --package cellerator-top
-	cargo test --locked --package cellerator-top --test panic a_panic -- --ignored
-	cargo test --locked --package cellerator --test top
-	cargo test --locked --package cellerator --test top terminal -- --ignored
+	cargo test --locked --package cellerator-top --test all panic::a_panic -- --ignored
+	cargo test --locked --package cellerator --test commands top::
+	cargo test --locked --package cellerator --test commands top::terminal:: -- --ignored
 
-chromium: deps ## The dashboard in Debian's Chromium (as root): docs/dashboard.md
+chromium: deps ## The dashboard and the pages of analyze in Debian's Chromium (as root): docs/dashboard.md
 	@tools/need-root chromium
 	@tools/install-deps --optional chromium chromium-driver
 	cargo test --locked --package cellerator-dashboard
-	cargo test --locked --package cellerator --test dashboard -- --include-ignored --test-threads 1
+	cargo test --locked --package cellerator --test commands dashboard:: -- --include-ignored --test-threads 1
+	cargo test --locked --package cellerator --test commands analyze::page:: -- --include-ignored
 
 DUCKDB := target/tools/duckdb/bin/duckdb
 $(DUCKDB):
@@ -158,7 +195,7 @@ $(DUCKDB):
 collectors: deps $(DUCKDB) ## Records of flows with Debian's nfdump, and as Parquet by DuckDB (as root): docs/metrics.md
 	@tools/need-root collectors
 	@tools/install-deps --optional nfdump
-	PATH="$$PATH:$(abspath target/tools/duckdb/bin)" cargo test --locked --package cellerator --test telemetry collectors -- --include-ignored
+	PATH="$$PATH:$(abspath target/tools/duckdb/bin)" cargo test --locked --package cellerator --test commands telemetry::collectors:: -- --include-ignored
 
 ENGINES := target/tools/engines
 $(ENGINES)/bin/moto_server:
@@ -192,7 +229,7 @@ docs-router: build ## Memory and processor time of a NAT router with 512 MB, int
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
 	@tools/need-root recipes
 	@tools/install-deps --optional wireguard-tools wireguard-go
-	cargo test --locked --package cellerator --test book recipes -- --include-ignored
+	cargo test --locked --package cellerator --test commands book::recipes:: -- --include-ignored
 
 # A part is one run of each case: the emulators sleep, so that several parts can go on beside each other.
 COUPLED_RUNS = $(shell seq $$(sed -n 's/^repetitions = //p' $(1)))
@@ -218,9 +255,10 @@ book: $(MDBOOK) ## The pages of docs as HTML: target/book (installs mdbook below
 	tools/book-source target/book-source
 	$(MDBOOK) build
 
-# With all packages, as `make test`: nothing is compiled anew for it then.
+# With all packages, as `make test`: nothing is compiled anew for it then. Not a part of it: mdbook is installed for
+# it, and links of the pages' sources are checked there.
 book-test: deps book ## The same, and every link in it leads somewhere
-	cargo test --locked --workspace --test book links -- --include-ignored
+	cargo test --locked --workspace --test commands book::links:: -- --include-ignored
 
 man: build ## Manual pages of all commands: out/man
 	$(CELLERATOR) man --all $(OUT)/man

@@ -1,11 +1,8 @@
 //! Captures beside a box that acknowledges by itself, as an accelerator does.
-#![allow(clippy::unwrap_used)] // Broken test data shall stop the test.
 
-mod made;
-
+use crate::made::{Tape, With};
 use analysis::Direction::FromFirst;
 use analysis::{DiagnosisKind, FlowReport, PairFinder};
-use made::{Tape, With};
 use wire::TcpFlags;
 
 const SEGMENTS: u32 = 20;

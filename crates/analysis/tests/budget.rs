@@ -1,9 +1,7 @@
 //! Where a flow's time went: the parts sum to the whole, and are the same from either end of the path.
 
-mod made;
-
+use crate::made::{MSS, Tape, With};
 use analysis::{FlowReport, TimeBudget, TimeCause};
-use made::{MSS, Tape, With};
 use proptest::prelude::*;
 use wire::TcpFlags;
 

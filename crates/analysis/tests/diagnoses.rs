@@ -1,10 +1,8 @@
 //! What held a flow back: each finding from packets that show it, and none from packets that nearly do.
 
-mod made;
-
+use crate::made::{MSS, Tape, With};
 use analysis::Direction::{FromFirst, FromSecond};
 use analysis::{Diagnosis, DiagnosisKind, FlowReport};
-use made::{MSS, Tape, With};
 use wire::TcpFlags;
 
 /// The finding of this kind, and nothing of the kind in the other direction.

@@ -1,10 +1,8 @@
 //! Whole connections: what is counted, why it was sent again, and what it says about the path.
 
-mod made;
-
+use crate::made::{MSS, Packet, Tape, With, analyze};
 use analysis::Direction::{FromFirst, FromSecond};
 use analysis::{Cause, DiagnosisKind, End, EventKind, SpuriousBy, Vantage};
-use made::{MSS, Packet, Tape, With, analyze};
 use proptest::prelude::*;
 use units::SeqNum;
 use wire::TcpFlags;

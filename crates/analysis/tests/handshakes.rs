@@ -1,10 +1,8 @@
 //! Handshakes of which a part was sent again: how long they took, and where the capture was made.
 
-mod made;
-
+use crate::made::{Tape, With};
 use analysis::Direction::FromFirst;
 use analysis::{FlowReport, Vantage};
-use made::{Tape, With};
 use wire::TcpFlags;
 
 /// Milliseconds from SYN to SYN-ACK and from SYN-ACK to ACK.

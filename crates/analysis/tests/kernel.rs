@@ -1,12 +1,8 @@
 //! A kernel that sends without SACK: why it sent again is found as it counted itself.
 
-#![allow(clippy::unwrap_used)] // A broken capture shall stop the test.
-
-mod made;
-
+use crate::made::Kept;
 use analysis::{Analyzer, Config, Direction};
 use capture::{Reader, decode, decompressed};
-use made::Kept;
 
 /// A counter of the kernel.
 fn counted(name: &str) -> u64 {

@@ -1,10 +1,7 @@
 //! When flows begin and end: silence, closing, ports that are used again, and the memory they leave.
-#![allow(clippy::unwrap_used)] // Broken test data shall stop the test.
 
-mod made;
-
+use crate::made::{Kept, MSS, Packet, Tape, With, analyze_with};
 use analysis::{Analyzer, Config, End, FlowReport};
-use made::{Kept, MSS, Packet, Tape, With, analyze_with};
 use units::Duration;
 use wire::TcpFlags;
 
@@ -102,7 +99,7 @@ fn no_more_closed_flows_linger_than_there_is_room_for() {
     let mut count = 0;
     for n in 0..6_000_u64 {
         for packet in connection(2_000 + (n % 60_000) as u16, n * 200_000, 1) {
-            made::hand_in(&mut analyzer, &packet);
+            crate::made::hand_in(&mut analyzer, &packet);
             count += 1;
         }
     }

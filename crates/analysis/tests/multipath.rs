@@ -1,9 +1,5 @@
 //! Connections of Multipath TCP whose mappings span several packets, each of which repeats the mapping.
 
-#![allow(clippy::unwrap_used)] // Broken test data shall stop the test.
-
-mod made;
-
 use analysis::{MptcpAnalyzer, MptcpReport, SubflowDirection};
 use capture::{LinkType, Mapping, MptcpOptions, Segment, decode};
 use units::{Instant, SeqNum};

@@ -1,11 +1,7 @@
 //! One connection at two places between which addresses are translated.
 
-#![allow(clippy::unwrap_used)] // Broken test data shall stop the test.
-
-mod made;
-
+use crate::made::{Tape, With};
 use analysis::{FlowEnds, FlowReport, PairFinder};
-use made::{Tape, With};
 use wire::TcpFlags;
 
 /// A connection of the client `client`, whose SYN passes after `shift_us` and is answered `answer_us` later.

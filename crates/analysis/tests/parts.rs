@@ -1,14 +1,10 @@
 //! An analysis in parts gives what one alone gives, bit for bit and in the same order.
 
-#![allow(clippy::unwrap_used)] // In helpers of tests, too, a failure is a failed test.
-
-mod made;
-
+use crate::made::{Packet, Tape, With};
 use analysis::{
     Analyzer, Config, DocumentWriter, FindingMerger, Findings, MadeBy, Part, SegmentRecord, part_of,
 };
 use capture::{LinkType, decode};
-use made::{Packet, Tape, With};
 use proptest::prelude::*;
 use units::Instant;
 use wire::{TcpFlags, TcpHeaderSpec};

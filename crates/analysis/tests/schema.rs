@@ -1,14 +1,11 @@
 //! The JSON is as its schema says: types, required and unknown keys, constants, references.
-#![allow(clippy::unwrap_used)] // A broken schema shall stop the test.
 
-mod made;
-
+use crate::made::{MSS, Tape, With};
 use analysis::{
     CaptureFile, DocumentWriter, Findings, FlowReport, InterfaceCount, MadeBy, MptcpAnalyzer, MptcpReport,
     Pair, PairFinder, Sink, Skipped,
 };
 use capture::{LinkType, Mapping, MptcpOptions, decode};
-use made::{MSS, Tape, With};
 use serde_json::Value;
 use units::Instant;
 use wire::{TcpFlags, TcpHeaderSpec};

@@ -1,9 +1,7 @@
 //! Link headers and tunnels around one TCP packet: the segment found is always the same.
 
-mod made;
-
+use crate::made::{ethernet, packet};
 use capture::{LinkType, Reassembly, Segment, Skip, decode};
-use made::{ethernet, packet};
 use proptest::prelude::*;
 use units::Instant;
 
@@ -181,10 +179,9 @@ fn every_link_and_tunnel_leads_to_the_same_segment() {
     }
 }
 
-/// What the program of Wireshark says of the innermost TCP header of each case: `cargo test -p
-/// cellerator-capture --test layers -- --ignored`.
+/// What the program of Wireshark says of the innermost TCP header of each case: `make tshark`.
 #[test]
-#[ignore = "needs tshark"]
+#[ignore = "needs tshark: make tshark"]
 fn tshark_finds_the_same_segment() {
     let folder = std::env::temp_dir().join(format!("cellerator-layers-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -192,8 +189,11 @@ fn tshark_finds_the_same_segment() {
     for (name, link, frame) in cases() {
         let file = folder.join("case.pcap");
         let len = frame.len() as u32;
-        std::fs::write(&file, made::pcap(&made::USUAL, u32::from(link), &[(1_000_000_000, len, frame)]))
-            .unwrap();
+        std::fs::write(
+            &file,
+            crate::made::pcap(&crate::made::USUAL, u32::from(link), &[(1_000_000_000, len, frame)]),
+        )
+        .unwrap();
         let mut command = std::process::Command::new("tshark");
         command.arg("-r").arg(&file).args(["-T", "fields", "-E", "occurrence=l"]);
         for field in ["tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.len"] {
@@ -207,7 +207,7 @@ fn tshark_finds_the_same_segment() {
     }
     // And in a snoop file.
     let (frame, file) = (ethernet(&v4()), folder.join("case.snoop"));
-    std::fs::write(&file, made::snoop(4, &[(1_500_000_000, frame.len() as u32, frame)])).unwrap();
+    std::fs::write(&file, crate::made::snoop(4, &[(1_500_000_000, frame.len() as u32, frame)])).unwrap();
     let mut command = std::process::Command::new("tshark");
     command.arg("-r").arg(&file).args(["-T", "fields", "-e", "frame.time_epoch", "-e", "tcp.seq_raw"]);
     let said = command.output().expect("tshark starts").stdout;

@@ -1,16 +1,12 @@
 //! Whole captures in memory: variants, cuts, damage, order of several files.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // Broken test data shall stop the test.
-
-mod made;
-
 use std::io::{Cursor, Read};
 use std::sync::Mutex;
 
-use capture::{CaptureError, Format, LinkType, Merged, Reader, Source, decode, decompressed};
-use made::{
+use crate::made::{
     Order, PcapStyle, USUAL, enhanced, ethernet, interface, packet, pcap, rich_pcapng, section, snoop,
 };
+use capture::{CaptureError, Format, LinkType, Merged, Reader, Source, decode, decompressed};
 use proptest::prelude::*;
 
 /// Time in ns, wire length and bytes.

@@ -7,8 +7,6 @@
 //! `CELLERATOR_WRITE_DOCS` set, which keeps what documents need of the files named by
 //! `CELLERATOR_RESULTS` and writes the blocks and pictures instead of comparing them.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -18,14 +16,14 @@ use figures::chart::{Chart, Width};
 use report::picture_chart;
 use scenario::results::{Results, Series};
 
+use crate::schema;
+
 #[path = "documents/datasets.rs"]
 mod datasets_page;
 #[path = "documents/probe.rs"]
 mod probe;
 #[path = "documents/router.rs"]
 mod router;
-#[path = "lab/schema.rs"]
-mod schema;
 
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";

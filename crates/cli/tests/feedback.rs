@@ -1,8 +1,5 @@
 //! `cellerator feedback-adapter`, `model stability` and `trace generate --redraw` as a user runs them.
 
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::io::Write;
 use std::net::UdpSocket;
 use std::path::PathBuf;

@@ -1,7 +1,5 @@
 //! `docs/hazards.md` names a test for every hazard, and the tests exist.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

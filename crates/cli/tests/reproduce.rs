@@ -1,8 +1,5 @@
 //! `cellerator reproduce` as a user runs it.
 
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -10,8 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-#[path = "lab/schema.rs"]
-mod schema;
+use crate::schema;
 
 fn reproduce(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));

@@ -1,9 +1,6 @@
 //! The BPF program's arithmetic and the reference in Rust handle the same events, for any windows and round trips.
 //! As root.
 
-// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use control::coupled::{Coupled, SUBFLOWS_MAX, Scheme};
 use coupled::layout::{Connection, Kind, Subflow, Trial};
 use coupled::{Program, Setup};

@@ -1,8 +1,5 @@
 //! What the kernel's verifier refuses is one line, with the whole of its log behind it. As root.
 
-// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::path::Path;
 
 use io::IoError;

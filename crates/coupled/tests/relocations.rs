@@ -9,9 +9,6 @@
 //!   bpftool gen min_core_btf kernel.btf debian-13-linux-6.12.btf coupled.bpf.o
 //! ```
 
-// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

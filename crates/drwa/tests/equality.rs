@@ -1,18 +1,15 @@
 //! The BPF programs and the algorithm in Rust handle the same segments; every number is equal after each. As root.
 
-// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod frames;
-
+use crate::frames::{Host, OFFER_MSS};
 use control::receiver::{AckOut, Agreed, DataIn, Peer, ReceiverDrwa, ReceiverParams, SharedPath, Slot};
 use drwa::layout::Connection;
 use drwa::{Program, Setup, octets};
-use frames::{Host, OFFER_MSS};
 use io::bpf::Direction;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
+
+use crate::frames;
 
 fn setup(params: ReceiverParams) -> Setup {
     Setup { params, link_header_len: 14, selections: Vec::new(), is_test: true }

@@ -1,17 +1,14 @@
 //! What the BPF programs make of single segments. As root.
 
-// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod frames;
-
+use crate::frames::{Host, OFFER_MSS};
 use control::receiver::ReceiverParams;
 use drwa::layout::{Connection, Counters, Peer, Shared, flag};
 use drwa::{Program, Selection, Setup};
-use frames::{Host, OFFER_MSS};
 use io::bpf::Direction;
 use units::Bytes;
 use wire::TcpFlags;
+
+use crate::frames;
 
 const REMOTE_ISN: u32 = 9_000;
 /// What the kernel offers; 8 MB where windows are scaled.

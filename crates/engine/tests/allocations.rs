@@ -1,6 +1,5 @@
 //! The path of a packet through the engine asks the allocator for nothing once flows and queues
 //! have their size.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

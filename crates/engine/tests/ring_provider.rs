@@ -1,6 +1,5 @@
 //! Held data lies where a provider of rings says; what that has no memory for is neither acknowledged nor
 //! lost.
-#![allow(clippy::unwrap_used)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -386,7 +386,9 @@ pub(crate) struct TestNamespace(Namespace);
 #[cfg(test)]
 impl TestNamespace {
     pub(crate) fn create(what: &str) -> Self {
-        let name = format!("ct-io-{what}-{}", std::process::id());
+        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("ct-io-{what}-{}-{number}", std::process::id());
         Self(Namespace::create(&name).unwrap_or_else(|e| panic!("this test needs root: {e}")))
     }
 

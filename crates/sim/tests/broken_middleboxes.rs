@@ -1,7 +1,6 @@
 //! Each rule of the simulator has a middlebox that breaks it, and is found out.
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use control::{ControllerConfig, RateParams};
 use engine::{Engine, EngineConfig, Middlebox, PassThrough, Port, Transmit, Verdict};

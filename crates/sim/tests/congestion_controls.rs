@@ -1,7 +1,5 @@
 //! Every congestion control of the simulated hosts carries a download over a link with a queue of one BDP.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use scenario::{Case, Quantity, Scenario};
 use sim::{CaseRun, LogMode};
 use units::Bytes;

@@ -4,7 +4,6 @@
 //! `CELLERATOR_SIM_CRASHES=n` sets how many line-ups crash at a step of chance.
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,8 +3,6 @@
 //! Both run the same files, `scenarios/endpoint-model-*.toml`. The kernel's figures are those of
 //! `docs/endpoint-models.md`, which has the machine, the commands and the spread.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use parallel::in_parallel;
 use scenario::{Case, Scenario};
 use sim::{CaseRun, LogMode};

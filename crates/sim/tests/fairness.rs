@@ -5,8 +5,6 @@
 //!   server ── 100 Mbit/s, 10 ms ── accelerator ── 20 Mbit/s, 25 ms, 4 MB queue ── clients
 //! ```
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use control::{ControllerConfig, FixedParams, RateParams};
 use engine::{Engine, EngineConfig, PassThrough};
 use sim::{

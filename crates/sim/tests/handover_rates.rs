@@ -1,7 +1,6 @@
 //! What a download gets whose client moves between two boxes, beside one whose client stays.
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use engine::EngineConfig;
 use link::{Capacity, RateSteps};

@@ -4,7 +4,6 @@
 //! `CELLERATOR_SIM_HANDOVERS=n` sets how many line-ups run.
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

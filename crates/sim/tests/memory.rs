@@ -5,7 +5,6 @@
 //! ```
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use engine::{Engine, EngineConfig};
 use link::QueueLimit;

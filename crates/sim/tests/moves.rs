@@ -4,7 +4,6 @@
 //! `CELLERATOR_WRITE_IMAGES=1` writes the states that the next version has to read.
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,6 @@
 //!   server ── 1 Gbit/s, 5 ms ── accelerator ── radio ── client with a window of 16 or 17 KB
 //! ```
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use control::{ControllerConfig, RateParams};
 use engine::{Engine, EngineConfig, WindowPolicy};
 use link::{Fades, Harq, LossModel, QueueLimit};

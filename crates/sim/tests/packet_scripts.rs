@@ -1,8 +1,7 @@
-//! Plays every script of `tests/packet` against the engine.
-//!
-//! `CELLERATOR_SCRIPT=part_of_name` plays only those whose name contains it.
+//! Plays every script of `tests/packet` against the engine, each as a test of its name:
+//! `cargo test -p cellerator-sim --test all packet_scripts::h04` plays those that begin with `h04`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use control::{ControllerConfig, FixedParams};
 use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
@@ -69,30 +68,144 @@ fn counter(engine: &Engine, name: &str) -> Option<u64> {
     })
 }
 
-fn play(path: &Path) -> Result<(), String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let script = Script::parse(&name, &text).map_err(|e| e.to_string())?;
-    let engine = engine(script.settings()).map_err(|e| format!("{name}: {e}"))?;
-    script.run(engine, counter).map(|_| ()).map_err(|e| e.to_string())
+fn play(name: &str) {
+    let path = folder().join(name).with_extension("pkt");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let script = Script::parse(&format!("{name}.pkt"), &text).unwrap_or_else(|e| panic!("{e}"));
+    let engine = engine(script.settings()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    script.run(engine, counter).unwrap_or_else(|e| panic!("{e}"));
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packet")
+}
+
+/// A test for each script, of the script's name.
+macro_rules! scripts {
+    ($($name:ident)*) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+        $(#[test] fn $name() { play(stringify!($name)); })*
+    };
 }
 
 #[test]
-fn every_script_holds() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packet");
-    let only = std::env::var("CELLERATOR_SCRIPT").unwrap_or_default();
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| {
-        path.extension().is_some_and(|e| e == "pkt") && path.to_string_lossy().contains(&only)
-    });
-    paths.sort();
-    assert!(!paths.is_empty(), "no scripts found");
-    let failures: Vec<String> = paths.iter().filter_map(|path| play(path).err()).collect();
-    assert!(
-        failures.is_empty(),
-        "{} of {} scripts fail\n\n{}\n",
-        failures.len(),
-        paths.len(),
-        failures.join("\n\n")
-    );
+fn every_script_of_the_folder_is_a_test() {
+    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let scripts = files.filter(|path| path.extension().is_some_and(|e| e == "pkt"));
+    let mut scripts: Vec<_> = scripts.map(|path| path.file_stem().unwrap().to_owned()).collect();
+    scripts.sort();
+    assert_eq!(scripts, NAMES, "left: the folder; right: `scripts!` in this file, in order");
+}
+
+scripts! {
+    drwa_bad_checksum
+    drwa_handshake_not_seen
+    drwa_mptcp
+    drwa_window_lowered
+    drwa_window_scale_none
+    drwa_zero_window
+    engine_disabled
+    engine_policy_port
+    engine_uplink_ack_early
+    engine_uplink_both_ways
+    engine_uplink_repairs
+    engine_uplink_reset_behind_debt
+    h01_debt_timeout
+    h01_debt_timeout_old_numbers
+    h01_debt_timeout_starts_when_owed
+    h03_refused
+    h04_reset_behind_debt
+    h04_reset_behind_fin
+    h05_fin_alone
+    h05_half_close
+    h06_mss
+    h06_mss_least
+    h06_mss_tiny
+    h06_no_timestamps
+    h06_sack_not_permitted
+    h07_checksum_bad
+    h07_checksum_bad_in_handshake
+    h09_fast_open_data
+    h09_mptcp
+    h09_tcp_ao
+    h09_tcp_md5
+    h10_lost_third
+    h10_one_direction
+    h11_client_has_more
+    h11_forged_acknowledgements
+    h11_forged_behind_the_window
+    h11_forged_old_acknowledgement
+    h11_unknown_mid_flow
+    h12_nonsensical_sack
+    h15_stretched_acknowledgement
+    h16_time_out_undone
+    h18_falls_back
+    h18_overflow_lowers_the_stake
+    h19_window_honour
+    h20_memory_full
+    h20_subscriber_full
+    h20_table_full
+    h21_super_packet
+    h22_fragment_counted
+    h22_fragment_passes
+    h24_keep_alive_client
+    h24_keep_alive_server
+    h25_accurate_ecn
+    h25_ce_echoed
+    h25_scalable_sender
+    h26_first_bytes_win
+    h26_late_syn
+    h26_port_reuse
+    h26_stray_client_timestamp
+    h26_timestamps_after_long_silence
+    h27_hole_never_filled
+    h28_timestamps_downlink
+    h28_timestamps_handshake
+    h28_timestamps_uplink
+    h29_duplicate_acks_consumed
+    h30_window_bounded
+    h31_no_gain
+    tcp_ack_d_sack
+    tcp_ack_early
+    tcp_ack_hole_sacked
+    tcp_ack_of_server_rides_on_data
+    tcp_ack_overtakes_third_packet
+    tcp_ack_third_packet_window
+    tcp_challenges_limited
+    tcp_fin_server_after_client
+    tcp_handshake_fast_open_cookie
+    tcp_handshake_ipv6
+    tcp_handshake_repeated_syn
+    tcp_handshake_unknown_option
+    tcp_mss_jumbo
+    tcp_mss_largest
+    tcp_mss_of_server_smaller
+    tcp_paced_output
+    tcp_port_reuse_server_lost
+    tcp_rack_reordering
+    tcp_retransmit_sack
+    tcp_retransmit_three_duplicate_acks
+    tcp_retransmit_timeout
+    tcp_retransmit_upload_meanwhile
+    tcp_rst_client_with_debt
+    tcp_rst_server_beyond_window
+    tcp_rst_server_inexact
+    tcp_rst_server_without_debt
+    tcp_rst_to_server_exact
+    tcp_sack_reneging
+    tcp_seq_ack_in_held_data
+    tcp_seq_bare_ack_of_server
+    tcp_seq_bare_ack_reordered
+    tcp_seq_bare_beyond_window
+    tcp_tail_loss_probe
+    tcp_timestamps_paws_server
+    tcp_uplink_data_rewritten
+    tcp_window_opportunistic
+    tcp_window_shrinks
+    tcp_window_update_only_with_news
+    tcp_window_update_tiny
+    tcp_window_update_when_buffer_frees
+    tcp_window_zero_probed
+    tcp_window_zero_suspends
+    wa8_window_by_controller
 }

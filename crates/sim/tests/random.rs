@@ -3,7 +3,6 @@
 //! `CELLERATOR_SIM_SEEDS=n` sets how many seeds run, `CELLERATOR_SIM_SEED=n` runs one and prints its packets.
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,7 +2,6 @@
 //! mobile segment.
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use control::ControllerConfig;
 use engine::{Engine, EngineConfig, PassThrough, Sharing};

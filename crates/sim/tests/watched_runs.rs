@@ -1,5 +1,4 @@
 //! Runs that are looked at, and hosts of other times.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use scenario::Scenario;
 use sim::{CaseOutcome, CaseRun, LogMode, LoggedPacket, Sample, Watcher};

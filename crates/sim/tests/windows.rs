@@ -6,7 +6,6 @@
 //! ```
 
 // Helpers of a test are test code too, which the lint cannot know.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use control::{ControllerConfig, CubicParams};
 use engine::{Engine, EngineConfig};
@@ -96,7 +95,7 @@ fn no_path_is_slower_than_with_a_window_without_bound() {
 }
 
 #[test]
-#[ignore = "needs traces: CELLERATOR_TRACES=FOLDER cargo test --release --package cellerator-sim --test windows -- --ignored"]
+#[ignore = "needs measured traces: make windows TRACES=FOLDER"]
 fn no_measured_link_is_slower_than_with_a_window_without_bound() {
     let folder = std::env::var("CELLERATOR_TRACES").expect("CELLERATOR_TRACES names a folder of traces");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();

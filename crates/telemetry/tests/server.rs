@@ -1,8 +1,5 @@
 //! The server, with a reader that is played here: what a client gets, and what it cannot do.
 
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;

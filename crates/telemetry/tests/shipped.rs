@@ -1,8 +1,5 @@
 //! What is shipped beside the program: rules, the dashboard, and the page of the metrics.
 
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,5 @@
 //! A view that panics in a real terminal, tmux's: the terminal is left as it was found, with the message.
 
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,7 +21,7 @@ impl Source for Failing {
 }
 
 #[test]
-#[ignore = "is run by the test below, in a terminal"]
+#[ignore = "is run by the test below, in a terminal: make top-test"]
 fn failing_view() {
     let interval = units::Duration::from_millis(100);
     let settings = Live { place: "a test".to_owned(), interval, has_colour: true, name: None };
@@ -67,7 +64,7 @@ fn a_panic_leaves_the_terminal_as_it_was() {
     tmux.run(&["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "env", "PS1=shell> ", "sh"]);
     tmux.wait_for("shell>");
     let own = std::env::current_exe().unwrap();
-    let start = format!("{} --ignored --exact failing_view --nocapture", own.display());
+    let start = format!("{} --ignored --exact panic::failing_view --nocapture", own.display());
     tmux.run(&["send-keys", &start, "Enter"]);
     let screen = tmux.wait_for("ended: the view has failed");
     assert!(screen.contains("this source fails"), "the message is seen:\n{screen}");

@@ -1,8 +1,5 @@
 //! The screens, as text, from samples of a real accelerator: `tests/recorded/*.json`. `CELLERATOR_WRITE_SCREENS=1`
-//! writes `tests/screens/*.txt` anew. `cargo test -p cellerator --test top -- --ignored record` records samples.
-
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! writes `tests/screens/*.txt` anew. `make record-top` records samples.
 
 use std::path::Path;
 

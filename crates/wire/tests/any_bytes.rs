@@ -1,10 +1,6 @@
 //! No bytes make a parser, an edit or a cut panic.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
-
-mod common;
-
-use common::{packet, specs};
+use crate::common::{packet, specs};
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 use units::SeqNum;

@@ -1,10 +1,6 @@
 //! Splitting and merging super-packets.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
-
-mod common;
-
-use common::{assert_oracle_agrees, data_specs, packet, pseudo_random_bytes, specs};
+use crate::common::{assert_oracle_agrees, data_specs, packet, pseudo_random_bytes, specs};
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 use wire::{

@@ -1,10 +1,8 @@
 //! What is emitted is read back, edits equal a packet written anew, and etherparse agrees with all of it.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
-
-mod common;
-
-use common::{assert_oracle_agrees, oracle_tcp_checksum, packet, pseudo_random_bytes, sack_blocks, specs};
+use crate::common::{
+    assert_oracle_agrees, oracle_tcp_checksum, packet, pseudo_random_bytes, sack_blocks, specs,
+};
 use etherparse::{PacketBuilder, TcpOptionElement};
 use proptest::prelude::*;
 use units::SeqNum;

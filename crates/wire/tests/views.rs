@@ -1,10 +1,6 @@
 //! Views of packets with known contents: options, fragments, extension headers, ICMP quotes, printing.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
-
-mod common;
-
-use common::packet;
+use crate::common::packet;
 use etherparse::PacketBuilder;
 use units::{SeqNum, WindowScale};
 use wire::{ParseError, SackBlock, TcpFlags, TcpHeaderSpec, TcpOptions, Timestamps, Transport};

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::frames::{self, Frame, ethernet, ipv4, pcapng};
-use crate::metamorphic::{CASES, assert_same, each_flow, found, found_with};
+use crate::analyze::frames::{self, Frame, ethernet, ipv4, pcapng};
+use crate::analyze::metamorphic::{CASES, assert_same, each_flow, found, found_with};
 
 /// Frames in the order of time.
 fn in_order(mut frames: Vec<Frame>) -> Vec<u8> {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::many::{RADIO, build, captures, contents};
-use crate::{Folder, analyze, capture, text};
+use super::{Folder, analyze, capture, text};
+use crate::analyze::many::{RADIO, build, captures, contents};
 
 /// Runs it on `input`; gives standard output and error.
 fn run(dataset: &Path, input: &Path, more: &[&str]) -> (bool, String, String) {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use capture::Reader;
 
-use crate::{Folder, text};
+use super::{Folder, text};
 
 #[test]
 fn packets_of_an_interface_go_into_a_file() {

@@ -10,8 +10,8 @@ use datasets::{Manifest, Record};
 use serde_json::Value;
 use tables::TableReader;
 
+use super::{Folder, analyze, text};
 use crate::schema::check_against;
-use crate::{Folder, analyze, text};
 
 /// Simulated captures of `seeds` runs in `folder`; some rotate.
 pub fn captures(folder: &Path, seeds: u32, first: u32, radio: &str, rotate: Option<u32>) {

@@ -9,8 +9,8 @@ use std::io::Write as _;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::Value;
 
-use crate::frames::{self, Frame, Magic, Order, RAW, ethernet, ipv4, pcap, pcapng, udp};
-use crate::{Folder, analyze, text};
+use super::{Folder, analyze, text};
+use crate::analyze::frames::{self, Frame, Magic, Order, RAW, ethernet, ipv4, pcap, pcapng, udp};
 
 /// Both sides, both versions of IP, loss, time-outs, lost acknowledgements, small windows, many flows; a slow
 /// reader, pauses, a policer.

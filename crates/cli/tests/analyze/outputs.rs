@@ -4,7 +4,7 @@ use capture::Reader;
 use serde_json::Value;
 use tables::TableReader;
 
-use crate::{Folder, analyze, capture, text};
+use super::{Folder, analyze, capture, text};
 
 #[test]
 fn one_reading_gives_every_output() {

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::DeflateDecoder;
 use serde_json::{Value, json};
 
-use crate::{Folder, analyze, capture, text};
+use super::{Folder, analyze, capture, text};
 
 /// The page of the made capture.
 fn page(folder: &Folder) -> String {
@@ -188,7 +188,7 @@ impl Drop for Browser {
 }
 
 #[test]
-#[ignore = "needs Chromium: apt-get install chromium; cargo test -p cellerator --test analyze -- --ignored"]
+#[ignore = "needs Chromium: make chromium"]
 fn the_page_works_in_a_browser() {
     let folder = Folder::new("browser");
     page(&folder);

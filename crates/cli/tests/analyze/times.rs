@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::{analyze, text};
+use super::{analyze, text};
 
 /// Parts and findings are the same, or as the kernel says, within so many percent of the flow's time.
 const WITHIN: f64 = 5.0;

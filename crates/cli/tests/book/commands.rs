@@ -12,8 +12,8 @@ use std::thread;
 
 use io::SpawnOptions;
 
+use crate::book::root;
 use crate::network::{Network, PROGRAM};
-use crate::root;
 
 /// Words that are exchanged: the test's interfaces, and times that nobody wants to wait for.
 const EXCHANGED: [(&str, &str); 5] =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::root;
+use crate::book::root;
 
 /// README.md, and the pages below `docs`.
 fn pages() -> Vec<PathBuf> {

@@ -53,7 +53,7 @@ fn behind_a_upf_subscribers_are_known_by_their_own_addresses() {
 #[test]
 fn networks_of_recipes_are_simulated_to_their_ends() {
     let folder = std::env::temp_dir().join(format!("ct-recipes-{}", std::process::id()));
-    let recipes = std::fs::read_dir(crate::root().join("scenarios/recipes")).unwrap();
+    let recipes = std::fs::read_dir(crate::book::root().join("scenarios/recipes")).unwrap();
     let recipes: Vec<_> = recipes.map(|entry| entry.unwrap().path()).collect();
     assert!(!recipes.is_empty());
     for recipe in recipes {

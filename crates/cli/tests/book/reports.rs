@@ -7,9 +7,7 @@ use io::SpawnOptions;
 use serde_json::Value;
 
 use crate::network::{Network, PROGRAM, Running, wait_until};
-
-#[path = "../lab/schema.rs"]
-mod schema;
+use crate::schema;
 
 /// What `cellerator report` says, and whether it was content.
 fn report(network: &Network, arguments: &[&str]) -> (bool, String) {

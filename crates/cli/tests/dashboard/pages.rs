@@ -7,7 +7,7 @@ use io::netlink::LinkChange;
 use io::{Clock, Namespace, SpawnOptions};
 use units::Duration;
 
-use crate::browser::Browser;
+use crate::dashboard::browser::Browser;
 use crate::network::{Network, PROGRAM, Running};
 use crate::traffic::{Traffic, add_clients};
 

@@ -15,7 +15,8 @@ use serde_json::Value;
 use units::Duration;
 
 use super::daemon::{Daemon, SIGKILL, SIGTERM, World, spawn, until};
-use super::{has_mptcp, lab, schema};
+use super::{has_mptcp, lab};
+use crate::schema;
 
 /// True where the kernel takes such programs; else a line says why not.
 fn has_struct_ops() -> bool {

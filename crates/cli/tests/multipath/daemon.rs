@@ -10,7 +10,8 @@ use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
 use serde_json::Value;
 use units::Duration;
 
-use super::{has_mptcp, schema};
+use super::has_mptcp;
+use crate::schema;
 
 /// Interface, the client's address, the server's.
 const UPLINKS: [(&str, &str, &str); 2] =

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{ForAll, PROGRAM, Place};
+use super::{ForAll, PROGRAM, Place};
 
 /// The most that `systemd-analyze security` may say, in tenths.
 const EXPOSURE_MAX: u32 = 25;

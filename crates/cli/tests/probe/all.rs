@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Command;
 
-use crate::loopback::{Server, document, file, words};
+use crate::probe::loopback::{Server, document, file, words};
 use crate::schema;
 
 const ALL: &str = include_str!("../../../../schemas/probe-all.schema.json");

@@ -9,9 +9,9 @@ use link::{Capacity, DelayModel, LinkConfig, LossModel, QueueLimit};
 use serde_json::{Value, json};
 use units::{Bytes, Duration, Rate};
 
-use crate::link::{Bed, Radio, air, one_at_a_time};
-use crate::loopback::{Server, document};
-use crate::truth::{bias_ms, swept};
+use crate::probe::link::{Bed, Radio, air, one_at_a_time};
+use crate::probe::loopback::{Server, document};
+use crate::probe::truth::{bias_ms, swept};
 
 /// Adds a part to the result document, where one is wanted.
 pub fn keep(part: &str, value: &Value) {

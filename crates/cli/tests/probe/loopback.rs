@@ -245,8 +245,9 @@ fn what_was_measured_is_kept_when_the_server_disappears() {
         assert_eq!(steps[0]["is_valid"], false);
     }
 
-    // Who receives knows what came; who sends knows of it by acknowledgements.
-    for (way, limit) in [("down", "not known"), ("up", "network")] {
+    // Who receives knows what came; who sends knows of it by acknowledgements. What limits a busy machine's own
+    // loopback is the machine's affair.
+    for (way, is_known) in [("down", false), ("up", true)] {
         let server = Server::start(&["--rate-max", "50 Mbit/s"]);
         let arguments = ["tcp", "--ways", way, "--time", "20 s", "--repetitions", "2", "--json", "-"];
         let (client, lines) = begun(&server, &arguments, &format!("{way} 1/2"));
@@ -255,9 +256,10 @@ fn what_was_measured_is_kept_when_the_server_disappears() {
         let runs = kept["runs"].as_array().unwrap();
         assert_eq!(runs.len(), 1, "{way}");
         assert!(runs[0]["bytes"].as_u64().unwrap() > 1_000_000, "{way}: {}", runs[0]["bytes"]);
-        assert_eq!(runs[0]["limit"]["by"], limit);
+        assert_eq!(runs[0]["limit"]["by"] != "not known", is_known, "{way}: {}", runs[0]["limit"]);
+        // It ended with the server, not after its 20 s.
         let seconds = runs[0]["seconds"].as_f64().unwrap();
-        assert!((1.0..3.0).contains(&seconds), "{way}: {seconds} s");
+        assert!((1.0..15.0).contains(&seconds), "{way}: {seconds} s");
     }
 }
 

@@ -14,8 +14,8 @@ use scenario::LinkPlan;
 use serde_json::Value;
 use units::Duration;
 
-use crate::link::{document, one_at_a_time};
-use crate::loopback::{Server, words};
+use crate::probe::link::{document, one_at_a_time};
+use crate::probe::loopback::{Server, words};
 use crate::schema;
 
 const SCHEMA: &str = include_str!("../../../../schemas/probe-middlebox.schema.json");

@@ -8,7 +8,7 @@ use link::{Capacity, Direction, LinkConfig, Preset, QueueLimit, Trace};
 use serde_json::Value;
 use units::{Bytes, Duration};
 
-use crate::link::{Bed, DELAYS, air};
+use crate::probe::link::{Bed, DELAYS, air};
 
 const SCHEMA: &str = include_str!("../../../../schemas/probe-record.schema.json");
 const QUEUE: u64 = 150_000;
@@ -253,9 +253,9 @@ fn a_recorded_link_does_to_cubic_and_bbr_what_the_link_did() {
 fn a_minute_of_a_link_does_the_same_within_2_percent() {
     let sim = compared("record-minute", 60, Replays { program: "sim", places: 12, seconds: 120 });
     // What has been measured is kept, whatever becomes of the rest.
-    crate::bench::keep("record", &serde_json::json!({"sim": sim}));
+    crate::probe::bench::keep("record", &serde_json::json!({"sim": sim}));
     let lab = compared("record-lab", 60, Replays { program: "lab", places: 2, seconds: 60 });
-    crate::bench::keep("record", &serde_json::json!({"sim": sim, "lab": lab}));
+    crate::probe::bench::keep("record", &serde_json::json!({"sim": sim, "lab": lab}));
     assert_alike(&sim, [0.02, 0.02]);
     assert_alike(&lab, [0.03, 0.03]);
 }

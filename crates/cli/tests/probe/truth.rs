@@ -8,7 +8,7 @@ use link::{DelayModel, LinkConfig, LossModel, PacketRecord};
 use serde_json::{Value, json};
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::link::{Bed, DELAYS, Radio, air, document};
+use crate::probe::link::{Bed, DELAYS, Radio, air, document};
 
 /// Length of the packets that measure: no other packet has it.
 const PACKET: u64 = 1_400;

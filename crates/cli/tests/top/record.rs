@@ -39,7 +39,7 @@ fn write(name: &str, samples: &[Sample]) {
 }
 
 #[test]
-#[ignore = "writes tests/recorded anew"]
+#[ignore = "writes tests/recorded anew: make record-top"]
 fn record_samples() {
     let network = Network::build("record");
     add_clients(&network, 4);

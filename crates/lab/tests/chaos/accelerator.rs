@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use io::{Clock, Interest, Namespace, PidFd, SpawnOptions, Tethered, Waiter};
 
-use crate::network::output;
+use crate::chaos::network::output;
 use crate::program::program;
 
 pub const SIGHUP: i32 = 1;
@@ -98,7 +98,7 @@ impl Accelerator {
                 BufReader::new(pipe).lines().map_while(Result::ok).for_each(|line| {
                     let is_plan = ["#", "ip ", "sysctl", "nft"].iter().any(|start| line.starts_with(start));
                     if !is_plan {
-                        crate::log(&format!("{name}: {line}"));
+                        crate::chaos::log(&format!("{name}: {line}"));
                     }
                     drop(send.send(line));
                 });
@@ -207,7 +207,7 @@ impl Accelerator {
         let give_up = Clock::now() + units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
         while Clock::now() < give_up {
             match self.child.try_wait() {
-                Ok(None) => crate::pause_ms(10),
+                Ok(None) => crate::chaos::pause_ms(10),
                 Ok(Some(_)) => return Ok(()),
                 Err(error) => return Err(error.to_string()),
             }

@@ -7,12 +7,12 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Duration;
 
-use crate::accelerator::{Options, SIGTERM, Way};
-use crate::captures::Captures;
-use crate::faults::{Fault, Scene};
-use crate::network::{LinkKind, Network, output};
-use crate::traffic::{Amount, End, Tally, Traffic};
-use crate::{log, variable};
+use super::{log, variable};
+use crate::chaos::accelerator::{Options, SIGTERM, Way};
+use crate::chaos::captures::Captures;
+use crate::chaos::faults::{Fault, Scene};
+use crate::chaos::network::{LinkKind, Network, output};
+use crate::chaos::traffic::{Amount, End, Tally, Traffic};
 
 /// What is tried.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::accelerator::{Accelerator, Options, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTERM, Way};
-use crate::network::{Network, Side};
+use crate::chaos::accelerator::{Accelerator, Options, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTERM, Way};
+use crate::chaos::network::{Network, Side};
 
 /// One kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub struct Scene<'a> {
 
 impl Scene<'_> {
     pub fn pause(&mut self, ms: std::ops::Range<u64>) {
-        crate::pause_ms(self.random.random_range(ms));
+        crate::chaos::pause_ms(self.random.random_range(ms));
     }
 
     fn side(&mut self) -> Side {
@@ -174,7 +174,7 @@ impl Scene<'_> {
             Fault::Drain => {
                 let said = old.command(&self.network.middle, "drain", &[]);
                 if !said.is_empty() {
-                    crate::log(&format!("drain: {}", said.trim_end()));
+                    crate::chaos::log(&format!("drain: {}", said.trim_end()));
                 }
             }
             Fault::Terminate => old.signal(SIGTERM),

@@ -14,7 +14,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::network::SERVER;
+use crate::chaos::network::SERVER;
 
 /// A transfer that has not moved for so long hangs: longer than what a host's backed-off time-out
 /// takes after the longest fault. On a machine with much else to do a fault of two seconds has
@@ -199,7 +199,7 @@ fn connect(to: SocketAddr) -> Result<(TcpStream, u16), End> {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::TimedOut => return Err(End::Hung),
         Err(_) => {
-            crate::pause_ms(50);
+            crate::chaos::pause_ms(50);
             return Err(End::Refused);
         }
     }
@@ -329,7 +329,7 @@ fn converse(
         let mut left = random.random_range(pause_ms.clone());
         while left > 0 && !shared.is_over() {
             let now = left.min(200);
-            crate::pause_ms(now);
+            crate::chaos::pause_ms(now);
             left -= now;
         }
     };

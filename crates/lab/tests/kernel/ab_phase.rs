@@ -8,11 +8,11 @@ use serde_json::Value;
 use units::{Duration, Rate};
 use wire::IpVersion;
 
-use crate::capture::Capture;
-use crate::content::{Content, read_to_end};
-use crate::handshake::{after_one_hop, without_ip_checksum};
-use crate::operation::cellerator;
-use crate::testbed::{FAMILIES, Radio, Testbed, wait_until};
+use crate::kernel::capture::Capture;
+use crate::kernel::content::{Content, read_to_end};
+use crate::kernel::handshake::{after_one_hop, without_ip_checksum};
+use crate::kernel::operation::cellerator;
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, wait_until};
 
 /// With it the client's IPv4 address is in the control group, and its IPv6 prefix is not.
 const SEED: &str = "2";

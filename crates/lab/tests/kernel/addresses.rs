@@ -8,8 +8,8 @@ use lab::{Host, server_address};
 use socket2::SockAddr;
 use units::{Duration, Rate};
 
-use crate::capture::{Capture, Side};
-use crate::testbed::{FAMILIES, Radio, Testbed, unassigned};
+use crate::kernel::capture::{Capture, Side};
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, unassigned};
 
 fn radio() -> Radio {
     Radio::steady(Rate::from_mbps(20))

@@ -9,7 +9,7 @@ use lab::{Host, RADIO, WAN};
 use units::{Duration, Instant};
 use wire::{Packet, Tcp, TcpFlags, Transport};
 
-use crate::testbed::Testbed;
+use crate::kernel::testbed::Testbed;
 
 /// Room for the largest packet of the devices.
 const PACKET_LEN_MAX: usize = 2_048;

@@ -7,9 +7,9 @@ use std::io::Write;
 use lab::Host;
 use units::Rate;
 
-use crate::content::{Content, read_exactly};
-use crate::server::{Server, request};
-use crate::testbed::{FAMILIES, Radio, Testbed, burst_loss};
+use crate::kernel::content::{Content, read_exactly};
+use crate::kernel::server::{Server, request};
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, burst_loss};
 
 /// The TCP counters of a host: `Tcp.RetransSegs`, `TcpExt.PAWSEstab` and so on.
 pub fn counters(bed: &Testbed, host: Host) -> BTreeMap<String, u64> {

@@ -13,9 +13,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use scenario::Family;
 use units::{Duration, Rate};
 
-use crate::content::{Content, Print, Reading};
-use crate::counters::counter;
-use crate::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, wait_until};
+use crate::kernel::content::{Content, Print, Reading};
+use crate::kernel::counters::counter;
+use crate::kernel::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, wait_until};
 
 const SIGTERM: i32 = 15;
 const FLOWS: usize = 50;

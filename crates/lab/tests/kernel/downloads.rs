@@ -13,9 +13,9 @@ use scenario::Family;
 use socket2::SockAddr;
 use units::Duration;
 
-use crate::content::{Content, Print, Reading};
-use crate::server::{Server, request};
-use crate::testbed::{FAMILIES, PATIENCE, Radio, Testbed, patient, pause};
+use crate::kernel::content::{Content, Print, Reading};
+use crate::kernel::server::{Server, request};
+use crate::kernel::testbed::{FAMILIES, PATIENCE, Radio, Testbed, patient, pause};
 
 const DOWNLOADS: usize = 100;
 const AT_ONCE: usize = 8;

@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use scenario::Family;
 use units::{Duration, Rate};
 
-use crate::content::{Content, Print, read_to_end};
-use crate::testbed::{FAMILIES, Radio, Testbed, burst_loss};
+use crate::kernel::content::{Content, Print, read_to_end};
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, burst_loss};
 
 const ROUNDS: u32 = 1_000;
 

@@ -8,10 +8,10 @@ use socket2::{Protocol, SockAddr, Socket};
 use units::Rate;
 use wire::{IpVersion, TcpFlags};
 
-use crate::capture::{Capture, Captured};
-use crate::content::{Content, read_to_end};
-use crate::raw_peer::{RawPeer, STRANGE_OPTIONS};
-use crate::testbed::{FAMILIES, PATIENCE, Radio, Testbed, patient};
+use crate::kernel::capture::{Capture, Captured};
+use crate::kernel::content::{Content, read_to_end};
+use crate::kernel::raw_peer::{RawPeer, STRANGE_OPTIONS};
+use crate::kernel::testbed::{FAMILIES, PATIENCE, Radio, Testbed, patient};
 
 const MPTCP: i32 = 262;
 /// `MSG_FASTOPEN`: connect with the data.

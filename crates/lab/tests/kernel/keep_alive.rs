@@ -10,8 +10,8 @@ use scenario::Family;
 use socket2::{SockRef, TcpKeepalive};
 use units::{Duration, Rate};
 
-use crate::counters::counter;
-use crate::testbed::{Radio, Testbed, pause};
+use crate::kernel::counters::counter;
+use crate::kernel::testbed::{Radio, Testbed, pause};
 
 fn keep_alive(stream: &TcpStream) {
     let second = std::time::Duration::from_secs(1);
@@ -61,7 +61,7 @@ fn h24_idle_connections_are_kept_alive_and_dead_peers_noticed() {
             assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         }
         let accelerator = bed.accelerator.as_ref().unwrap();
-        accelerator.signal(crate::testbed::SIGTERM);
+        accelerator.signal(crate::kernel::testbed::SIGTERM);
         let said = bed.accelerator.take().unwrap().wait();
         assert_eq!(said.accelerated_flows(), 2);
         assert_eq!(bed.leftovers(), [""; 0]);

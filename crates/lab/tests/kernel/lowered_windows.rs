@@ -8,9 +8,9 @@ use lab::HostSettings;
 use scenario::{CongestionControl, Family};
 use units::{Bytes, Duration, Rate};
 
-use crate::content::{Content, Print, read_to_end};
-use crate::counters::assert_healthy;
-use crate::testbed::{FAMILIES, Radio, Testbed, pause};
+use crate::kernel::content::{Content, Print, read_to_end};
+use crate::kernel::counters::assert_healthy;
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, pause};
 
 /// 20 Mbit/s, 8 ms there and back, and room for 1.6 s of data.
 fn deep() -> Radio {

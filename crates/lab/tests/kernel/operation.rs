@@ -9,12 +9,12 @@ use lab::Host;
 use serde_json::Value;
 use units::{Duration, Rate};
 
-use crate::content::{Content, read_exactly, read_to_end};
-use crate::counters::counter;
+use crate::kernel::content::{Content, read_exactly, read_to_end};
+use crate::kernel::counters::counter;
+use crate::kernel::server::{Server, request};
+use crate::kernel::swarm::{Swarm, Trickle};
+use crate::kernel::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, wait_until};
 use crate::program::program;
-use crate::server::{Server, request};
-use crate::swarm::{Swarm, Trickle};
-use crate::testbed::{FAMILIES, Radio, SIGKILL, Testbed, pause, wait_until};
 
 const SIGHUP: i32 = 1;
 

@@ -8,10 +8,10 @@ use lab::{Host, RADIO};
 use scenario::Family;
 use units::Rate;
 
-use crate::content::{Content, read_to_end};
-use crate::counters::assert_healthy;
-use crate::server::{Server, request};
-use crate::testbed::{FAMILIES, Radio, Testbed, burst_loss};
+use crate::kernel::content::{Content, read_to_end};
+use crate::kernel::counters::assert_healthy;
+use crate::kernel::server::{Server, request};
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, burst_loss};
 
 const LEN: u64 = 1_000_000;
 

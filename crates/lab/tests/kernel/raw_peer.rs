@@ -12,7 +12,7 @@ use units::Duration;
 use wire::checksum::Sum;
 use wire::{Tcp, TcpFlags, Transport};
 
-use crate::testbed::{PATIENCE, Testbed, unassigned};
+use crate::kernel::testbed::{PATIENCE, Testbed, unassigned};
 
 /// `IPPROTO_RAW`: headers are given.
 const RAW: i32 = 255;

@@ -11,9 +11,9 @@ use scenario::{CongestionControl, Family};
 use socket2::Protocol;
 use units::{Bytes, Duration, Rate};
 
-use crate::content::{Content, read_to_end};
+use crate::kernel::content::{Content, read_to_end};
+use crate::kernel::testbed::{FAMILIES, Radio, SIGKILL, SIGTERM, Testbed, pause, wait_until};
 use crate::program::program;
-use crate::testbed::{FAMILIES, Radio, SIGKILL, SIGTERM, Testbed, pause, wait_until};
 
 const RMEM: &str = "net/ipv4/tcp_rmem";
 /// What the client's kernel has before: large enough to fill the queue.

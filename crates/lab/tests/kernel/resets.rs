@@ -8,9 +8,9 @@ use socket2::SockRef;
 use units::{Rate, SeqNum};
 use wire::TcpFlags;
 
-use crate::capture::{Capture, Captured, Side};
-use crate::content::{Content, Reading};
-use crate::testbed::{FAMILIES, Radio, Testbed};
+use crate::kernel::capture::{Capture, Captured, Side};
+use crate::kernel::content::{Content, Reading};
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed};
 
 /// Closes with a reset.
 fn reset(stream: TcpStream) {

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 
 use scenario::Family;
 
-use crate::content::Content;
-use crate::testbed::{Testbed, patient};
+use crate::kernel::content::Content;
+use crate::kernel::testbed::{Testbed, patient};
 
 /// A request line: `LEN SEED close`, or `keep` for a connection that stays open for the next request.
 pub fn request(content: Content, stays: bool) -> String {
@@ -31,7 +31,7 @@ impl Server {
 
     /// How the connections ended that `count` clients made: as the server's side saw it.
     pub fn ends(&self, count: usize) -> Vec<(SocketAddr, io::Result<()>)> {
-        (0..count).map(|_| self.ends.recv_timeout(crate::testbed::PATIENCE).unwrap()).collect()
+        (0..count).map(|_| self.ends.recv_timeout(crate::kernel::testbed::PATIENCE).unwrap()).collect()
     }
 }
 

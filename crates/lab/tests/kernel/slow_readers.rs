@@ -9,10 +9,10 @@ use scenario::Family;
 use socket2::SockAddr;
 use units::{Duration, Rate};
 
-use crate::content::{Content, Reading, read_exactly};
-use crate::counters::counters;
-use crate::server::{Server, request};
-use crate::testbed::{PATIENCE, Radio, Testbed, patient, pause};
+use crate::kernel::content::{Content, Reading, read_exactly};
+use crate::kernel::counters::counters;
+use crate::kernel::server::{Server, request};
+use crate::kernel::testbed::{PATIENCE, Radio, Testbed, patient, pause};
 
 const READERS: u64 = 30;
 const CONTENT: u64 = 600_000;

@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use lab::Host;
 use units::Rate;
 
-use crate::content::{Content, read_exactly, read_to_end};
-use crate::counters::counter;
-use crate::server::{Server, request};
-use crate::testbed::{FAMILIES, Radio, SIGKILL, SIGTERM, Testbed, wait_until};
+use crate::kernel::content::{Content, read_exactly, read_to_end};
+use crate::kernel::counters::counter;
+use crate::kernel::server::{Server, request};
+use crate::kernel::testbed::{FAMILIES, Radio, SIGKILL, SIGTERM, Testbed, wait_until};
 
 /// One request and its answer on a connection that stays.
 fn ask(stream: &mut TcpStream, seed: u64) {
@@ -58,8 +58,10 @@ fn killed_it_leaves_an_idle_http_connection_working() {
 #[test]
 fn stopped_in_the_middle_it_delivers_what_it_owes_and_hands_back() {
     for policy in ["honour", "opportunistic"] {
-        let radio =
-            Radio { loss_down: crate::testbed::burst_loss(500), ..Radio::steady(Rate::from_mbps(30)) };
+        let radio = Radio {
+            loss_down: crate::kernel::testbed::burst_loss(500),
+            ..Radio::steady(Rate::from_mbps(30))
+        };
         let options = ["--window-policy", policy];
         let mut bed = Testbed::accelerated("stop", &radio, &options);
         let servers = FAMILIES.map(|family| Server::start(&bed, family));

@@ -8,8 +8,8 @@ use io::{Clock, Interest, Waiter};
 use scenario::Family;
 use units::Duration;
 
-use crate::content::{Content, Print, Reading};
-use crate::testbed::{PATIENCE, Testbed, pause};
+use crate::kernel::content::{Content, Print, Reading};
+use crate::kernel::testbed::{PATIENCE, Testbed, pause};
 
 /// Threads that connect.
 const CONNECTORS: usize = 16;

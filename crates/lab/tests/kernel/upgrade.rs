@@ -5,10 +5,10 @@ use std::io::Write;
 use lab::Host;
 use units::{Bytes, Duration, Rate};
 
-use crate::content::{Content, read_exactly};
-use crate::counters::{assert_healthy, counter};
-use crate::server::{Server, request};
-use crate::testbed::{FAMILIES, Radio, Testbed, pause};
+use crate::kernel::content::{Content, read_exactly};
+use crate::kernel::counters::{assert_healthy, counter};
+use crate::kernel::server::{Server, request};
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, pause};
 
 const UPGRADES: u32 = 3;
 

@@ -7,9 +7,9 @@ use link::LossModel;
 use scenario::Family;
 use units::{Duration, Rate};
 
-use crate::content::{Content, Print, read_to_end};
-use crate::counters::assert_healthy;
-use crate::testbed::{FAMILIES, Radio, Testbed, burst_loss, pause};
+use crate::kernel::content::{Content, Print, read_to_end};
+use crate::kernel::counters::assert_healthy;
+use crate::kernel::testbed::{FAMILIES, Radio, Testbed, burst_loss, pause};
 
 /// A radio link with losses both ways, and servers far behind it.
 fn far_and_lossy() -> Radio {

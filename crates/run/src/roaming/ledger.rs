@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "a measurement: cargo test -p cellerator-run --lib much_data -- --ignored --nocapture"]
+    #[ignore = "a measurement: make long-test"]
     fn a_note_of_much_data_is_written_without_another_copy_of_it() {
         let directory = std::env::temp_dir().join(format!("ct-ledger-much-{}", std::process::id()));
         let ledger = Ledger::open(directory.clone(), vec!["north".to_owned()]).unwrap();

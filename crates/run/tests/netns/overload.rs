@@ -2,7 +2,7 @@
 //! has its bounds.
 //!
 //! Sizes that fit every run; those of an attack are ignored by default:
-//! `cargo test --release -p cellerator-run --test netns -- --ignored --nocapture h20`.
+//! `make long-test`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -169,7 +169,7 @@ fn h20_a_flood_of_syns() {
 }
 
 #[test]
-#[ignore = "a million packets: half a minute"]
+#[ignore = "a million packets, half a minute: make long-test"]
 fn h20_a_flood_of_a_million_syns() {
     syn_flood(1_000_000);
 }
@@ -251,7 +251,7 @@ fn h20_slow_readers() {
 }
 
 #[test]
-#[ignore = "nine thousand connections, twice the descriptors, a gigabyte"]
+#[ignore = "nine thousand connections, twice the descriptors, a gigabyte: make long-test"]
 fn h20_nine_thousand_slow_readers() {
     slow_readers(9_000);
 }

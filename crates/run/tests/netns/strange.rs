@@ -228,9 +228,9 @@ fn h26_of_different_bytes_the_first_win_while_they_are_held() {
     assert_eq!(verdict(&said), (1, 0), "{said}");
 }
 
-/// Too long for every run: `cargo test -p cellerator-run --test netns -- --ignored h26`.
+/// Too long for every run.
 #[test]
-#[ignore = "five gigabytes: a minute or two"]
+#[ignore = "five gigabytes, a minute or two: make long-test"]
 fn h26_a_stream_longer_than_its_numbers() {
     const BLOCK: usize = 1 << 20;
     const BLOCKS: usize = 5 * 1024;

@@ -1,19 +1,14 @@
 //! Faults under load: whatever happens to the box, no transfer hangs, and none ends short.
 //!
-//! `cargo test --test chaos` is the short one; `make chaos SECONDS=3600 SEED=1` goes on for as long
+//! `cargo test -p cellerator-lab --test all chaos::` is the short one; `make chaos SECONDS=3600 SEED=1` goes on for as long
 //! as it is told. Each kind of trouble of the network's own is also had without the box, so that
 //! what the network does by itself is known.
-
-// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod accelerator;
 mod captures;
 mod case;
 mod faults;
 mod network;
-#[path = "../kernel/program.rs"]
-mod program;
 mod traffic;
 
 use accelerator::Way;

@@ -1,6 +1,4 @@
 //! `cellerator analyze` as a user runs it.
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod copies;
 mod edges;
@@ -10,8 +8,6 @@ mod many;
 mod metamorphic;
 mod outputs;
 mod page;
-#[path = "../lab/schema.rs"]
-mod schema;
 mod times;
 mod truth;
 

@@ -7,8 +7,6 @@
 //! cellerator sim digest scenarios/*.toml > crates/cli/tests/digest/scenarios-and-5000-runs.txt
 //! ```
 
-#![allow(clippy::unwrap_used)] // In helpers of tests, too, a failure is a failed test.
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -1,19 +1,17 @@
 //! `cellerator multipath` and `lab multipath`: kernel MPTCP between namespaces, the path manager as users
 //! start it, and the machine over event files. What needs root or MPTCP says so and is left out without.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::schema;
+
 mod aims;
 mod coupled;
 mod daemon;
-#[path = "../lab/schema.rs"]
-mod schema;
 
 /// Two radios; the first is dead from 2 s to 5 s.
 const DEATH: &str = r#"
@@ -81,7 +79,7 @@ fn lab(files: &[PathBuf], more: &[&str]) -> Value {
     assert!(output.status.success(), "{stderr}");
     eprintln!("{stderr}{}", said(&output));
     let results = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-    schema::check_against(&results, include_str!("../../../../schemas/multipath-lab.schema.json"));
+    schema::check_against(&results, include_str!("../../../schemas/multipath-lab.schema.json"));
     fs::remove_dir_all(&folder).unwrap();
     results
 }
@@ -138,7 +136,7 @@ fn event_files_are_run_in_virtual_time() {
         assert!(said(&output).contains("suspect -> down: lost"));
         let json = cellerator(&["multipath", "simulate", file.to_str().unwrap(), "--json"]);
         let outcome: Value = serde_json::from_slice(&json.stdout).unwrap();
-        schema::check_against(&outcome, include_str!("../../../../schemas/multipath-simulation.schema.json"));
+        schema::check_against(&outcome, include_str!("../../../schemas/multipath-simulation.schema.json"));
         assert!(outcome["lines"].as_array().unwrap().len() > 5);
     }
     let output = cellerator(&["multipath", "simulate", "/no/such/file"]);

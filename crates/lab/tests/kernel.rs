@@ -3,9 +3,6 @@
 //! Asserts on order, hashes, equality and bounds, never on exact times. One lab at a time: two
 //! would share the processors that the emulator needs to be punctual.
 
-// Test code outside of `#[test]` functions: what goes wrong there is a failure of the test.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 mod ab_phase;
 mod addresses;
 mod capture;
@@ -19,7 +16,6 @@ mod keep_alive;
 mod lowered_windows;
 mod operation;
 mod peers;
-mod program;
 mod raw_peer;
 mod receiver_windows;
 mod resets;

@@ -1,7 +1,5 @@
 //! What a package is made of, and what `cellerator doctor` says on this machine.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // In helpers of tests, too, a failure is a failed test.
-
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,12 +8,12 @@ use io::netlink::VethEnd;
 use io::{Namespace, SpawnOptions, sysctl};
 use serde_json::Value;
 
+use crate::schema;
+
 mod contents;
-#[path = "../lab/schema.rs"]
-mod schema;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
-const SCHEMA: &str = include_str!("../../../../schemas/doctor.schema.json");
+const SCHEMA: &str = include_str!("../../../schemas/doctor.schema.json");
 
 /// A namespace with two cables; gone with the value.
 struct Place(Namespace);

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-const SCHEMA: &str = include_str!("../../../../schemas/lab-results.schema.json");
+const SCHEMA: &str = include_str!("../../../schemas/lab-results.schema.json");
 
 /// Fails with the path of the first thing in a results document that does not fit.
 #[allow(dead_code)]

@@ -2,15 +2,13 @@
 //!
 //! The tests look at order, hashes and bounds, never at exact times.
 
-// In helpers of tests, too, a failure is a failed test.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod program;
-mod schema;
 
 use std::fs;
 
 use program::{Found, Lab, cellerator, leftovers, processes_in, processes_with, start_telling, wait_until};
+
+use crate::schema;
 
 const DELAY_ONLY: &str = "name = \"t\"\nradio.down.delay = \"10 ms\"\nradio.up.delay = \"10 ms\"\n";
 
@@ -290,10 +288,9 @@ fn a_reproduction_goes_on_where_it_was_stopped() {
     for paper in ["ma", "dr"] {
         fs::create_dir_all(folder.join("own").join(paper)).unwrap();
     }
-    let figure_2 =
-        include_str!("../../../../experiments/ma/figure-2-lab.toml").replace("\"6 MB\"", "\"60 KB\"");
+    let figure_2 = include_str!("../../../experiments/ma/figure-2-lab.toml").replace("\"6 MB\"", "\"60 KB\"");
     fs::write(path("own/ma/figure-2-lab.toml"), figure_2).unwrap();
-    let text = include_str!("../../../../experiments/dr/figure-20-lab.toml");
+    let text = include_str!("../../../experiments/dr/figure-20-lab.toml");
     let (head, _) = text.split_once("[[case]]").unwrap();
     let cases = "[[case]]\nname = \"8000 kbit/s\"\nworkload.write_rate = \"8000 kbit/s\"\n[[case]]\nname = \"unshaped\"\n";
     let figure_20 = |first: &str, second: &str| {
@@ -342,7 +339,7 @@ fn a_reproduction_goes_on_where_it_was_stopped() {
     for name in ["ma-figure-2", "dr-figure-20"] {
         let stored = fs::read_to_string(path(&format!("out/{name}.lab.json"))).unwrap();
         let document: serde_json::Value = serde_json::from_str(&stored).unwrap();
-        schema::check_against(&document, include_str!("../../../../schemas/reproduction.schema.json"));
+        schema::check_against(&document, include_str!("../../../schemas/reproduction.schema.json"));
         assert!(
             document["runs"].as_array().unwrap().iter().all(|run| run["late_p99_us"].is_number()),
             "{stored}"

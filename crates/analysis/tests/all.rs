@@ -1,0 +1,17 @@
+//! The integration tests as one program, which is linked once.
+
+// In helpers of tests, too, a failure is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod box_between;
+mod budget;
+mod diagnoses;
+mod flows;
+mod handshakes;
+mod kernel;
+mod lifetimes;
+mod made;
+mod multipath;
+mod pairs;
+mod parts;
+mod schema;

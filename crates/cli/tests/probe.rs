@@ -1,0 +1,10 @@
+//! `cellerator probe` as a user runs it.
+
+mod all;
+mod bench;
+mod hops;
+mod link;
+mod loopback;
+mod middlebox;
+mod record;
+mod truth;

@@ -1,0 +1,20 @@
+//! The integration tests as one program, which is linked once.
+
+// In helpers of tests, too, a failure is a failed test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod broken_middleboxes;
+mod congestion_controls;
+mod crashes;
+mod endpoint_model;
+mod fairness;
+mod handover_rates;
+mod handovers;
+mod memory;
+mod moves;
+mod opportunistic;
+mod packet_scripts;
+mod random;
+mod split_tcp;
+mod watched_runs;
+mod windows;
