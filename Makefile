@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -68,6 +68,11 @@ NIGHTLY := lint test lint-dataset book-test long-test tshark top-test prometheus
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)
+
+times: deps ## What each check takes, from nothing, into CONTRIBUTING.md (as root, 15 minutes, on a quiet machine)
+	@tools/need-root times
+	tools/time-checks $(OUT)/docs/check-times.json
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/check-times.json)
 
 stress: deps ## Ten runs of all tests beside programs that take both processors (as root, hours): out/stress
 	@tools/need-root stress

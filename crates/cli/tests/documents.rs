@@ -20,10 +20,9 @@ use crate::schema;
 
 #[path = "documents/datasets.rs"]
 mod datasets_page;
-#[path = "documents/probe.rs"]
 mod probe;
-#[path = "documents/router.rs"]
 mod router;
+mod times;
 
 const BEGIN: &str = "<!-- figures: ";
 const END: &str = "<!-- end of figures -->";
@@ -68,9 +67,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// README.md and the pages below `docs`, by their names.
+/// README.md, CONTRIBUTING.md and the pages below `docs`, by their names.
 fn documents() -> Vec<String> {
-    let mut all = vec!["README.md".to_owned()];
+    let mut all = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
     for folder in ["docs", "docs/algorithms"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().to_string_lossy().into_owned();
@@ -105,6 +104,7 @@ fn rendered(block: &str) -> String {
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
         ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
         ("cellerator/router/1", "") => router::markdown(&document),
+        ("cellerator/check-times/1", "") => times::markdown(&document),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
         (schema, "goodputs") if schema == lab::radios::SCHEMA => lab::radios::goodputs(&parsed(file, &text)),
@@ -193,6 +193,7 @@ fn keep(from: &str) {
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
         "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
+        "cellerator/check-times/1" => ("check-times".to_owned(), text.trim_end().to_owned()),
         "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),
         schema if schema == lab::radios::SCHEMA => {
             let mut results = lab::radios::without_series(parsed(from, &text));

@@ -281,6 +281,7 @@ fn only_subflows_use_it_and_a_kill_takes_it_away() {
     assert_eq!(of_port(&world.server, 9_000), [name, name]);
     transfer(&mut far, &mut near);
     drop((near, far, listener));
+    until("what ran has ended", || of_port(&world.server, 9_000).iter().all(|control| control != name));
     // What begins does not use it.
     let (_near, _far, _listener) = world.connect();
     assert!(
