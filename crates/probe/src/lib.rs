@@ -62,6 +62,6 @@ pub use record::{Buffer, BufferKind, Light, Recording, Share, Train, WayRecord};
 pub use saturation::Saturation;
 pub use search::{Search, rate_of_row};
 pub use sender::{LateLog, Sender};
-pub use server::{Question, Server, ServerConfig, ServerCounters, Transmit, client_of};
+pub use server::{ARRIVALS_MAX, Question, Server, ServerConfig, ServerCounters, Transmit, client_of};
 pub use small_tcp::{SmallTcp, SmallTcpEnd, SmallTcpLog, SmallTcpSpec};
 pub use syn::{Handshake, TcpOption, option_kind, options_bytes};

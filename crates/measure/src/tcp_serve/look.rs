@@ -94,9 +94,7 @@ impl TcpServer {
     /// The answer to a question.
     pub(crate) fn answer(&self, question: Question) -> probe::Message {
         match question {
-            Question::Ports { session, ports } => {
-                probe::Message::Ports { session, ports: self.ports.answer(&ports) }
-            }
+            Question::Ports { session } => probe::Message::Ports { session, ports: self.ports.own() },
             Question::Seen { session, run, from } => {
                 let json = self.report(session, run);
                 let len = u32::try_from(json.len()).unwrap_or(0);
@@ -192,14 +190,14 @@ pub(super) fn serve(
     };
     match order.what {
         What::Split => {
-            seen.watch = Some(split(stream, order.length, shared)?);
+            seen.watch = Some(split(stream, order, shared)?);
             note(seen);
         }
         What::Fill => {
-            seen.watch = Some(fill(stream, order.length, shared)?);
+            seen.watch = Some(fill(stream, order, shared)?);
             note(seen);
             // What the client has got by now is its own to count: the connection stays until it has.
-            wait_for_end(stream, order.length, shared)?;
+            wait_for_end(stream, order, shared)?;
             abort(stream);
         }
         _ => {
@@ -219,7 +217,8 @@ fn millis(time: Duration) -> f64 {
 
 /// Sends small pieces, and sees when each is acknowledged, until that is known of one that took the client's
 /// delay, or of some that did not, or for twice the delay and some more.
-fn split(mut stream: &TcpStream, delay: Duration, shared: &Shared) -> Result<Watch, IoError> {
+fn split(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<Watch, IoError> {
+    let delay = order.length;
     let _ = stream.set_nodelay(true);
     let _ = stream.set_nonblocking(true);
     let mut waiter = Waiter::new(Duration::ZERO)?;
@@ -232,7 +231,7 @@ fn split(mut stream: &TcpStream, delay: Duration, shared: &Shared) -> Result<Wat
     let mut pieces: Vec<(Instant, u64, Option<Duration>)> = Vec::new();
     let (mut written, mut acked, mut next) = (0, 0, begin);
     let piece = vec![b'.'; PIECE_LEN];
-    while Clock::now() < end && !shared.is_over.load(Ordering::SeqCst) {
+    while Clock::now() < end && shared.is_wanted(order) {
         let now = Clock::now();
         if now >= next {
             next += every;
@@ -271,7 +270,7 @@ fn split(mut stream: &TcpStream, delay: Duration, shared: &Shared) -> Result<Wat
 }
 
 /// Sends what the kernel takes, and sees how much of it is acknowledged.
-fn fill(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<Watch, IoError> {
+fn fill(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<Watch, IoError> {
     let _ = stream.set_nonblocking(true);
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(stream, Interest::Read, 0)?;
@@ -279,7 +278,7 @@ fn fill(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<Wat
     let begin = Clock::now();
     let chunk = vec![b'.'; 16 << 10];
     let mut written = stream.write(ENDLESS_HEAD.as_bytes()).map_or(0, |count| count as u64);
-    while Clock::now() < begin + length && !shared.is_over.load(Ordering::SeqCst) {
+    while Clock::now() < begin + order.length && shared.is_wanted(order) {
         while written < FILL_MAX {
             let Ok(count) = stream.write(&chunk) else { break };
             written += count as u64;
@@ -299,11 +298,11 @@ fn fill(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<Wat
     })
 }
 
-fn wait_for_end(stream: &TcpStream, most: Duration, shared: &Shared) -> Result<(), IoError> {
+fn wait_for_end(stream: &TcpStream, order: &Order, shared: &Shared) -> Result<(), IoError> {
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(stream, Interest::Read, 0)?;
-    let end = Clock::now() + most + SPLIT_MORE;
-    while Clock::now() < end && !shared.is_over.load(Ordering::SeqCst) {
+    let end = Clock::now() + order.length + SPLIT_MORE;
+    while Clock::now() < end && shared.is_wanted(order) {
         if is_ended(stream, &mut waiter, TURN)? {
             break;
         }
