@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router
+.PHONY: help build demo test lint advisories fuzz bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -32,6 +32,13 @@ lint: deps ## Check formatting and licences, run clippy with warnings as errors
 	tools/check-licences . dataset query fuzz
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --manifest-path dataset/Cargo.toml --all-targets --locked -- -D warnings
+
+advisories: ## Ask RustSec's database about all dependencies (needs cargo-deny and a network)
+	tools/check-advisories . dataset query fuzz
+
+MINUTES ?= 60
+fuzz: ## Fuzz all targets for MINUTES=60 in all, or those in TARGETS (needs nightly and cargo-fuzz): docs/fuzzing.md
+	tools/fuzz "$(MINUTES)" $(TARGETS)
 
 bench: build ## Measure everything on this machine (as root, about 15 minutes): docs/benchmarks.md
 	@tools/need-root bench

@@ -35,8 +35,8 @@ use crate::seen::Seen;
 use crate::session::{Moment, Session, Watcher};
 use crate::sweep::echo_spec;
 use crate::tcp_serve::delay_max;
-use crate::tcp_wire::{Order, What};
 use crate::{MeasureError, verdict};
+use probe::order::{Order, What};
 
 /// Name and version of the document; its schema is `schemas/probe-middlebox.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-middlebox/1";

@@ -27,7 +27,7 @@ use crate::tcp_side::{TcpSide, fresh, receive, send};
 use crate::tcp_socket::{
     TIMEOUT, abort, bound_window, fill_by, listen, set_congestion_control, wait_at_most,
 };
-use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
+use probe::order::{Answer, ORDER_LEN, Order, What};
 
 /// How long a client may take to say what it wants, all of it.
 pub(crate) const ORDER_PATIENCE: Duration = Duration::from_secs(10);

@@ -31,6 +31,7 @@ mod locate;
 mod log;
 mod message;
 mod octets;
+pub mod order;
 mod ping;
 mod receiver;
 mod record;

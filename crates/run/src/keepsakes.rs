@@ -88,12 +88,13 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// How many descriptors there are.
-    fn descriptors(&self) -> usize {
+    /// How many descriptors there are; as many as can be counted where there are more.
+    pub(crate) fn descriptors(&self) -> usize {
         let memories = self.has_memory.iter().filter(|has| **has).count();
         let maps = usize::from(self.has_shared()) + usize::from(self.has_passed());
         let sockets = usize::from(self.has_lifeline) + usize::from(self.has_reports);
-        2 * self.shards + self.links + maps + sockets + memories
+        let queues = self.shards.saturating_mul(2);
+        queues.saturating_add(self.links).saturating_add(maps + sockets + memories)
     }
 
     fn has_shared(&self) -> bool {

@@ -12,10 +12,12 @@ use units::{Duration, Instant};
 use super::{Shared, TURN, TcpServer};
 use crate::seen::{ENDLESS_HEAD, Seen, Watch, head, refusal, text};
 use crate::tcp_socket::{abort, read_by};
-use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
+use probe::order::{Answer, ORDER_LEN, Order, What};
 
-/// Connections noted for one session.
+/// Connections noted for one run, for one session, and for all.
+const SEEN_OF_RUN_MAX: usize = 16;
 const SEEN_MAX: usize = 512;
+const SEEN_OF_ALL_MAX: usize = 4_096;
 /// Part of a request that is noted.
 const NOTED_MAX: usize = 1_024;
 /// SYN/ACKs remembered.
@@ -180,13 +182,7 @@ pub(super) fn serve(
         if !state.sessions.contains_key(&order.session) {
             return 0;
         }
-        let runs = state.notes.entry(order.session).or_default();
-        if runs.values().map(Vec::len).sum::<usize>() >= SEEN_MAX {
-            return 0;
-        }
-        let list = runs.entry(order.run).or_default();
-        list.push(((from, own.port()), seen));
-        list.len()
+        note_in(&mut state.notes, (order.session, order.run), ((from, own.port()), seen))
     };
     match order.what {
         What::Split => {
@@ -208,6 +204,23 @@ pub(super) fn serve(
         }
     }
     Ok(())
+}
+
+/// Notes a connection of a run where there is room; how many the run has then, or none.
+fn note_in(notes: &mut Notes, (session, run): (SessionId, u32), seen: (Ends, Seen)) -> usize {
+    let count = |runs: &BTreeMap<u32, Vec<(Ends, Seen)>>| runs.values().map(Vec::len).sum::<usize>();
+    let all: usize = notes.values().map(count).sum();
+    let runs = notes.entry(session).or_default();
+    let has_room = all < SEEN_OF_ALL_MAX && count(runs) < SEEN_MAX;
+    let list = runs.entry(run).or_default();
+    if has_room && list.len() < SEEN_OF_RUN_MAX {
+        list.push(seen);
+        return list.len();
+    }
+    if list.is_empty() {
+        runs.remove(&run);
+    }
+    0
 }
 
 fn millis(time: Duration) -> f64 {
@@ -319,5 +332,44 @@ fn is_ended(mut stream: &TcpStream, waiter: &mut Waiter, time: Duration) -> Resu
         Ok(0) => Ok(true),
         Ok(_) => Ok(false),
         Err(e) => Ok(!matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_of_connections_is_bounded_by_run_session_and_in_all() {
+        let seen = Seen {
+            port: 80,
+            from: String::new(),
+            syn: None,
+            syn_ack: None,
+            request: String::new(),
+            handshake_ms: None,
+            offered_mss: 0,
+            shift: None,
+            has_sack: false,
+            has_timestamps: false,
+            has_ecn: false,
+            has_seen_ecn: false,
+            watch: None,
+        };
+        let ends = (SocketAddr::from(([192, 0, 2, 1], 1)), 80);
+        let mut notes = Notes::new();
+        let mut note = |session: u64, run: u32| note_in(&mut notes, (session, run), (ends, seen.clone()));
+        for count in 1..=SEEN_OF_RUN_MAX {
+            assert_eq!(note(1, 1), count);
+        }
+        assert_eq!(note(1, 1), 0, "a run's");
+        let rest = (SEEN_MAX - SEEN_OF_RUN_MAX) as u32;
+        assert!((0..rest).all(|run| note(1, 10 + run) == 1) && note(1, 9) == 0, "a session's");
+        let sessions = (SEEN_OF_ALL_MAX / SEEN_MAX) as u64;
+        let mut fill = |session: u64| (0..SEEN_MAX as u32).all(|run| note(session, run) == 1);
+        assert!((2..=sessions).all(&mut fill));
+        assert_eq!(note(100, 1), 0, "in all");
+        assert_eq!(notes.values().flat_map(BTreeMap::values).map(Vec::len).sum::<usize>(), SEEN_OF_ALL_MAX);
+        assert!(notes.values().flat_map(BTreeMap::values).all(|list| !list.is_empty()));
     }
 }
