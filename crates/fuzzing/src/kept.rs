@@ -69,13 +69,13 @@ pub fn offer(bytes: &[u8]) {
 /// refused in one line.
 pub fn question(bytes: &[u8]) {
     let Ok(line) = core::str::from_utf8(bytes) else { return };
-    match serde_json::from_str::<Question>(line) {
+    match outside::question(line) {
         Ok(question) => {
             let written = serde_json::to_string(&question).expect("it has a JSON form");
             assert!(!written.contains('\n'), "a question is one line: {written}");
-            assert_eq!(serde_json::from_str::<Question>(&written).ok(), Some(question), "written and read");
+            assert_eq!(outside::question(&written), Ok(question), "written and read");
         }
-        Err(error) => assert!(!error.to_string().contains('\n'), "an error is one line: {error}"),
+        Err(why) => assert!(!why.contains(char::is_control), "an error is one line: {why}"),
     }
 }
 
@@ -166,14 +166,20 @@ pub fn flow_record(bytes: &[u8]) {
 fn go_on(mut engine: Engine, begin: Instant) {
     let mut now = begin;
     while now < begin + Duration::from_secs(3_600) {
-        engine.handle_timeout(now);
         let mut packets = 0;
-        while let Some(transmit) = engine.poll_transmit(now) {
-            let packet = transmit.to_vec();
-            let parsed = wire::parse(&packet).expect("a packet that it made");
-            assert_eq!(parsed.ip.total_len, packet.len(), "its length");
-            packets += 1;
-            assert!(packets < BURST_MAX, "it does not stop sending");
+        loop {
+            let before = packets;
+            engine.handle_timeout(now);
+            while let Some(transmit) = engine.poll_transmit(now) {
+                let packet = transmit.to_vec();
+                let parsed = wire::parse(&packet).expect("a packet that it made");
+                assert_eq!(parsed.ip.total_len, packet.len(), "its length");
+                packets += 1;
+                assert!(packets < BURST_MAX, "it does not stop sending");
+            }
+            if packets == before {
+                break;
+            }
         }
         let Some(next) = engine.next_deadline() else { break };
         assert!(next > now, "a deadline that is due stays");

@@ -6,7 +6,7 @@ use crate::{Key, SessionId};
 
 const MAGIC: u16 = 0xce13;
 const VERSION: u8 = 1;
-/// Longest name of a congestion control that the kernel takes.
+/// Longest name of a congestion control that the kernel takes, with a zero behind it.
 const NAME_LEN: usize = 16;
 const TAG_LEN: usize = 16;
 /// Length of an order, bytes; the last 16 are a tag, or zero without a key.
@@ -175,6 +175,10 @@ impl Order {
             return Err(Answer::WrongKey);
         }
         let name = body.get(24..).unwrap_or(&[]).split(|byte| *byte == 0).next().unwrap_or(&[]);
+        // With a zero behind it, as the kernel has it.
+        if name.len() >= NAME_LEN {
+            return Err(Answer::Malformed);
+        }
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'-';
         if !name.iter().all(is_name) {
             return Err(Answer::Malformed);
@@ -226,6 +230,10 @@ mod tests {
             congestion_control: "../x".to_owned(),
         };
         assert_eq!(Order::decode(&strange.encode(None), None), Err(Answer::Malformed));
+        let mut endless = Order { congestion_control: "a".repeat(NAME_LEN - 1), ..strange }.encode(None);
+        assert!(Order::decode(&endless, None).is_ok());
+        endless[24 + NAME_LEN - 1] = b'a';
+        assert_eq!(Order::decode(&endless, None), Err(Answer::Malformed), "no zero behind it");
     }
 
     proptest! {

@@ -46,7 +46,8 @@ pub(crate) fn examine(names: Names<'_>) -> Firewall {
             Ok(json) => match serde_json::from_str(&json) {
                 Ok(ruleset) => examine_nft(&ruleset, names, &list_chain, &mut found),
                 Err(e) => {
-                    found.unknown.push(format!("the answer of `nft -j list ruleset` is unreadable: {e}"));
+                    let why = format!("the answer of `nft -j list ruleset` is unreadable: {e}");
+                    found.unknown.push(io::one_line(why));
                 }
             },
             Err(e) => found.unknown.push(format!("`nft -j list ruleset` failed: {e}")),
@@ -132,7 +133,7 @@ pub(crate) fn examine_nft(
             }
         }
         if object["flowtable"].is_object() {
-            let name = text(&object["flowtable"]["name"]);
+            let name = io::one_line(text(&object["flowtable"]["name"]));
             found.conflicts.push(format!(
                 "nft flowtable '{name}' takes forwarded flows past the routing rules: they are not \
                  accelerated"
@@ -275,7 +276,7 @@ fn describe(rule: &Value, list: &dyn Fn([&str; 3]) -> String) -> String {
     let listing = list([family, table, chain]);
     let suffix = format!("# handle {handle}");
     let line = listing.lines().find_map(|line| line.trim().strip_suffix(&suffix)).unwrap_or("").trim();
-    format!("rule '{line}' (nft {family} {table} {chain}, handle {handle})")
+    io::one_line(format!("rule '{line}' (nft {family} {table} {chain}, handle {handle})"))
 }
 
 fn names_interface(rule: &str, Names { wired, mobile, wired_tun, mobile_tun }: Names<'_>) -> String {

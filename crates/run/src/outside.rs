@@ -61,6 +61,14 @@ pub fn kept(text: &[u8]) -> Option<String> {
     crate::keepsakes::Keepsakes::parse(text, Vec::new()).err().map(|error| error.to_string())
 }
 
+/// The question that a line at the control socket is.
+///
+/// # Errors
+/// What the answer says in place.
+pub fn question(line: &str) -> Result<crate::Question, String> {
+    crate::console::question_of(line)
+}
+
 /// Why flows do not go to who makes an offer, for holders of every kind.
 #[must_use]
 pub fn objections(offer: &Offer) -> Vec<String> {
@@ -137,7 +145,7 @@ pub fn firewall(text: &str) -> Result<Vec<String>, String> {
     let names = Names { wired: "w0", mobile: "m0", wired_tun: "cellw0", mobile_tun: "cellm0" };
     let mut found = Firewall::default();
     firewall::examine_iptables(text, names, &mut found);
-    let ruleset = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let ruleset = serde_json::from_str(text).map_err(io::one_line)?;
     firewall::examine_nft(&ruleset, names, &|_| String::new(), &mut found);
     Ok(found.conflicts.into_iter().chain(found.at_arrival).chain(found.unknown).collect())
 }
