@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build demo test lint advisories fuzz bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -35,6 +35,13 @@ lint: deps ## Check formatting and licences, run clippy with warnings as errors
 lint-dataset: deps ## Clippy for dataset, a workspace of its own with another hundred crates
 	cargo clippy --manifest-path dataset/Cargo.toml --all-targets --locked -- -D warnings
 
+advisories: ## Ask RustSec's database about all dependencies (needs cargo-deny and a network)
+	tools/check-advisories . dataset query fuzz
+
+MINUTES ?= 60
+fuzz: ## Fuzz all targets for MINUTES=60 in all, or those in TARGETS (needs nightly and cargo-fuzz): docs/fuzzing.md
+	tools/fuzz "$(MINUTES)" $(TARGETS)
+
 bench: build ## Measure everything on this machine (as root, about 15 minutes): docs/benchmarks.md
 	@tools/need-root bench
 	@tools/install-deps --optional haproxy
@@ -63,8 +70,8 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 	  cargo test --release --locked --package cellerator-lab --test all chaos:: -- --ignored --nocapture
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
-NIGHTLY := lint test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
-	package-test rpm-test image-test tarball-arm64 query-test test-data middlebox multipath bench-probe chaos deaths soak
+NIGHTLY := lint advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
+	package-test rpm-test image-test tarball-arm64 query-test test-data middlebox multipath bench-probe chaos deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)

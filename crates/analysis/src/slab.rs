@@ -77,9 +77,9 @@ impl Slab {
         let place = Place(self.used);
         let (piece, _) = place.split();
         if piece == self.pieces.len() {
-            let flows = Vec::with_capacity(1 << (FIRST + piece as u32));
+            let flows: Vec<Flow> = Vec::with_capacity(1 << (FIRST + piece as u32));
             if let Some(on_memory) = self.on_memory {
-                on_memory(flows.as_ptr() as usize, flows.capacity() * size_of::<Flow>());
+                on_memory(flows.as_ptr().expose_provenance(), flows.capacity() * size_of::<Flow>());
             }
             self.pieces.push(flows);
         }

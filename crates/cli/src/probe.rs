@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::probe::{CookieJar, Direction, Key, Limits, ServerConfig};
+use ::probe::{ARRIVALS_MAX, CookieJar, Direction, Key, Limits, ServerConfig};
 use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Signals};
@@ -405,6 +405,7 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
         sessions_max: args.sessions.into(),
         sessions_per_client_max: args.sessions_per_client.into(),
         measured_max: args.parallel.into(),
+        arrivals_max: ARRIVALS_MAX,
     };
     if config.key.is_none() {
         eprintln!("  no --key-file: anyone who reaches the port may measure, up to the limits");

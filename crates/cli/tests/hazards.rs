@@ -1,4 +1,5 @@
-//! `docs/hazards.md` names a test for every hazard, and the tests exist.
+//! `docs/hazards.md` names a test for every hazard, `SECURITY.md` tests for everyone who is trusted with something,
+//! and the tests exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -65,4 +66,74 @@ fn every_hazard_has_a_decision_and_its_tests_exist() {
         }
     }
     assert!(named.len() >= 60, "only {} tests are named", named.len());
+}
+
+/// What stands between backquotes in a text.
+fn quoted(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn what_security_md_names_exists() {
+    let mut tests = BTreeSet::new();
+    tests_below(&root().join("crates"), &mut tests);
+    let text = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| who |"));
+    let mut count = 0;
+    for row in rows {
+        let [who, .., named] = row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("a row has several columns: {row}")
+        };
+        let named = quoted(named);
+        assert!(!named.is_empty(), "{who}: no test is named");
+        named.iter().for_each(|name| assert!(tests.contains(*name), "{who}: there is no test `{name}`"));
+        count += named.len();
+    }
+    assert!(count >= 30, "only {count} tests are named");
+    let targets = text.split("\n- ").find(|item| item.starts_with("Fuzz targets")).unwrap();
+    let files = std::fs::read_dir(root().join("fuzz/fuzz_targets")).unwrap();
+    let names: Vec<String> =
+        files.map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    let known: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let named: BTreeSet<&str> =
+        quoted(targets).into_iter().filter(|word| !word.contains([' ', '/'])).collect();
+    let unknown: Vec<&&str> = named.difference(&known).collect();
+    assert!(named.len() >= 20 && unknown.is_empty(), "there are no fuzz targets {unknown:?}");
+}
+
+/// `tools/check-advisories` with a `cargo` that does what `script` says.
+fn advisories(name: &str, script: &str, arguments: &[&str]) -> (bool, String) {
+    let folder = std::env::temp_dir().join(format!("ct-advisories-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let cargo = folder.join("cargo");
+    std::fs::write(&cargo, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&cargo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let tool = root().join("tools/check-advisories");
+    let output = std::process::Command::new(tool).args(arguments).env("PATH", path).output().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn advisories_are_checked_or_a_line_says_why_not() {
+    let missing = "echo 'error: no such command: deny' >&2; exit 101";
+    let offline = r#"case "$*" in *fetch*) echo 'error: failed to fetch' >&2; exit 1;; esac"#;
+    let clean = r#"case "$*" in *advisories*) echo "advisories ok";; esac"#;
+    let found = r#"case "$*" in *advisories*) echo 'error[vulnerability]: x' >&2; exit 1;; esac"#;
+    for (name, script, why) in
+        [("missing", missing, "cargo-deny is missing"), ("offline", offline, "failed to fetch")]
+    {
+        for (arguments, succeeds) in [(&["."][..], false), (&["--if-possible", "."], true)] {
+            let (has_succeeded, said) = advisories(name, script, arguments);
+            assert_eq!(has_succeeded, succeeds, "{name} {arguments:?}: {said}");
+            assert!(said.starts_with("advisories were not checked: ") && said.contains(why), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+    for arguments in [&["."][..], &["--if-possible", ".", "fuzz"]] {
+        assert_eq!(advisories("clean", clean, arguments), (true, String::new()));
+        let (has_succeeded, said) = advisories("found", found, arguments);
+        assert!(!has_succeeded && said.contains("vulnerability"), "a finding is one in every mode: {said}");
+    }
 }

@@ -11,11 +11,16 @@
 mod capture;
 mod control;
 mod engine;
+mod kept;
 mod multipath;
+mod mutation;
 mod packet;
 mod probe;
 mod probe_tcp;
+mod shells;
 mod text;
+
+pub use mutation::Mutations;
 
 /// A fuzz target: its name, which is that of its corpus, and what it does with bytes.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +48,19 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pcapng", run: capture::pcapng },
     Target { name: "packed", run: capture::packed },
     Target { name: "analyzer", run: capture::analyzer },
+    Target { name: "journal", run: kept::journal },
+    Target { name: "record", run: kept::record },
+    Target { name: "inventory", run: kept::inventory },
+    Target { name: "offer", run: kept::offer },
+    Target { name: "note", run: kept::note },
+    Target { name: "image", run: kept::image },
+    Target { name: "flow_record", run: kept::flow_record },
+    Target { name: "question", run: kept::question },
+    Target { name: "top_line", run: shells::top_line },
+    Target { name: "probe_order", run: shells::probe_order },
+    Target { name: "frame", run: shells::frame },
+    Target { name: "firewall", run: shells::firewall },
+    Target { name: "netlink", run: shells::netlink },
     Target { name: "engine", run: engine::engine },
     Target { name: "engine_analyzed", run: engine::engine_analyzed },
 ];

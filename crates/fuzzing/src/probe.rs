@@ -45,6 +45,7 @@ fn datagrams(bytes: &[u8], key: Option<&Key>) {
         sessions_max: 4,
         sessions_per_client_max: 2,
         measured_max: 1,
+        arrivals_max: 10_000,
     });
     let mut now = Instant::from_millis(1_000);
     let mut client =

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use fuzzing::{TARGETS, Target};
+use fuzzing::{Mutations, TARGETS, Target};
 
 /// Corpora of all targets together at most, bytes.
 const CORPORA_BYTES_MAX: u64 = 600_000;
@@ -34,8 +34,42 @@ fn replay(target: &Target, kind: &str) -> usize {
     files.len()
 }
 
+/// Inputs for each target that are made of its corpus by chance: `FUZZ_INPUTS` says how many, `FUZZ_SEED` which.
+fn number(variable: &str, usual: u64) -> u64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{variable}={text}")))
+}
+
+/// Those that play whole sessions take longer for each input.
+const SLOW: [&str; 8] =
+    ["engine", "engine_analyzed", "analyzer", "scenario", "script", "trace", "multipath", "packed"];
+
+/// Runs a target on inputs made by chance; one that breaks a promise is written down.
+fn mutate(target: &Target) {
+    let files = inputs("corpus", target.name).into_iter().chain(inputs("regressions", target.name));
+    let seeds: Vec<Vec<u8>> = files.map(|file| std::fs::read(file).unwrap()).collect();
+    let usual = if SLOW.contains(&target.name) { 150 } else { 4_000 };
+    let mut mutations = Mutations::new(target, &seeds, number("FUZZ_SEED", 1));
+    for _ in 0..number("FUZZ_INPUTS", usual) {
+        let input = mutations.input();
+        if std::panic::catch_unwind(|| (target.run)(&input)).is_err() {
+            let file = std::env::temp_dir().join(format!("cellerator-fuzz-{}", target.name));
+            std::fs::write(&file, &input).unwrap();
+            panic!("{} breaks a promise of `{}`", file.display(), target.name);
+        }
+    }
+}
+
 macro_rules! replays {
     ($($name:ident),* $(,)?) => {
+        mod mutated {
+            use super::*;
+            $(
+                #[test]
+                fn $name() {
+                    mutate(TARGETS.iter().find(|target| target.name == stringify!($name)).unwrap());
+                }
+            )*
+        }
         $(
             #[test]
             fn $name() {
@@ -66,6 +100,19 @@ replays!(
     analyzer,
     engine,
     engine_analyzed,
+    journal,
+    record,
+    inventory,
+    offer,
+    note,
+    image,
+    flow_record,
+    question,
+    top_line,
+    probe_order,
+    frame,
+    firewall,
+    netlink,
 );
 
 #[test]

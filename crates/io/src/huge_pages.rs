@@ -4,7 +4,7 @@
 const LEAST: usize = 4 << 20;
 
 /// Asks the kernel to serve the memory from `address` on, `len` bytes long, with huge pages as it
-/// is first used.
+/// is first used. The address is an exposed one (`expose_provenance`).
 ///
 /// Memory that is visited all over then costs fewer misses in the translation of addresses. Only an
 /// advice: nothing happens for less than 4 MB, or where the kernel has no transparent huge pages.
@@ -20,7 +20,7 @@ pub fn prefer_huge_pages(address: usize, len: usize) {
 /// Has the kernel provide the memory from `address` on, `len` bytes long, that is about to be written to: it
 /// does so page by page otherwise, when each is first used.
 ///
-/// Only an advice: nothing happens before Linux 5.14. Source: `madvise(2)`.
+/// The address is an exposed one (`expose_provenance`). Only an advice: nothing happens before Linux 5.14. Source: `madvise(2)`.
 pub fn populate(address: usize, len: usize) {
     // SAFETY: MADV_POPULATE_WRITE provides pages as a write to each would, and changes no contents; a range
     // that is not mapped, or not for writing, is refused.
@@ -38,7 +38,7 @@ unsafe fn advise(address: usize, len: usize, advice: libc::c_int) {
     let whole = address.saturating_add(len).saturating_sub(start) / page * page;
     if whole > 0 {
         // SAFETY: the caller answers for the advice.
-        unsafe { libc::madvise(std::ptr::without_provenance_mut(start), whole, advice) };
+        unsafe { libc::madvise(std::ptr::with_exposed_provenance_mut(start), whole, advice) };
     }
 }
 
@@ -51,14 +51,14 @@ mod tests {
         const LEN: usize = 1 << 20;
         let mut memory: Vec<u8> = Vec::with_capacity(LEN);
         memory.extend([7; 10]);
-        let address = memory.as_ptr() as usize;
+        let address = memory.as_mut_ptr().expose_provenance();
         populate(address, LEN);
         let mut pages = vec![0; LEN / 4_096];
         let start = address.next_multiple_of(4_096);
         // SAFETY: whole pages within memory that is ours, and a byte for each.
         let seen = unsafe {
             libc::mincore(
-                std::ptr::without_provenance_mut(start),
+                std::ptr::with_exposed_provenance_mut(start),
                 (pages.len() - 1) * 4_096,
                 pages.as_mut_ptr(),
             )

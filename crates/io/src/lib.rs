@@ -59,7 +59,7 @@ pub use instance::{
     INSTANCE_DIRECTORY, Instance, Leftover, OWNER, RECORD, RECORD_OF_DEAD, Running, try_lock,
 };
 pub use lifeline::{Lifeline, Tethered};
-pub use lines::say;
+pub use lines::{one_line, say};
 pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path, set_congestion_control};
 pub use netns::{Namespace, NamespaceId, SpawnOptions, namespaces_in_use, set_death_signal};
 pub use paced_waiter::PacedWaiter;

@@ -33,11 +33,15 @@ impl<W: Word> Mapping<W> {
     /// Behind `fd` there is as much memory, and it does not get shorter; others change its words as
     /// a whole only.
     pub unsafe fn new(fd: &impl AsFd, len: usize, what: &str) -> Result<Self, IoError> {
+        let bytes = len.checked_mul(size_of::<W>()).ok_or_else(|| IoError::Invalid {
+            what: what.to_owned(),
+            why: format!("{len} words are more than memory has"),
+        })?;
         // SAFETY: a new mapping at a place of the kernel's choice; the caller answers for the length.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                len * size_of::<W>(),
+                bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 fd.as_fd().as_raw_fd(),

@@ -52,12 +52,12 @@ mod tests {
     #[test]
     fn any_address_will_do() {
         let here = [7u8; 300];
-        prefetch(here.as_ptr() as usize, here.len());
+        prefetch(here.as_ptr().addr(), here.len());
         for (address, len) in [(0, 0), (0, 1_000), (usize::MAX, 1), (usize::MAX - 100, 1_000), (12_345, 64)] {
             prefetch(address, len);
             prefetch_lines(address, u64::MAX);
         }
-        prefetch_lines(here.as_ptr() as usize, 0b1111);
+        prefetch_lines(here.as_ptr().addr(), 0b1111);
         assert_eq!(here, [7; 300]);
     }
 }

@@ -29,7 +29,6 @@ mod tcp_page;
 mod tcp_serve;
 mod tcp_side;
 mod tcp_socket;
-mod tcp_wire;
 mod timeout;
 mod timeout_page;
 mod verdict;

@@ -35,8 +35,8 @@ use crate::seen::Seen;
 use crate::session::{Moment, Session, Watcher};
 use crate::sweep::echo_spec;
 use crate::tcp_serve::delay_max;
-use crate::tcp_wire::{Order, What};
 use crate::{MeasureError, verdict};
+use probe::order::{Order, What};
 
 /// Name and version of the document; its schema is `schemas/probe-middlebox.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-middlebox/1";
@@ -115,7 +115,8 @@ pub struct Finding {
 pub struct PortFigures {
     /// Its number.
     pub port: u16,
-    /// `open`, `random`, `refused`, `free`, `occupied` or `not permitted`.
+    /// `open`, `random` or `refused`; `not the server's` of one that was asked for in vain. Servers of older
+    /// programs also say `free`, `occupied` or `not permitted`.
     pub state: &'static str,
     /// Why it was not tested; none of one that was.
     pub untested: Option<String>,
@@ -278,7 +279,8 @@ pub fn middlebox(
     }
     let rtt = Duration::from_micros((longest * 1e3) as u64);
     let offered = session.ports(&plan.ports)?;
-    let ports: Vec<PortFigures> = offered.iter().map(|port| figures(*port, plan, session)).collect();
+    let mut ports: Vec<PortFigures> = offered.iter().map(|port| figures(*port, plan, session)).collect();
+    ports.extend(lacking(&offered, plan));
     let Some(id) = session.id() else { return Err(MeasureError::Gone { server: session.name() }) };
     let mut requests = Requests { session: id, key: plan.key.as_ref(), to: session.server(), next: 1 << 20 };
     let tested = |states: &[&str]| -> Vec<u16> {
@@ -345,6 +347,20 @@ fn figures(port: probe::Port, plan: &MiddleboxPlan, session: &Session<'_>) -> Po
         PortState::Refused => ("refused", None),
     };
     PortFigures { port: port.number, state, untested: lack.map(str::to_owned) }
+}
+
+/// Ports that were asked for, and that the server has not named.
+fn lacking(offered: &[probe::Port], plan: &MiddleboxPlan) -> impl Iterator<Item = PortFigures> {
+    let is_offered = |number: u16| offered.iter().any(|port| port.number == number);
+    let lacking = plan.ports.iter().copied().filter(move |number| !is_offered(*number));
+    lacking.map(|port| PortFigures {
+        port,
+        state: "not the server's",
+        untested: Some(
+            "the server does not listen there: start it with --ports, and see what it says of them"
+                .to_owned(),
+        ),
+    })
 }
 
 /// Starts all threads.

@@ -1,5 +1,7 @@
 //! What stands in between, for people.
 
+use std::collections::BTreeMap;
+
 use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
@@ -95,15 +97,24 @@ pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
             text += &format!("\n{}", wrapped(&told, "  "));
         }
     }
-    for port in &document.ports {
-        if let Some(why) = port.untested.as_ref().filter(|why| *why != NOT_ASKED) {
-            text += &wrapped(&format!("port {} was not tested: {why}", port.port), "  ");
-        }
+    for (why, ports) in untested(document).iter().filter(|(why, _)| **why != NOT_ASKED) {
+        text += &wrapped(&format!("not tested: port {ports}: {why}"), "  ");
     }
     for lack in &document.not_done {
         text += &wrapped(&format!("not done: {}: {}", lack.what, lack.why), "  ");
     }
     text
+}
+
+/// Why ports were not tested, and which.
+fn untested(document: &MiddleboxDocument) -> BTreeMap<&str, String> {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for port in &document.ports {
+        if let Some(why) = &port.untested {
+            by_reason.entry(why).or_default().push(port.port.to_string());
+        }
+    }
+    by_reason.into_iter().map(|(why, ports)| (why, ports.join(", "))).collect()
 }
 
 /// The whole page.
@@ -131,8 +142,7 @@ pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
         headings: vec![("test", ""), ("result", ""), ("ports", ""), ("outcome", "")],
         rows: rows.collect(),
     };
-    let untested: Vec<_> =
-        document.ports.iter().filter_map(|port| Some((port.port, port.untested.as_ref()?))).collect();
+    let untested = untested(document);
     html! {
         (table.html(&|_| None, &look))
         @if document.connections.iter().any(|connection| !connection.pieces.is_empty()) {
@@ -147,7 +157,7 @@ pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
         @if !untested.is_empty() || !document.not_done.is_empty() {
             h2 { "What was not tested" }
             ul {
-                @for (port, why) in untested { li { "Port " (port) ": " (why) "." } }
+                @for (why, ports) in &untested { li { "Port " (ports) ": " (why) "." } }
                 @for lack in &document.not_done { li { (lack.what) ": " (lack.why) "." } }
             }
         }

@@ -76,7 +76,7 @@ pub(crate) fn text(run: u32, count: usize) -> String {
 pub(crate) const ENDLESS_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
                                        Cache-Control: no-store\r\nConnection: close\r\n\r\n";
 
-/// The answer that says no, with the number of an [`crate::tcp_wire::Answer`].
+/// The answer that says no, with the number of an [`probe::order::Answer`].
 pub(crate) fn refusal(number: u8) -> String {
     format!("HTTP/1.1 403 cellerator {number}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }

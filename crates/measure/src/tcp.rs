@@ -17,8 +17,8 @@ use crate::session::{Beside, Session, Watcher};
 use crate::sweep::echo_spec;
 use crate::tcp_side::{TcpSample, TcpSide, fresh, receive, send};
 use crate::tcp_socket::{TIMEOUT, abort, connect, set_congestion_control, wait_at_most};
-use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
 use crate::{MeasureError, verdict};
+use probe::order::{Answer, ORDER_LEN, Order, What};
 
 /// Name and version of the document; its schema is `schemas/probe-tcp.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-tcp/1";

@@ -27,7 +27,7 @@ use crate::tcp_side::{TcpSide, fresh, receive, send};
 use crate::tcp_socket::{
     TIMEOUT, abort, bound_window, fill_by, listen, set_congestion_control, wait_at_most,
 };
-use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
+use probe::order::{Answer, ORDER_LEN, Order, What};
 
 /// How long a client may take to say what it wants, all of it.
 pub(crate) const ORDER_PATIENCE: Duration = Duration::from_secs(10);
@@ -75,6 +75,11 @@ impl Shared {
         // What the server has not heard of yet counts too.
         let pending = state.volumes.get(&session).copied().unwrap_or(0);
         state.sessions.get(&session).is_none_or(|(_, left)| *left <= pending)
+    }
+
+    /// True while the server goes on, and the order's session is there.
+    fn is_wanted(&self, order: &Order) -> bool {
+        !self.is_over.load(Ordering::SeqCst) && self.state().sessions.contains_key(&order.session)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -215,7 +220,7 @@ fn serve(stream: &TcpStream, place: PlaceId, shared: &Shared) -> Result<(), IoEr
     };
     match order.what {
         What::Report => return report(stream, &order, shared),
-        What::Idle => return idle(stream, order.length, shared),
+        What::Idle => return idle(stream, &order, shared),
         What::Down | What::Up => {}
         What::Look | What::Split | What::Fill => {
             let _ = talk.write_all(&[Answer::Malformed as u8]);
@@ -257,17 +262,17 @@ fn serve(stream: &TcpStream, place: PlaceId, shared: &Shared) -> Result<(), IoEr
     Ok(())
 }
 
-/// Is silent, then says one byte; who hangs up before has heard enough.
-fn idle(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<(), IoError> {
+/// Is silent, then says one byte. Who hangs up before has heard enough, and whose session ends wants no more.
+fn idle(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<(), IoError> {
     if stream.write_all(&[Answer::Yes as u8]).is_err() {
         return Ok(());
     }
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(stream, Interest::Read, 0)?;
-    let end = io::Clock::now() + length;
+    let end = io::Clock::now() + order.length;
     while io::Clock::now() < end {
         let turn = end.min(io::Clock::now() + TURN);
-        if !waiter.wait(Some(turn))?.is_empty() || shared.is_over.load(Ordering::SeqCst) {
+        if !waiter.wait(Some(turn))?.is_empty() || !shared.is_wanted(order) {
             return Ok(());
         }
     }

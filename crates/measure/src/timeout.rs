@@ -18,8 +18,8 @@ use crate::maker::{Maker, Peer};
 use crate::session::{Session, Watcher};
 use crate::tcp::ask;
 use crate::tcp_socket::connect;
-use crate::tcp_wire::{Order, What};
 use crate::{MeasureError, verdict};
+use probe::order::{Order, What};
 
 /// Name and version of the document; its schema is `schemas/probe-timeout.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-timeout/1";

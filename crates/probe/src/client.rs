@@ -448,7 +448,9 @@ impl Client {
         };
         run.join(theirs);
         if run.spec.direction == Direction::Up && theirs.received > 0 {
-            run.stage = Stage::Fetching(Fetch::new(theirs.received, now));
+            // A receiver keeps no more than each packet twice.
+            let most = u32::try_from(run.spec.packets().saturating_mul(2)).unwrap_or(u32::MAX);
+            run.stage = Stage::Fetching(Fetch::new(theirs.received.min(most), now));
         } else {
             let run = self.runs.remove(at);
             self.end(run, Some(Vec::new()));

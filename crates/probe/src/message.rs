@@ -247,7 +247,7 @@ pub struct Echo {
     pub echoed: Instant,
 }
 
-/// What a server says of a TCP port.
+/// What a server says of one of its TCP ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Port {
     /// Its number.
@@ -263,11 +263,11 @@ pub enum PortState {
     Open,
     /// The server listens; it has chosen the port at random.
     Random,
-    /// Another program has it.
+    /// Another program has it. No server tells clients of this version so: it is nobody's business.
     Occupied,
-    /// The server may not listen there, and does not know whether somebody does.
+    /// The server may not listen there, and does not know whether somebody does. Told as `Occupied` is.
     NotPermitted,
-    /// Nobody listens.
+    /// Nobody listens. Told as `Occupied` is.
     Free,
     /// Nobody listens; the server holds the port so that it stays so.
     Refused,
@@ -325,9 +325,9 @@ pub enum Message {
     Held { session: SessionId, flow: u32 },
     /// Server: it is time.
     Speak { session: SessionId, flow: u32 },
-    /// Client: at which of these TCP ports do you listen?
+    /// Client: at which TCP ports do you listen? These are wanted.
     AskPorts { session: SessionId, ports: Vec<u16> },
-    /// Server: these, and those it has itself chosen.
+    /// Server: at these, whatever is wanted.
     Ports { session: SessionId, ports: Vec<Port> },
     /// Client: what have you seen of this TCP run, from this byte of the report on?
     AskSeen { session: SessionId, run: u32, from: u32 },

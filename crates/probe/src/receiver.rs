@@ -1,5 +1,7 @@
 //! [`Receiver`]: notes every arrival, and reports from time to time.
 
+use std::collections::BTreeMap;
+
 use units::{Duration, Instant};
 
 use crate::log::Arrival;
@@ -18,8 +20,9 @@ pub struct Receiver {
     delay_min: Option<i64>,
     delay_max: Option<i64>,
     last: Option<Instant>,
-    /// A bit for each number that came.
-    seen: Vec<u64>,
+    /// A bit for each number that came, 64 in a row by their number ÷ 64. Rows of which nothing came are not
+    /// there: a number is what a stranger says, and takes no more room than another.
+    seen: BTreeMap<u32, u64>,
     distinct: u32,
     packets: u32,
 }
@@ -54,14 +57,22 @@ impl Receiver {
     }
 
     fn note(&mut self, number: u32) {
-        let (word, bit) = (number as usize / 64, 1_u64 << (number % 64));
-        if self.seen.len() <= word {
-            self.seen.resize(word + 1, 0);
-        }
-        if let Some(word) = self.seen.get_mut(word).filter(|word| **word & bit == 0) {
-            *word |= bit;
+        let bit = 1_u64 << (number % 64);
+        let row = self.seen.entry(number / 64).or_insert(0);
+        if *row & bit == 0 {
+            *row |= bit;
             self.distinct += 1;
         }
+    }
+
+    /// The run is over: what only tells repeated packets goes.
+    pub(crate) fn end(&mut self) {
+        self.seen = BTreeMap::new();
+    }
+
+    /// Arrivals that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.numbers.len()
     }
 
     /// What came since the last report; the next one begins here.

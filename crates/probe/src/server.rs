@@ -28,6 +28,11 @@ const SESSION_IDLE_MAX: Duration = Duration::from_secs(30);
 const FINISH_PATIENCE: Duration = Duration::from_secs(20);
 /// A client that waits for its turn and does not ask for this long has lost its place.
 const WAITING_IDLE_MAX: Duration = Duration::from_secs(3);
+/// Runs that are asked for so soon after a turn's first belong to it; later ones queue where others wait.
+const JOIN_MAX: Duration = Duration::from_secs(2);
+/// Arrivals that a server keeps in all, some 100 MB: more than those of a minute at 1 Gbit/s in packets of
+/// 1,400 bytes.
+pub const ARRIVALS_MAX: usize = 8_000_000;
 /// Runs of one session at once: up and down with their round trips.
 const RUNS_MAX: usize = 4;
 /// Finished runs whose records are kept for a session.
@@ -65,6 +70,8 @@ pub struct ServerConfig {
     pub sessions_per_client_max: usize,
     /// Sessions that are measured at once; others wait.
     pub measured_max: usize,
+    /// Arrivals that are kept of all runs, [`ARRIVALS_MAX`] unless memory is scarce.
+    pub arrivals_max: usize,
 }
 
 /// What has happened so far.
@@ -101,6 +108,16 @@ enum Role {
     Receives { receiver: Receiver, reports: ReportTimer },
 }
 
+impl Role {
+    /// What only a run under way needs goes.
+    fn end(&mut self) {
+        match self {
+            Self::Sends(sender) => sender.end(),
+            Self::Receives { receiver, .. } => receiver.end(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Run {
     number: u32,
@@ -134,6 +151,8 @@ struct Session {
     moves: u16,
     heard: Instant,
     runs: Vec<Run>,
+    /// When the first run of its turn was granted.
+    turn: Instant,
     overflowed: u32,
 }
 
@@ -160,12 +179,10 @@ struct Flow {
 /// [`Server::answer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// What is at these TCP ports; the answer is [`Message::Ports`].
+    /// Which TCP ports are the server's own; the answer is [`Message::Ports`].
     Ports {
         /// Who asks.
         session: SessionId,
-        /// Numbers.
-        ports: Vec<u16>,
     },
     /// What was seen of a TCP run; the answer is [`Message::Seen`].
     Seen {
@@ -192,6 +209,8 @@ pub struct Server {
     echoes: VecDeque<(SocketAddr, Message)>,
     counters: ServerCounters,
     count: u64,
+    /// Arrivals that are kept, those of sessions that have ended since they were counted too.
+    kept: usize,
 }
 
 /// One client, for limits: an IPv4 address, or the /64 of an IPv6 one.
@@ -221,6 +240,7 @@ impl Server {
             questions: VecDeque::new(),
             counters: ServerCounters::default(),
             count: 0,
+            kept: 0,
         }
     }
 
@@ -376,6 +396,7 @@ impl Server {
             moves: 0,
             heard: now,
             runs: Vec::new(),
+            turn: now,
             overflowed: 0,
         });
         self.say(from, &Message::Accept { nonce, session: id, limits });
@@ -419,9 +440,7 @@ impl Server {
             Message::Status { run, report, .. } => self.on_status(id, *run, report, now),
             Message::Finish { run, .. } => self.on_finish(id, *run),
             Message::Fetch { run, from, .. } => self.on_fetch(id, *run, *from),
-            Message::AskPorts { ports, .. } => {
-                self.question(Question::Ports { session: id, ports: ports.clone() });
-            }
+            Message::AskPorts { .. } => self.question(Question::Ports { session: id }),
             Message::AskSeen { run, from, .. } => {
                 self.question(Question::Seen { session: id, run: *run, from: *from });
             }
@@ -478,16 +497,54 @@ impl Server {
     }
 
     fn on_data(&mut self, data: &Data, from: SocketAddr, at: Instant) {
+        let is_full = self.kept >= self.config.arrivals_max && self.is_received(data);
+        let has_room = !is_full || self.make_room(data.session);
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == data.session) else {
             return;
         };
         let address = session.address;
         let Some(run) = session.run(data.run).filter(|run| !run.is_over()) else { return };
         let Role::Receives { receiver, .. } = &mut run.role else { return };
+        if !has_room {
+            session.overflowed = session.overflowed.saturating_add(1);
+            return;
+        }
+        let kept = receiver.kept();
         receiver.on_data(data.number, data.sent, at);
+        self.kept += receiver.kept() - kept;
         if run.spec.is_echoed && from == address && self.echoes.len() < OUTGOING_MAX {
             let echo = Message::Echo(Echo { data: *data, received: at, echoed: at });
             self.echoes.push_back((address, echo));
+        }
+    }
+
+    /// True for a packet of a run under way.
+    fn is_received(&self, data: &Data) -> bool {
+        let mut runs =
+            self.sessions.iter().filter(|session| session.id == data.session).flat_map(|s| &s.runs);
+        runs.any(|run| run.number == data.run && !run.is_over() && matches!(run.role, Role::Receives { .. }))
+    }
+
+    /// Makes room for an arrival of a session: the runs that are over go first, its own before others', the
+    /// oldest before others. False where all that is kept is of runs under way.
+    fn make_room(&mut self, id: SessionId) -> bool {
+        loop {
+            let kept = |run: &Run| match &run.role {
+                Role::Receives { receiver, .. } => receiver.kept(),
+                Role::Sends(_) => 0,
+            };
+            self.kept = self.sessions.iter().flat_map(|session| &session.runs).map(kept).sum();
+            if self.kept < self.config.arrivals_max {
+                return true;
+            }
+            let over = self.sessions.iter().flat_map(|session| {
+                let runs = session.runs.iter().filter(|run| run.is_over() && kept(run) > 0);
+                runs.map(|run| (session.id != id, run.give_up, session.id, run.number))
+            });
+            let Some((_, _, of, number)) = over.min() else { return false };
+            if let Some(session) = self.sessions.iter_mut().find(|session| session.id == of) {
+                session.runs.retain(|run| run.number != number);
+            }
         }
     }
 
@@ -504,7 +561,7 @@ impl Server {
         if session.runs.iter().any(|run| run.number == number) {
             return self.say(address, &Message::Grant { session: id, run: number });
         }
-        let is_measured = session.is_measured();
+        let turn = session.is_measured().then_some(session.turn);
         let client = client_of(address);
         if let Some((reason, detail)) = self.refusal(spec, client, now) {
             return self.say(address, &Message::Deny { session: id, run: number, reason, detail });
@@ -515,13 +572,14 @@ impl Server {
                 Message::Deny { session: id, run: number, reason: Refusal::TooMany, detail: RUNS_MAX as u64 };
             return self.say(address, &deny);
         }
-        if !is_measured && let Some(place) = self.place_of(id, now) {
+        if let Some(place) = self.place_of(id, turn, now) {
             return self.say(address, &Message::Wait { session: id, run: number, place });
         }
         self.waiting.retain(|(other, _)| *other != id);
         self.charge(client, planned_bytes(spec), now);
         self.counters.runs += 1;
         if let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) {
+            session.turn = turn.unwrap_or(now);
             session.runs.push(new_run(number, spec, now));
             let finished = session.runs.iter().filter(|run| run.is_over()).count();
             if finished > FINISHED_MAX
@@ -564,9 +622,14 @@ impl Server {
         *used = used.saturating_add(bytes);
     }
 
-    /// The place of a session in the queue, from 1; none when it has its turn.
-    fn place_of(&mut self, id: SessionId, now: Instant) -> Option<u32> {
+    /// The place of a session in the queue, from 1; none when it has its turn. A session that is measured,
+    /// since `turn`, may have more runs beside those under way, but not keep others from their turn with them.
+    fn place_of(&mut self, id: SessionId, turn: Option<Instant>, now: Instant) -> Option<u32> {
         self.waiting.retain(|(other, asked)| *other == id || now.saturating_since(*asked) < WAITING_IDLE_MAX);
+        let has_others = self.waiting.iter().any(|(other, _)| *other != id);
+        if turn.is_some_and(|turn| !has_others || now.saturating_since(turn) < JOIN_MAX) {
+            return None;
+        }
         // Who has fallen silent does not keep others waiting.
         let is_there = |session: &&Session| now.saturating_since(session.heard) <= CLIENT_SILENCE_MAX;
         let measured = self.sessions.iter().filter(is_there).filter(|session| session.is_measured()).count();
@@ -601,6 +664,7 @@ impl Server {
                     summary.overflowed = overflowed;
                 }
             }
+            run.role.end();
             summary
         });
         let moved = run.spec.packet().get().saturating_mul(summary.sent.max(summary.received).into());
@@ -688,6 +752,7 @@ impl Server {
                     Role::Receives { receiver, .. } => receiver.summarise(&mut summary),
                 }
                 run.summary = Some(summary);
+                run.role.end();
             }
         }
     }

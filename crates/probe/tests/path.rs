@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod network;
+mod strangers;
 
 use network::{Network, Path, spec};
 use probe::{Direction, Ending, Failure, Key, Pattern, Refusal, RunFigures, RunSpec};

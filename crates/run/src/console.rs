@@ -275,13 +275,22 @@ fn serve(mut stream: &UnixStream, desk: &mut Desk) -> std::io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
-    let answer = match serde_json::from_str(&line) {
+    let answer = match question_of(&line) {
         Ok(Question::Listen(wishes)) => return desk.hand_over(stream, wishes),
         Ok(question @ Question::Roam { .. }) => return desk.answer_later(stream, question),
         Ok(question) => desk.reply_to(question)(),
-        Err(error) => Answer::Refused(format!("the question is not understood: {error}")),
+        Err(why) => Answer::Refused(why),
     };
     stream.write_all(line_of(&answer)?.as_bytes())
+}
+
+/// The question that a line is.
+///
+/// # Errors
+/// Why it is none, in one line.
+pub(crate) fn question_of(line: &str) -> Result<Question, String> {
+    serde_json::from_str(line)
+        .map_err(|error| io::one_line(format!("the question is not understood: {error}")))
 }
 
 fn line_of(answer: &Answer) -> std::io::Result<String> {

@@ -44,9 +44,10 @@ pub(crate) fn examine(names: Names<'_>) -> Firewall {
     if io::features::find_program("nft").is_some() {
         match output("nft", &["-j", "list", "ruleset"]) {
             Ok(json) => match serde_json::from_str(&json) {
-                Ok(ruleset) => examine_nft(&ruleset, names, &mut found),
+                Ok(ruleset) => examine_nft(&ruleset, names, &list_chain, &mut found),
                 Err(e) => {
-                    found.unknown.push(format!("the answer of `nft -j list ruleset` is unreadable: {e}"));
+                    let why = format!("the answer of `nft -j list ruleset` is unreadable: {e}");
+                    found.unknown.push(io::one_line(why));
                 }
             },
             Err(e) => found.unknown.push(format!("`nft -j list ruleset` failed: {e}")),
@@ -103,7 +104,13 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
 /// A chain's table: family and name.
 type TableName<'a> = (&'a str, &'a str);
 
-fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
+/// Examines a ruleset as `nft -j` writes it; `list` gives the text of a chain by family, table and name.
+pub(crate) fn examine_nft(
+    ruleset: &Value,
+    names: Names<'_>,
+    list: &dyn Fn([&str; 3]) -> String,
+    found: &mut Firewall,
+) {
     let objects = ruleset["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
     // Tables whose forward hook drops what no rule accepts.
     let mut strict: BTreeSet<TableName<'_>> = BTreeSet::new();
@@ -126,7 +133,7 @@ fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
             }
         }
         if object["flowtable"].is_object() {
-            let name = text(&object["flowtable"]["name"]);
+            let name = io::one_line(text(&object["flowtable"]["name"]));
             found.conflicts.push(format!(
                 "nft flowtable '{name}' takes forwarded flows past the routing rules: they are not \
                  accelerated"
@@ -150,13 +157,13 @@ fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
         let facts = Facts::of(&rule["expr"], |name| sets.get(&(table, name)).copied());
         found.tracks_connections |= facts.tracks;
         if found.at_arrival.is_none() && matches!(hook_of(rule), Some("prerouting" | "ingress")) {
-            found.at_arrival = Some(describe(rule));
+            found.at_arrival = Some(describe(rule, list));
         }
         let is_forward = is_forward(rule);
         if is_forward && facts.names_either(names) {
-            found.conflicts.push(names_interface(&describe(rule), names));
+            found.conflicts.push(names_interface(&describe(rule, list), names));
         } else if is_forward && facts.accepts_by_state && strict.contains(&table) {
-            found.conflicts.push(needs_state(&describe(rule), names));
+            found.conflicts.push(needs_state(&describe(rule, list), names));
         }
         if hook_of(rule) == Some("postrouting")
             && facts.translates
@@ -164,7 +171,7 @@ fn examine_nft(ruleset: &Value, names: Names<'_>, found: &mut Firewall) {
         {
             found.conflicts.push(format!(
                 "{} translates addresses towards {}: TCP there is not tracked, so it is not translated",
-                describe(rule),
+                describe(rule, list),
                 names.mobile
             ));
         }
@@ -193,11 +200,14 @@ impl Facts {
     fn of<'a>(expressions: &'a Value, set: impl Fn(&str) -> Option<&'a Value>) -> Self {
         let mut facts = Self::default();
         let mut open = vec![expressions];
+        // A set is looked into once: its elements may name it again.
+        let mut seen = BTreeSet::new();
         let mut accepts = false;
         while let Some(value) = open.pop() {
             match value {
                 Value::String(word) => {
-                    open.extend(word.strip_prefix('@').and_then(&set).map(|set| &set["elem"]));
+                    let name = word.strip_prefix('@').filter(|name| seen.insert(*name));
+                    open.extend(name.and_then(&set).map(|set| &set["elem"]));
                     facts.words.push(word.clone());
                 }
                 Value::Array(items) => open.extend(items),
@@ -254,14 +264,19 @@ fn is_either(word: &str, names: Names<'_>) -> bool {
     }
 }
 
+/// The rules of a chain with their numbers, as people write them; empty where they cannot be had.
+fn list_chain([family, table, chain]: [&str; 3]) -> String {
+    output("nft", &["-a", "list", "chain", family, table, chain]).unwrap_or_default()
+}
+
 /// Names a rule by its place and, if it can be had, its text.
-fn describe(rule: &Value) -> String {
+fn describe(rule: &Value, list: &dyn Fn([&str; 3]) -> String) -> String {
     let (family, table) = table_of(rule);
     let (chain, handle) = (text(&rule["chain"]), rule["handle"].as_u64().unwrap_or(0));
-    let listing = output("nft", &["-a", "list", "chain", family, table, chain]).unwrap_or_default();
+    let listing = list([family, table, chain]);
     let suffix = format!("# handle {handle}");
     let line = listing.lines().find_map(|line| line.trim().strip_suffix(&suffix)).unwrap_or("").trim();
-    format!("rule '{line}' (nft {family} {table} {chain}, handle {handle})")
+    io::one_line(format!("rule '{line}' (nft {family} {table} {chain}, handle {handle})"))
 }
 
 fn names_interface(rule: &str, Names { wired, mobile, wired_tun, mobile_tun }: Names<'_>) -> String {
@@ -279,7 +294,7 @@ fn needs_state(rule: &str, Names { mobile, mobile_tun, .. }: Names<'_>) -> Strin
     )
 }
 
-fn examine_iptables(saved: &str, names: Names<'_>, found: &mut Firewall) {
+pub(crate) fn examine_iptables(saved: &str, names: Names<'_>, found: &mut Firewall) {
     let mut table = "";
     let is_strict =
         saved.lines().any(|line| line.starts_with(":FORWARD DROP") || line == "-A FORWARD -j DROP");
@@ -336,7 +351,7 @@ mod tests {
 
     fn examined(objects: &[Value]) -> Firewall {
         let mut found = Firewall::default();
-        examine_nft(&json!({ "nftables": objects }), NAMES, &mut found);
+        examine_nft(&json!({ "nftables": objects }), NAMES, &|_| String::new(), &mut found);
         found
     }
 
@@ -365,6 +380,19 @@ mod tests {
         }
         let other = rule("forward", &json!([interface("iifname", &json!("eth9")), {"accept": null}]));
         assert!(examined(&[forward, other]).conflicts.is_empty());
+    }
+
+    #[test]
+    fn a_set_that_names_itself_is_looked_into_once() {
+        let set = |name: &str, elem: Value| json!({"set": {"family": "inet", "table": "fw", "name": name, "elem": elem}});
+        let expr = json!([interface("oifname", &json!("@lan")), {"accept": null}]);
+        let found = examined(&[
+            chain("forward", Some(("filter", "forward"))),
+            set("lan", json!(["eth9", "@more"])),
+            set("more", json!(["@lan", "@more", "m0"])),
+            rule("forward", &expr),
+        ]);
+        assert_eq!(found.conflicts.len(), 1, "{:?}", found.conflicts);
     }
 
     #[test]

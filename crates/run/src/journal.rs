@@ -363,18 +363,24 @@ pub(crate) fn read_shard(directory: &Path, shard: usize) -> Vec<Left> {
 
 /// The flows of a shard that were being handled when its process ended: they may be what it died of.
 pub(crate) fn read_in_hand(directory: &Path, shard: usize) -> Vec<(SocketAddr, SocketAddr)> {
-    let in_hand = |(name, _)| {
-        let words = read_words(&directory.join(file_of(name, shard)))?;
-        let slot = words.get(IN_HAND)?.checked_sub(1)? as usize;
-        let words = words.get((slot + 1) * SLOT_WORDS..(slot + 2) * SLOT_WORDS)?;
-        (words[IS_VALID] == 1).then(|| parse(words)).map(|entry| (entry.sink, entry.source))
-    };
+    let in_hand = |(name, _)| in_hand(&read_words(&directory.join(file_of(name, shard)))?);
     FILES.into_iter().filter_map(in_hand).collect()
+}
+
+/// The flow that was being handled, by sink and source.
+pub(crate) fn in_hand(words: &[u32]) -> Option<(SocketAddr, SocketAddr)> {
+    let slot = words.get(IN_HAND)?.checked_sub(1)? as usize;
+    let words = words.get((slot + 1) * SLOT_WORDS..(slot + 2) * SLOT_WORDS)?;
+    (words[IS_VALID] == 1).then(|| parse(words)).map(|entry| (entry.sink, entry.source))
 }
 
 /// The words of a file, if it is one of ours.
 fn read_words(file: &Path) -> Option<Vec<u32>> {
-    let bytes = std::fs::read(file).ok()?;
+    words_of(&std::fs::read(file).ok()?)
+}
+
+/// The same of the bytes of a file.
+pub(crate) fn words_of(bytes: &[u8]) -> Option<Vec<u32>> {
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
     (words.first() == Some(&MAGIC)).then_some(words)
 }
@@ -387,7 +393,11 @@ pub(crate) fn read_owed(directory: &Path) -> Vec<Left> {
 }
 
 fn read_one(file: &Path, receiver: Port) -> Vec<Left> {
-    let words = read_words(file).unwrap_or_default();
+    left_in(&read_words(file).unwrap_or_default(), receiver)
+}
+
+/// The flows in the words of a file.
+pub(crate) fn left_in(words: &[u32], receiver: Port) -> Vec<Left> {
     let valid = words.chunks_exact(SLOT_WORDS).skip(1).filter(|words| words[IS_VALID] == 1);
     valid
         .map(|words| Left { entry: parse(words), receiver, links: [0, 1].map(|side| link(words, side)) })

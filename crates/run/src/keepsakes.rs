@@ -88,12 +88,13 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// How many descriptors there are.
-    fn descriptors(&self) -> usize {
+    /// How many descriptors there are; as many as can be counted where there are more.
+    pub(crate) fn descriptors(&self) -> usize {
         let memories = self.has_memory.iter().filter(|has| **has).count();
         let maps = usize::from(self.has_shared()) + usize::from(self.has_passed());
         let sockets = usize::from(self.has_lifeline) + usize::from(self.has_reports);
-        2 * self.shards + self.links + maps + sockets + memories
+        let queues = self.shards.saturating_mul(2);
+        queues.saturating_add(self.links).saturating_add(maps + sockets + memories)
     }
 
     fn has_shared(&self) -> bool {
@@ -124,7 +125,7 @@ impl Inventory {
         let is_last = is_last(&self.deaths_ms, self.deaths_max);
         self.deaths_ms.retain(|at| now.saturating_sub(*at) < DEATHS_WITHIN.as_millis());
         self.deaths_ms.push(now);
-        self.history.deaths += 1;
+        self.history.deaths = self.history.deaths.saturating_add(1);
         self.history.last_death_ms = now;
         !is_last
     }
@@ -172,8 +173,10 @@ impl Keepsakes {
     /// # Errors
     /// When they are not what the text says.
     pub fn parse(text: &[u8], descriptors: Vec<OwnedFd>) -> Result<Self, IoError> {
-        let senseless =
-            |why: String| IoError::Invalid { what: "what is kept for a successor".to_owned(), why };
+        let senseless = |why: String| IoError::Invalid {
+            what: "what is kept for a successor".to_owned(),
+            why: io::one_line(why),
+        };
         let inventory: Inventory =
             serde_json::from_slice(text).map_err(|error| senseless(error.to_string()))?;
         if inventory.descriptors() != descriptors.len() {
@@ -280,6 +283,18 @@ pub(crate) fn send(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_beyond_counting_are_refused_or_stay() {
+        let half = Inventory { shards: usize::MAX / 2 + 1, links: 7, ..Inventory::default() };
+        assert_eq!(half.descriptors(), usize::MAX);
+        let why = Keepsakes::parse(&serde_json::to_vec(&half).unwrap(), Vec::new()).unwrap_err();
+        assert!(why.to_string().contains("0 descriptors came"), "{why}");
+        let history = History { deaths: u64::MAX, ..History::default() };
+        let mut last = Inventory { history, ..Inventory::default() };
+        last.note_death();
+        assert_eq!(last.history.deaths, u64::MAX);
+    }
 
     #[test]
     fn what_is_kept_of_a_bridge_comes_as_it_was() {

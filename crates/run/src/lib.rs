@@ -43,6 +43,8 @@ mod keepsakes;
 mod leftovers;
 mod log;
 mod notrack;
+#[doc(hidden)]
+pub mod outside;
 mod packet_loop;
 mod packet_path;
 mod patience;

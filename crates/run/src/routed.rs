@@ -72,8 +72,8 @@ impl Site for RoutedSite {
         let [wired, mobile] = record.tuns.each_ref().map(|tun| netlink.index_of(tun));
         let tuns = [wired?, mobile?];
         let tcx = kept.shared.take().zip(kept.passed.take());
-        let tcx =
-            tcx.map(|maps| Tcx::inherit(config.hang_after(), tuns, std::mem::take(&mut kept.links), maps));
+        let links = std::mem::take(&mut kept.links);
+        let tcx = tcx.map(|maps| Tcx::inherit(config.hang_after(), tuns, links, maps)).transpose()?;
         let are_routed = tcx.is_none();
         record.name = config.instance_name();
         let paths = kept.take_queues().into_iter().map(|queues| TunPath::new(queues, are_routed)).collect();

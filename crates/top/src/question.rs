@@ -1,5 +1,6 @@
 //! [`Ask`], [`Told`]: what a view may ask for, of this machine or another one, and nothing else.
 
+use std::io::{BufRead, ErrorKind, Read};
 use std::net::IpAddr;
 
 use run::{AbReport, Snapshot, SubscriberList, SubscriberView};
@@ -73,20 +74,41 @@ pub trait Source {
 
 /// What a view says first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hello {
+pub struct Hello {
+    /// The protocol that it speaks.
     pub protocol: u32,
+    /// The program's version.
     pub version: String,
+    /// What shows that it may ask.
     pub token: String,
 }
 
 /// What it hears.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Greeting {
+pub enum Greeting {
     /// It may ask.
     Welcome,
     /// The token is another one.
     WrongToken,
     /// It speaks otherwise.
-    OtherProtocol { protocol: u32, version: String },
+    OtherProtocol {
+        /// What it speaks.
+        protocol: u32,
+        /// The program's version.
+        version: String,
+    },
+}
+
+/// Longest line of a view, bytes.
+const LINE_LEN_MAX: u64 = 4_096;
+
+/// A whole line of a view.
+///
+/// # Errors
+/// It does not end within 4,096 bytes, or cannot be read.
+pub fn read_line(stream: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    stream.take(LINE_LEN_MAX).read_until(b'\n', &mut line)?;
+    if line.ends_with(b"\n") { Ok(line) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }

@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use units::Duration;
 
 use crate::gate::write_line;
-use crate::question::{Greeting, Hello};
+use crate::question::{Greeting, Hello, read_line};
 use crate::timed::Timed;
 use crate::tls::Secrets;
 use crate::{PROTOCOL, TopError};
@@ -31,8 +31,7 @@ const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Longest line of a view, and of the gate, bytes.
-const LINE_LEN_MAX: u64 = 4_096;
+/// Longest line of the gate, bytes.
 const ANSWER_LEN_MAX: u64 = 8 << 20;
 
 /// A wrong token is answered so much later.
@@ -96,7 +95,7 @@ impl Visit {
         let connection = ServerConnection::new(Arc::clone(&self.0.tls)).map_err(std::io::Error::other)?;
         let tls = StreamOwned::new(connection, Timed::new(stream, HELLO_TIME_MAX));
         let mut stream = BufReader::new(tls);
-        let hello: Hello = serde_json::from_slice(&line_of(&mut stream)?)?;
+        let hello: Hello = serde_json::from_slice(&read_line(&mut stream)?)?;
         if !self.0.secrets.is_token(&hello.token) {
             thread::park_timeout(WRONG_TOKEN_PAUSE);
             stream.get_mut().sock.allow(HELLO_TIME_MAX);
@@ -109,20 +108,13 @@ impl Visit {
         write_line(stream.get_mut(), &Greeting::Welcome)?;
         loop {
             stream.get_mut().sock.allow(SILENCE_MAX);
-            let question = line_of(&mut stream)?;
+            let question = read_line(&mut stream)?;
             let answer = self.0.ask(&question)?;
             stream.get_mut().sock.allow(ANSWER_TIME_MAX);
             std::io::Write::write_all(stream.get_mut(), &answer)?;
             std::io::Write::flush(stream.get_mut())?;
         }
     }
-}
-
-/// A whole line.
-fn line_of(stream: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    stream.take(LINE_LEN_MAX).read_until(b'\n', &mut line)?;
-    if line.ends_with(b"\n") { Ok(line) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
 impl Desk {

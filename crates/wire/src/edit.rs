@@ -5,8 +5,8 @@ use units::SeqNum;
 use crate::checksum::{self, ChecksumState};
 use crate::ip::IPV4_HEADER_LEN;
 use crate::octets::{put, u16_at, u32_at};
-use crate::options::{KIND_NOP, KIND_SACK, OptionPlace, SackBlocks};
-use crate::tcp::{TCP_CHECKSUM_AT, Tcp, TcpFlags};
+use crate::options::{KIND_NOP, KIND_SACK, OptionPlace, SackBlocks, TcpOptions};
+use crate::tcp::{TCP_CHECKSUM_AT, TCP_HEADER_LEN, Tcp, TcpFlags};
 
 /// Edits the TCP header of a packet.
 ///
@@ -18,6 +18,8 @@ pub struct TcpEditor<'a> {
     header: &'a mut [u8],
     timestamps: OptionPlace,
     sack: OptionPlace,
+    /// There may be further SACK options.
+    may_have_more: bool,
     state: ChecksumState,
     /// The checksum field: kept here, edits of one editor do not wait for each other's store and load.
     checksum: u16,
@@ -34,6 +36,7 @@ impl<'a> TcpEditor<'a> {
             header,
             timestamps: tcp.options.timestamps_place,
             sack: tcp.options.sack_place,
+            may_have_more: tcp.options.malformed,
             state,
             checksum,
         }
@@ -82,9 +85,17 @@ impl<'a> TcpEditor<'a> {
         let at = self.timestamps.at;
         at != 0 && self.replace_u32(usize::from(at) + 6, echo)
     }
-    /// Overwrites the SACK option with NOPs; false when there is none.
+    /// Overwrites the SACK option with NOPs, and further ones that nobody should send; false when there is none.
     pub fn clear_sack(&mut self) -> bool {
-        self.set_sack(&SackBlocks::new())
+        let had_one = self.set_sack(&SackBlocks::new());
+        // One behind it would be the first, and be read.
+        while self.may_have_more {
+            let list = self.header.get(TCP_HEADER_LEN..).unwrap_or_default();
+            let more = TcpOptions::parse(list).sack_place.range();
+            let nops = [KIND_NOP; 2 + 8 * SackBlocks::CAPACITY];
+            self.may_have_more = more.is_some_and(|more| self.replace_bytes(more.start, &nops[..more.len()]));
+        }
+        had_one
     }
     /// Writes `blocks` into the room of the SACK option, and NOPs into what is left.
     ///

@@ -3,7 +3,10 @@
 use crate::common::packet;
 use etherparse::PacketBuilder;
 use units::{SeqNum, WindowScale};
-use wire::{ParseError, SackBlock, TcpFlags, TcpHeaderSpec, TcpOptions, Timestamps, Transport};
+use wire::{
+    ChecksumState, ParseError, SackBlock, TcpEditor, TcpFlags, TcpHeaderSpec, TcpOptions, Timestamps,
+    Transport,
+};
 
 fn spec(flags: TcpFlags) -> TcpHeaderSpec {
     TcpHeaderSpec::new(
@@ -20,6 +23,22 @@ fn options(raw: &[u8]) -> TcpOptions {
     let step = PacketBuilder::ipv4([1; 4], [2; 4], 64).tcp(1, 2, 3, 4).options_raw(raw).unwrap();
     step.write_to_vec(&mut bytes, &[]).unwrap();
     wire::parse(&bytes).unwrap().tcp().unwrap().options
+}
+
+#[test]
+fn further_sack_options_are_cleared_with_the_first() {
+    let sack = [5, 10, 0, 0, 0, 9, 0, 0, 0, 12];
+    let two = [&sack[..], &sack, &sack, &[1, 1]].concat();
+    let mut bytes = Vec::new();
+    let step = PacketBuilder::ipv4([1; 4], [2; 4], 64).tcp(1, 2, 3, 4).options_raw(&two).unwrap();
+    step.write_to_vec(&mut bytes, b"x").unwrap();
+    let parsed = wire::parse(&bytes).unwrap();
+    let mut editor = TcpEditor::new(&mut bytes, parsed.tcp().unwrap(), ChecksumState::Complete);
+    assert!(editor.clear_sack());
+    let cleared = wire::parse(&bytes).unwrap();
+    assert!(cleared.tcp().unwrap().options.sack.is_empty());
+    assert!(bytes[40..72].iter().all(|byte| *byte == 1), "nothing but NOPs: {bytes:?}");
+    assert!(wire::tcp_checksum_is_valid(&bytes, &cleared));
 }
 
 /// The bytes Linux puts into a SYN and a SACK (`tcp_options_write`).

@@ -8,8 +8,9 @@ use crate::book::root;
 
 /// README.md, and the pages below `docs`.
 fn pages() -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> =
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)).into();
+    let mut all: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .map(|name| root().join(name))
+        .into();
     for folder in ["docs", "docs/algorithms"] {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         all.extend(

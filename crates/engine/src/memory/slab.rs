@@ -146,9 +146,9 @@ impl<T> Slab<T> {
     }
 
     fn add_piece(&mut self) {
-        let slots = Vec::with_capacity(1 << (FIRST + self.pieces.len() as u32));
+        let slots: Vec<Slot<T>> = Vec::with_capacity(1 << (FIRST + self.pieces.len() as u32));
         if let Some(on_piece) = self.on_piece {
-            on_piece(slots.as_ptr() as usize, slots.capacity() * size_of::<Slot<T>>());
+            on_piece(slots.as_ptr().expose_provenance(), slots.capacity() * size_of::<Slot<T>>());
         }
         self.pieces.push(slots);
     }
@@ -161,7 +161,7 @@ impl<T> Slab<T> {
             let Some(slots) = self.pieces.last() else { return };
             let used = left.min(slots.capacity());
             if let Some(populate) = self.populate {
-                populate(slots.as_ptr() as usize, used * size_of::<Slot<T>>());
+                populate(slots.as_ptr().expose_provenance(), used * size_of::<Slot<T>>());
             }
             left -= used;
         }

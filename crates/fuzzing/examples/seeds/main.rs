@@ -10,11 +10,13 @@
 use std::path::Path;
 
 mod captures;
+mod kept;
 mod layers;
 #[path = "../../../capture/tests/made/mod.rs"]
 mod made;
 mod packets;
 mod recorded;
+mod shells;
 
 /// Seeds of one target: file name and content.
 type Seeds = Vec<(String, Vec<u8>)>;
@@ -77,4 +79,17 @@ fn main() {
     write(root, "pcapng", captures::pcapng());
     write(root, "packed", captures::packed());
     write(root, "analyzer", captures::analyzer());
+    write(root, "journal", kept::journal());
+    write(root, "record", kept::record());
+    write(root, "inventory", kept::inventory());
+    write(root, "offer", kept::offer());
+    write(root, "note", kept::note());
+    write(root, "image", kept::image());
+    write(root, "flow_record", kept::flow_record());
+    write(root, "question", kept::question());
+    write(root, "top_line", shells::top_line());
+    write(root, "probe_order", shells::probe_order());
+    write(root, "frame", shells::frame());
+    write(root, "firewall", shells::firewall());
+    write(root, "netlink", shells::netlink());
 }

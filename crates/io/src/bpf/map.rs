@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
-use super::system::{self, MapAttr};
+use super::system::{self, MapAttr, MapInfo};
 use crate::IoError;
 use crate::error::Context;
 use crate::mapping::Mapping;
@@ -13,6 +13,42 @@ const ARRAY: u32 = 2;
 const LRU_HASH: u32 = 9;
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
+
+/// What a map is like, as the kernel tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shape {
+    kind: u32,
+    key_len: u32,
+    value_len: u32,
+    entries_max: u32,
+}
+
+impl Shape {
+    /// Fails unless `fd` is a map like this one.
+    fn check(self, fd: BorrowedFd<'_>) -> Result<(), IoError> {
+        let refused = |why: String| IoError::Invalid { what: "a BPF map of another process".to_owned(), why };
+        let info = system::map_info(fd).map_err(|error| refused(format!("it is none ({error})")))?;
+        let MapInfo { kind, key_len, value_len, entries_max, .. } = info;
+        let found = Self { kind, key_len, value_len, entries_max };
+        if found != self {
+            return Err(refused(format!("it has {found}, and {self} are wanted")));
+        }
+        // Of a program the kernel tells something else by the same question.
+        match system::has_zero_key(fd, self.key_len as usize, self.value_len as usize) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
+                Err(refused(format!("it is none ({error})")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, key_len, value_len, entries_max } = self;
+        write!(f, "{entries_max} elements of {key_len} and {value_len} bytes (kind {kind})")
+    }
+}
 
 /// A hash map of keys with K bytes to values with V bytes; when it is full, what was not used for
 /// longest gives way.
@@ -39,10 +75,15 @@ impl<const K: usize, const V: usize> HashMap<K, V> {
         Ok(Self { fd })
     }
 
-    /// The map that another process has made, of which `fd` is a descriptor: with the same K and V.
-    #[must_use]
-    pub fn adopt(fd: OwnedFd) -> Self {
-        Self { fd }
+    /// The map for `entries_max` elements that another process has made, of which `fd` is a descriptor.
+    ///
+    /// # Errors
+    /// When it is no such map, or of other sizes: the kernel would read and write as many bytes as the map's keys
+    /// and values have, whatever K and V are.
+    pub fn adopt(fd: OwnedFd, entries_max: u32) -> Result<Self, IoError> {
+        let wanted = Shape { kind: LRU_HASH, key_len: K as u32, value_len: V as u32, entries_max };
+        wanted.check(fd.as_fd())?;
+        Ok(Self { fd })
     }
 
     /// Adds an element; false when its key is there already.
@@ -117,11 +158,18 @@ impl SharedArray {
     /// The array of `len` words that another process has made, of which `fd` is a descriptor.
     ///
     /// # Errors
-    /// When it cannot be mapped.
+    /// When it is no such array, of another length, or cannot be mapped.
     pub fn open(fd: OwnedFd, len: usize) -> Result<Self, IoError> {
-        // SAFETY: programs and processes write its words whole. One that is shorter is not mapped: the kernel
-        // compares the length with that of the map.
-        let mapping = unsafe { Mapping::new(&fd, len.max(1), "a BPF array") }?;
+        let len = len.max(1);
+        let value_len = len.checked_mul(size_of::<AtomicU64>()).and_then(|len| u32::try_from(len).ok());
+        let value_len = value_len.ok_or_else(|| IoError::Invalid {
+            what: "a BPF array of another process".to_owned(),
+            why: format!("it cannot have {len} words"),
+        })?;
+        let wanted = Shape { kind: ARRAY, key_len: size_of::<u32>() as u32, value_len, entries_max: 1 };
+        wanted.check(fd.as_fd())?;
+        // SAFETY: programs and processes write its words whole, and it has as many: a map keeps its length.
+        let mapping = unsafe { Mapping::new(&fd, len, "a BPF array") }?;
         Ok(Self { fd, mapping })
     }
 

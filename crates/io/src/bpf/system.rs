@@ -1,7 +1,8 @@
 //! bpf(2): one function per command, each with the part of `union bpf_attr` that it reads.
 //!
 //! The kernel takes a shorter union for one whose rest is zero, so each command has a structure of
-//! its own. All of them are `#[repr(C)]`, without padding, and made of integers.
+//! its own. All of them are `#[repr(C)]`, without padding, and made of integers. An address in them is exposed
+//! ([`exposed`], [`exposed_mut`]): the kernel reads and writes through it, and the compiler has to know.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -69,8 +70,14 @@ unsafe fn open<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-fn address<T>(what: &T) -> u64 {
-    std::ptr::from_ref(what).addr() as u64
+/// The address of something that the kernel reads.
+fn exposed<T: ?Sized>(what: &T) -> u64 {
+    std::ptr::from_ref(what).expose_provenance() as u64
+}
+
+/// The address of something that the kernel writes.
+fn exposed_mut<T: ?Sized>(what: &mut T) -> u64 {
+    std::ptr::from_mut(what).expose_provenance() as u64
 }
 
 fn number(fd: BorrowedFd<'_>) -> u32 {
@@ -114,11 +121,21 @@ pub(super) fn look_up<const K: usize, const V: usize>(
     key: &[u8; K],
 ) -> io::Result<[u8; V]> {
     let mut value = [0; V];
-    let out = std::ptr::from_mut(&mut value).addr() as u64;
-    let mut attr = ElementAttr { map: number(map), padding: 0, key: address(key), value: out, flags: 0 };
+    let out = exposed_mut(&mut value);
+    let mut attr = ElementAttr { map: number(map), padding: 0, key: exposed(key), value: out, flags: 0 };
     // SAFETY: the kernel reads the map's key length at `key` and writes its value length at
     // `value`, which are K and V.
     unsafe { call(MAP_LOOKUP, &mut attr) }.map(|_| value)
+}
+
+/// Whether the element whose key is zeros is there (`ENOENT` where it is not). The map must have keys and values of
+/// exactly these lengths, bytes; what is none is refused (`EINVAL`).
+pub(super) fn has_zero_key(map: BorrowedFd<'_>, key_len: usize, value_len: usize) -> io::Result<()> {
+    let (key, mut value) = (vec![0_u8; key_len], vec![0_u8; value_len]);
+    let (key, value) = (exposed(key.as_slice()), exposed_mut(value.as_mut_slice()));
+    let mut attr = ElementAttr { map: number(map), padding: 0, key, value, flags: 0 };
+    // SAFETY: the kernel reads the map's key length and writes its value length there.
+    unsafe { call(MAP_LOOKUP, &mut attr) }.map(drop)
 }
 
 /// Adds an element that must not be there. The map must have keys and values of exactly these lengths.
@@ -127,7 +144,7 @@ pub(super) fn insert<const K: usize, const V: usize>(
     key: &[u8; K],
     value: &[u8; V],
 ) -> io::Result<()> {
-    let (key, value) = (address(key), address(value));
+    let (key, value) = (exposed(key), exposed(value));
     let mut attr = ElementAttr { map: number(map), padding: 0, key, value, flags: UNLESS_THERE };
     // SAFETY: the kernel reads the map's key and value lengths there, which are K and V.
     unsafe { call(MAP_UPDATE, &mut attr) }.map(drop)
@@ -135,7 +152,7 @@ pub(super) fn insert<const K: usize, const V: usize>(
 
 /// Deletes an element. The map must have keys of exactly this length.
 pub(super) fn delete<const K: usize>(map: BorrowedFd<'_>, key: &[u8; K]) -> io::Result<()> {
-    let mut attr = ElementAttr { map: number(map), padding: 0, key: address(key), value: 0, flags: 0 };
+    let mut attr = ElementAttr { map: number(map), padding: 0, key: exposed(key), value: 0, flags: 0 };
     // SAFETY: the kernel reads the map's key length there, which is K.
     unsafe { call(MAP_DELETE, &mut attr) }.map(drop)
 }
@@ -163,8 +180,8 @@ pub(super) fn load(
     let mut attr = ProgramAttr {
         kind,
         instruction_count: program.len() as u32,
-        instructions: program.as_ptr().addr() as u64,
-        licence: LICENCE.as_ptr().addr() as u64,
+        instructions: exposed(program),
+        licence: exposed(LICENCE),
         log_level: 0,
         log_len: 0,
         log: 0,
@@ -181,7 +198,7 @@ pub(super) fn load(
         Err(error) => error,
     };
     let mut log = vec![0u8; LOG_LEN];
-    (attr.log_level, attr.log_len, attr.log) = (1, LOG_LEN as u32, log.as_mut_ptr().addr() as u64);
+    (attr.log_level, attr.log_len, attr.log) = (1, LOG_LEN as u32, exposed_mut(log.as_mut_slice()));
     // SAFETY: as above, and the kernel writes at most `log_len` bytes to `log`, which lives until the end.
     let second = unsafe { open(PROGRAM_LOAD, &mut attr) };
     let text: Vec<u8> = log.into_iter().take_while(|byte| *byte != 0).collect();
@@ -263,7 +280,7 @@ pub(super) fn query(interface: u32) -> io::Result<Vec<u32>> {
         attach_type: TCX_INGRESS,
         query_flags: 0,
         attach_flags: 0,
-        ids: ids.as_mut_ptr().addr() as u64,
+        ids: exposed_mut(&mut ids),
         count: PROGRAMS_MAX as u32,
         padding: 0,
         attach_flags_each: 0,
@@ -294,6 +311,27 @@ struct InfoAttr {
 const INFO_LEN: usize = 80;
 const INFO_NAME: usize = 64;
 
+/// What a map is, `struct bpf_map_info` up to its flags; of something that is no map it is nonsense, or an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct MapInfo {
+    pub kind: u32,
+    pub id: u32,
+    pub key_len: u32,
+    pub value_len: u32,
+    pub entries_max: u32,
+    pub flags: u32,
+}
+
+pub(super) fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
+    let mut info = MapInfo::default();
+    let len = size_of::<MapInfo>() as u32;
+    let mut attr = InfoAttr { fd: number(map), len, info: exposed_mut(&mut info) };
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which has as many and is made of integers.
+    unsafe { call(INFO_BY_FD, &mut attr) }?;
+    Ok(info)
+}
+
 /// Of `struct bpf_link_info` what lies before the interface of a program at tcx: three numbers and padding.
 const LINK_INFO_WORDS: usize = 8;
 const LINK_INFO_INTERFACE: usize = 2;
@@ -302,7 +340,7 @@ const LINK_INFO_INTERFACE: usize = 2;
 pub(super) fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
     let mut info = [0u64; LINK_INFO_WORDS];
     let len = size_of_val(&info) as u32;
-    let mut attr = InfoAttr { fd: number(link), len, info: info.as_mut_ptr().addr() as u64 };
+    let mut attr = InfoAttr { fd: number(link), len, info: exposed_mut(&mut info) };
     // SAFETY: the kernel writes at most `len` bytes to `info`, which is aligned and has as many.
     unsafe { call(INFO_BY_FD, &mut attr) }?;
     let [a, b, c, d, ..] = info[LINK_INFO_INTERFACE].to_ne_bytes();
@@ -318,11 +356,22 @@ pub(super) fn program_name(id: u32) -> io::Result<String> {
     let mut attr = InfoAttr {
         fd: program.as_raw_fd().cast_unsigned(),
         len: INFO_LEN as u32,
-        info: info.as_mut_ptr().addr() as u64,
+        info: exposed_mut(&mut info),
     };
     // SAFETY: the kernel writes at most `len` bytes to `info`, which is aligned and has as many.
     unsafe { call(INFO_BY_FD, &mut attr) }?;
     let bytes = info.iter().flat_map(|word| word.to_ne_bytes()).skip(INFO_NAME);
     let name: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     Ok(String::from_utf8_lossy(&name).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn addresses_for_the_kernel_are_exposed() {
+        let own = include_str!("system.rs");
+        let bare = [".addr", "()"].concat();
+        assert_eq!(own.matches(bare.as_str()).count(), 0, "the kernel would read and write behind its back");
+        assert_eq!(own.matches("expose_provenance() as u64").count(), 3, "in one place each, and here");
+    }
 }

@@ -94,7 +94,7 @@ fn message(index: InterfaceIndex, address: Cidr) -> AddressMessage {
     message
 }
 
-fn parse(answer: RouteNetlinkMessage, index: InterfaceIndex) -> Option<Cidr> {
+pub(super) fn parse(answer: RouteNetlinkMessage, index: InterfaceIndex) -> Option<Cidr> {
     let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
     if message.header.index != index.get() {
         return None;

@@ -175,12 +175,12 @@ impl Requests {
 }
 
 /// What the kernel says of a request, with its words if it has some.
-fn verdict(body: &[u8], flags: u16) -> io::Result<()> {
+pub(super) fn verdict(body: &[u8], flags: u16) -> io::Result<()> {
     let code = u32_of(body).unwrap_or(0).cast_signed();
     if code == 0 {
         return Ok(());
     }
-    let error = io::Error::from_raw_os_error(-code);
+    let error = io::Error::from_raw_os_error(code.saturating_neg());
     // Behind the code stands the request's header, and unless capped its body.
     let quoted = if flags & NLM_F_CAPPED != 0 {
         HEADER_LEN
@@ -213,6 +213,13 @@ mod tests {
         let inner = attributes(find(&all, 1).unwrap());
         assert_eq!(find(&inner, 3).and_then(ip_of), Some([10, 0, 0, 1].into()));
         assert_eq!(inner.len(), 3);
+    }
+
+    #[test]
+    fn a_refusal_has_a_number_whatever_the_kernel_says() {
+        for code in [i32::MIN, -1, 7] {
+            assert!(verdict(&code.to_ne_bytes(), 0).is_err(), "{code}");
+        }
     }
 
     proptest::proptest! {

@@ -145,7 +145,7 @@ impl SocketDiagnosis {
     }
 }
 
-fn parse(answer: &[u8]) -> Option<Subflow> {
+pub(super) fn parse(answer: &[u8]) -> Option<Subflow> {
     let all = attributes(answer.get(ANSWER_LEN..)?);
     let ulp = attributes(find(&all, INET_DIAG_ULP_INFO)?);
     let mptcp = attributes(find(&ulp, ULP_MPTCP)?);

@@ -246,7 +246,7 @@ fn end_message(end: VethEnd<'_>) -> LinkMessage {
     message
 }
 
-fn parse(answer: RouteNetlinkMessage) -> Option<Link> {
+pub(super) fn parse(answer: RouteNetlinkMessage) -> Option<Link> {
     let RouteNetlinkMessage::NewLink(message) = answer else { return None };
     let flags = message.header.flags;
     let mut link = Link {

@@ -11,6 +11,8 @@ mod events;
 mod generic;
 mod links;
 mod mptcp;
+#[doc(hidden)]
+pub mod outside;
 mod routes;
 mod rules;
 mod settings;
@@ -247,25 +249,36 @@ impl Netlink {
         let mut answers = Vec::new();
         loop {
             let (datagram, _) = uninterrupted(|| socket.recv_from_full())?;
-            let mut rest = datagram.as_slice();
-            while !rest.is_empty() {
-                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
-                let padded = (answer.header.length as usize).next_multiple_of(4);
-                rest = rest.get(padded.max(16)..).unwrap_or_default();
-                if answer.header.sequence_number != *number {
-                    continue;
-                }
-                match answer.payload {
-                    NetlinkPayload::InnerMessage(inner) => answers.push(inner),
-                    NetlinkPayload::Done(_) => return Ok(answers),
-                    NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
-                    NetlinkPayload::Error(error) => return Err(error.to_io()),
-                    _ => {}
-                }
+            if take_answers(&datagram, *number, &mut answers)? {
+                return Ok(answers);
             }
         }
     }
+}
+
+/// Takes the answers to the request with a number out of a datagram; true when there are no more.
+///
+/// # Errors
+/// The kernel's verdict, or that the datagram makes no sense.
+fn take_answers(datagram: &[u8], number: u32, answers: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+        let padded = (answer.header.length as usize).next_multiple_of(4);
+        rest = rest.get(padded.max(16)..).unwrap_or_default();
+        if answer.header.sequence_number != number {
+            continue;
+        }
+        match answer.payload {
+            NetlinkPayload::InnerMessage(inner) => answers.push(inner),
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(error) if error.code.is_none() => return Ok(true),
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// Does it again when a signal came in between.

@@ -208,7 +208,7 @@ fn of(endpoint: &MptcpEndpoint) -> Attributes {
     }
 }
 
-fn parse_endpoint(answer: &[u8]) -> Option<MptcpEndpoint> {
+pub(super) fn parse_endpoint(answer: &[u8]) -> Option<MptcpEndpoint> {
     let all = attributes(answer);
     let inside = attributes(find(&all, ATTR_ADDR)?);
     let address = find(&inside, ADDR_V4).or_else(|| find(&inside, ADDR_V6)).and_then(ip_of)?;
@@ -297,7 +297,7 @@ impl AsFd for MptcpEvents {
     }
 }
 
-fn parse_event(command: u8, body: &[u8]) -> MptcpEvent {
+pub(super) fn parse_event(command: u8, body: &[u8]) -> MptcpEvent {
     const TOKEN: u16 = 1;
     const LOC_ID: u16 = 3;
     const REM_ID: u16 = 4;

@@ -134,7 +134,7 @@ fn message(route: &Route) -> RouteMessage {
     message
 }
 
-fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Route> {
+pub(super) fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Route> {
     let RouteNetlinkMessage::NewRoute(message) = answer else { return None };
     let mut route = Route {
         destination: Cidr {
@@ -159,7 +159,7 @@ fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Route> {
 }
 
 /// The MTU that a route through `device` states; zero states none.
-fn stated_mtu(answer: &RouteNetlinkMessage, device: InterfaceIndex) -> Option<u32> {
+pub(super) fn stated_mtu(answer: &RouteNetlinkMessage, device: InterfaceIndex) -> Option<u32> {
     let RouteNetlinkMessage::NewRoute(message) = answer else { return None };
     let is_through_it = message.attributes.contains(&RouteAttribute::Oif(device.get()));
     let metrics = message.attributes.iter().filter_map(|attribute| match attribute {

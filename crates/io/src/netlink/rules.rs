@@ -100,7 +100,7 @@ fn message(rule: &Rule) -> RuleMessage {
     message
 }
 
-fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Rule> {
+pub(super) fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Rule> {
     let RouteNetlinkMessage::NewRule(message) = answer else { return None };
     if message.header.action != RuleAction::ToTable {
         return None;

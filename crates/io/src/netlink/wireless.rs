@@ -34,7 +34,7 @@ impl Wireless {
     }
 }
 
-fn signal(answer: &[u8]) -> Option<i32> {
+pub(super) fn signal(answer: &[u8]) -> Option<i32> {
     let station = attributes(find(&attributes(answer), ATTR_STA_INFO)?);
     let byte = *find(&station, STA_INFO_SIGNAL)?.first()?;
     Some(i32::from(byte.cast_signed()))

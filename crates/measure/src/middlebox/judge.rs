@@ -11,8 +11,8 @@ use super::plain::{Answered, Failed, Filled, Get};
 use super::raw::{Kind, RawFlow};
 use super::{Connection, Finding, Outcome, Piece, SeenByRun};
 use crate::seen::{Seen, head, refusal_number, text};
-use crate::tcp_wire::Answer;
 use crate::verdict::digits;
+use probe::order::Answer;
 
 /// A handshake that is shorter than what follows by less than this share of it, or by less than this time, is
 /// as long: servers need a while for an answer.

@@ -11,7 +11,7 @@ use units::Duration;
 use super::judge::refusal_words;
 use crate::seen::refusal_number;
 use crate::tcp_socket::wait_at_most;
-use crate::tcp_wire::Answer;
+use probe::order::Answer;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(12);

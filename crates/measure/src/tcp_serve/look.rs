@@ -12,10 +12,12 @@ use units::{Duration, Instant};
 use super::{Shared, TURN, TcpServer};
 use crate::seen::{ENDLESS_HEAD, Seen, Watch, head, refusal, text};
 use crate::tcp_socket::{abort, read_by};
-use crate::tcp_wire::{Answer, ORDER_LEN, Order, What};
+use probe::order::{Answer, ORDER_LEN, Order, What};
 
-/// Connections noted for one session.
+/// Connections noted for one run, for one session, and for all.
+const SEEN_OF_RUN_MAX: usize = 16;
 const SEEN_MAX: usize = 512;
+const SEEN_OF_ALL_MAX: usize = 4_096;
 /// Part of a request that is noted.
 const NOTED_MAX: usize = 1_024;
 /// SYN/ACKs remembered.
@@ -94,9 +96,7 @@ impl TcpServer {
     /// The answer to a question.
     pub(crate) fn answer(&self, question: Question) -> probe::Message {
         match question {
-            Question::Ports { session, ports } => {
-                probe::Message::Ports { session, ports: self.ports.answer(&ports) }
-            }
+            Question::Ports { session } => probe::Message::Ports { session, ports: self.ports.own() },
             Question::Seen { session, run, from } => {
                 let json = self.report(session, run);
                 let len = u32::try_from(json.len()).unwrap_or(0);
@@ -182,24 +182,18 @@ pub(super) fn serve(
         if !state.sessions.contains_key(&order.session) {
             return 0;
         }
-        let runs = state.notes.entry(order.session).or_default();
-        if runs.values().map(Vec::len).sum::<usize>() >= SEEN_MAX {
-            return 0;
-        }
-        let list = runs.entry(order.run).or_default();
-        list.push(((from, own.port()), seen));
-        list.len()
+        note_in(&mut state.notes, (order.session, order.run), ((from, own.port()), seen))
     };
     match order.what {
         What::Split => {
-            seen.watch = Some(split(stream, order.length, shared)?);
+            seen.watch = Some(split(stream, order, shared)?);
             note(seen);
         }
         What::Fill => {
-            seen.watch = Some(fill(stream, order.length, shared)?);
+            seen.watch = Some(fill(stream, order, shared)?);
             note(seen);
             // What the client has got by now is its own to count: the connection stays until it has.
-            wait_for_end(stream, order.length, shared)?;
+            wait_for_end(stream, order, shared)?;
             abort(stream);
         }
         _ => {
@@ -212,6 +206,23 @@ pub(super) fn serve(
     Ok(())
 }
 
+/// Notes a connection of a run where there is room; how many the run has then, or none.
+fn note_in(notes: &mut Notes, (session, run): (SessionId, u32), seen: (Ends, Seen)) -> usize {
+    let count = |runs: &BTreeMap<u32, Vec<(Ends, Seen)>>| runs.values().map(Vec::len).sum::<usize>();
+    let all: usize = notes.values().map(count).sum();
+    let runs = notes.entry(session).or_default();
+    let has_room = all < SEEN_OF_ALL_MAX && count(runs) < SEEN_MAX;
+    let list = runs.entry(run).or_default();
+    if has_room && list.len() < SEEN_OF_RUN_MAX {
+        list.push(seen);
+        return list.len();
+    }
+    if list.is_empty() {
+        runs.remove(&run);
+    }
+    0
+}
+
 fn millis(time: Duration) -> f64 {
     // Enough for a round trip, and short in JSON.
     (time.as_millis_f64() * 100.0).round() / 100.0
@@ -219,7 +230,8 @@ fn millis(time: Duration) -> f64 {
 
 /// Sends small pieces, and sees when each is acknowledged, until that is known of one that took the client's
 /// delay, or of some that did not, or for twice the delay and some more.
-fn split(mut stream: &TcpStream, delay: Duration, shared: &Shared) -> Result<Watch, IoError> {
+fn split(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<Watch, IoError> {
+    let delay = order.length;
     let _ = stream.set_nodelay(true);
     let _ = stream.set_nonblocking(true);
     let mut waiter = Waiter::new(Duration::ZERO)?;
@@ -232,7 +244,7 @@ fn split(mut stream: &TcpStream, delay: Duration, shared: &Shared) -> Result<Wat
     let mut pieces: Vec<(Instant, u64, Option<Duration>)> = Vec::new();
     let (mut written, mut acked, mut next) = (0, 0, begin);
     let piece = vec![b'.'; PIECE_LEN];
-    while Clock::now() < end && !shared.is_over.load(Ordering::SeqCst) {
+    while Clock::now() < end && shared.is_wanted(order) {
         let now = Clock::now();
         if now >= next {
             next += every;
@@ -271,7 +283,7 @@ fn split(mut stream: &TcpStream, delay: Duration, shared: &Shared) -> Result<Wat
 }
 
 /// Sends what the kernel takes, and sees how much of it is acknowledged.
-fn fill(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<Watch, IoError> {
+fn fill(mut stream: &TcpStream, order: &Order, shared: &Shared) -> Result<Watch, IoError> {
     let _ = stream.set_nonblocking(true);
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(stream, Interest::Read, 0)?;
@@ -279,7 +291,7 @@ fn fill(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<Wat
     let begin = Clock::now();
     let chunk = vec![b'.'; 16 << 10];
     let mut written = stream.write(ENDLESS_HEAD.as_bytes()).map_or(0, |count| count as u64);
-    while Clock::now() < begin + length && !shared.is_over.load(Ordering::SeqCst) {
+    while Clock::now() < begin + order.length && shared.is_wanted(order) {
         while written < FILL_MAX {
             let Ok(count) = stream.write(&chunk) else { break };
             written += count as u64;
@@ -299,11 +311,11 @@ fn fill(mut stream: &TcpStream, length: Duration, shared: &Shared) -> Result<Wat
     })
 }
 
-fn wait_for_end(stream: &TcpStream, most: Duration, shared: &Shared) -> Result<(), IoError> {
+fn wait_for_end(stream: &TcpStream, order: &Order, shared: &Shared) -> Result<(), IoError> {
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(stream, Interest::Read, 0)?;
-    let end = Clock::now() + most + SPLIT_MORE;
-    while Clock::now() < end && !shared.is_over.load(Ordering::SeqCst) {
+    let end = Clock::now() + order.length + SPLIT_MORE;
+    while Clock::now() < end && shared.is_wanted(order) {
         if is_ended(stream, &mut waiter, TURN)? {
             break;
         }
@@ -320,5 +332,44 @@ fn is_ended(mut stream: &TcpStream, waiter: &mut Waiter, time: Duration) -> Resu
         Ok(0) => Ok(true),
         Ok(_) => Ok(false),
         Err(e) => Ok(!matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_of_connections_is_bounded_by_run_session_and_in_all() {
+        let seen = Seen {
+            port: 80,
+            from: String::new(),
+            syn: None,
+            syn_ack: None,
+            request: String::new(),
+            handshake_ms: None,
+            offered_mss: 0,
+            shift: None,
+            has_sack: false,
+            has_timestamps: false,
+            has_ecn: false,
+            has_seen_ecn: false,
+            watch: None,
+        };
+        let ends = (SocketAddr::from(([192, 0, 2, 1], 1)), 80);
+        let mut notes = Notes::new();
+        let mut note = |session: u64, run: u32| note_in(&mut notes, (session, run), (ends, seen.clone()));
+        for count in 1..=SEEN_OF_RUN_MAX {
+            assert_eq!(note(1, 1), count);
+        }
+        assert_eq!(note(1, 1), 0, "a run's");
+        let rest = (SEEN_MAX - SEEN_OF_RUN_MAX) as u32;
+        assert!((0..rest).all(|run| note(1, 10 + run) == 1) && note(1, 9) == 0, "a session's");
+        let sessions = (SEEN_OF_ALL_MAX / SEEN_MAX) as u64;
+        let mut fill = |session: u64| (0..SEEN_MAX as u32).all(|run| note(session, run) == 1);
+        assert!((2..=sessions).all(&mut fill));
+        assert_eq!(note(100, 1), 0, "in all");
+        assert_eq!(notes.values().flat_map(BTreeMap::values).map(Vec::len).sum::<usize>(), SEEN_OF_ALL_MAX);
+        assert!(notes.values().flat_map(BTreeMap::values).all(|list| !list.is_empty()));
     }
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 
-use crate::tcp_wire::Answer;
+use probe::order::Answer;
 
 /// Connections at once, and those of one client (IPv4 address or IPv6 /64).
 pub(super) const CONNECTIONS_MAX: usize = 128;

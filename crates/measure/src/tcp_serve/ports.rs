@@ -1,6 +1,6 @@
 //! [`Ports`]: the TCP ports of a server beside its main one.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 
 use probe::{Port, PortState};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -13,8 +13,7 @@ const TAKEN: i32 = 98;
 /// The ports, and those that were wanted and are not.
 #[derive(Debug)]
 pub(super) struct Ports {
-    ip: IpAddr,
-    /// Told to every client that asks.
+    /// The main one, those that were wanted, and those chosen at random.
     known: Vec<Port>,
     /// Bound, and not listening: who connects to it is refused, and nobody else can take it.
     _refused: Option<Socket>,
@@ -43,7 +42,7 @@ impl Ports {
         let refused = hold(SocketAddr::new(main.ip(), 0)).ok();
         let number = refused.as_ref().and_then(|socket| socket.local_addr().ok()?.as_socket());
         known.extend(number.map(|at| Port { number: at.port(), state: PortState::Refused }));
-        (Self { ip: main.ip(), known, _refused: refused }, listeners)
+        (Self { known, _refused: refused }, listeners)
     }
 
     /// Where the server listens.
@@ -73,16 +72,12 @@ impl Ports {
         Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
 
-    /// What is at `asked` ports, and at those that are known.
-    pub(super) fn answer(&self, asked: &[u16]) -> Vec<Port> {
-        let is_new = |number: &&u16| self.known.iter().all(|port| port.number != **number);
-        let state = |number| match hold(SocketAddr::new(self.ip, number)) {
-            Ok(_) => PortState::Free,
-            Err(error) => lack(error.raw_os_error()),
-        };
-        let others =
-            asked.iter().filter(is_new).map(|number| Port { number: *number, state: state(*number) });
-        self.known.iter().copied().chain(others).collect()
+    /// The server's own ports, whatever a client asks for: who else has ports of this machine is nothing to
+    /// tell a stranger, not even of those that were wanted.
+    pub(super) fn own(&self) -> Vec<Port> {
+        let is_own =
+            |port: &&Port| matches!(port.state, PortState::Open | PortState::Random | PortState::Refused);
+        self.known.iter().filter(is_own).copied().collect()
     }
 }
 
@@ -108,15 +103,12 @@ mod tests {
     fn each_port_has_its_state() {
         let main = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let number = taken.local_addr().unwrap().port();
         let (ports, listeners) = Ports::open(main, &[main.port(), number, number]);
         assert_eq!(listeners.len(), 1, "the main one is not opened twice, the taken one not at all");
-        let all = ports.answer(&[number, free]);
-        assert_eq!(all.iter().filter(|port| port.number == number).count(), 1, "{all:?}");
+        let all = ports.own();
         let of = |number: u16| all.iter().find(|port| port.number == number).map(|port| port.state);
         assert_eq!(of(main.port()), Some(PortState::Open));
-        assert_eq!((of(number), of(free)), (Some(PortState::Occupied), Some(PortState::Free)));
         let random = all.iter().find(|port| port.state == PortState::Random).unwrap();
         assert_eq!(listeners[0].local_addr().unwrap().port(), random.number);
         let refused = all.iter().find(|port| port.state == PortState::Refused).unwrap();
@@ -124,5 +116,21 @@ mod tests {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
         assert!(ports.words().unwrap().contains("another program"), "{:?}", ports.words());
         assert_eq!(Ports::open(main, &[]).0.words(), None);
+    }
+
+    #[test]
+    fn ports_of_others_are_not_named() {
+        let main = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = other.local_addr().unwrap().port();
+        let (ports, listeners) = Ports::open(main, &[taken]);
+        let random = listeners[0].local_addr().unwrap().port();
+        let refused = ports.own().last().unwrap().number;
+        let numbers: Vec<u16> = ports.own().iter().map(|port| port.number).collect();
+        assert_eq!(
+            numbers,
+            [main.port(), random, refused],
+            "its own ports, and nothing of the one it wanted"
+        );
     }
 }

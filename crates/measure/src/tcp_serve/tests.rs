@@ -108,6 +108,41 @@ fn who_says_nothing_keeps_nobody_out() {
 }
 
 #[test]
+fn what_a_session_has_ordered_ends_with_it() {
+    let (server, at) = server(ORDER_PATIENCE);
+    server.allow([(1, false, 0), (2, false, 0)].into_iter());
+    let within_http = |what: What| {
+        let order = Order {
+            what,
+            session: 1,
+            run: 1,
+            length: Duration::from_millis(400),
+            window: 0,
+            congestion_control: String::new(),
+        };
+        let mut stream = connect(at);
+        stream.write_all(&probe::http_request(&order.encode(None), "h")).unwrap();
+        stream
+    };
+    let (answer, idle) = ask(at, 1);
+    let (_, other) = ask(at, 2);
+    assert_eq!(answer, Answer::Yes as u8);
+    let mut watched = vec![within_http(What::Split), within_http(What::Fill)];
+    watched.iter_mut().for_each(|stream| stream.read_exact(&mut [0]).unwrap());
+    // The first session says good-bye; the second stays.
+    server.allow([(2, false, 0)].into_iter());
+    let from = Clock::now();
+    for mut stream in watched.into_iter().chain([idle]) {
+        // An end, or a reset: nothing more is said.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    // All would have been at work for seconds more.
+    assert!(Clock::now() < from + Duration::from_secs(3), "they stay");
+    other.set_nonblocking(true).unwrap();
+    assert!((&other).read(&mut [0]).is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock));
+}
+
+#[test]
 fn one_client_does_not_take_all_connections() {
     let (server, at) = server(ORDER_PATIENCE);
     server.allow([(1, false, 0)].into_iter());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use probe::{
-    Client, ClientConfig, ClientEvent, CookieJar, DATA_LEN, Direction, Failure, IdleEnd, IdleFlow, Key,
-    Limits, Message, Pattern, Refusal, RunLog, RunSpec, Server, ServerConfig,
+    ARRIVALS_MAX, Client, ClientConfig, ClientEvent, CookieJar, DATA_LEN, Direction, Failure, IdleEnd,
+    IdleFlow, Key, Limits, Message, Pattern, Refusal, RunLog, RunSpec, Server, ServerConfig,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -110,6 +110,7 @@ impl Network {
             sessions_max: 3,
             sessions_per_client_max: 2,
             measured_max: 1,
+            arrivals_max: ARRIVALS_MAX,
         });
         Self {
             now: Instant::from_millis(1_000),

@@ -39,7 +39,7 @@ pub(crate) fn split(frame: &[u8], tag: Option<[u8; 4]>) -> Option<(LinkHeader, &
 }
 
 /// With the places it names so many bytes further on, or back.
-pub(super) fn moved(mut virtio: VnetHeader, by: i16) -> VnetHeader {
+pub(crate) fn moved(mut virtio: VnetHeader, by: i16) -> VnetHeader {
     for at in [HEADER_LEN, CHECKSUM_START] {
         let place = u16::from_ne_bytes([virtio[at], virtio[at + 1]]);
         let is_used = at == HEADER_LEN || virtio[FLAGS] & NEEDS_CHECKSUM != 0;

@@ -36,7 +36,7 @@ use fallback::Fallback;
 use inheritance::Inheritance;
 use path::InlinePath;
 
-pub(crate) use frame::{ETHERNET_LEN, kind_of, split, write};
+pub(crate) use frame::{ETHERNET_LEN, kind_of, moved, split, write};
 pub(crate) use link_headers::{LinkHeader, SharedHeaders};
 
 /// Two interfaces that can be joined.

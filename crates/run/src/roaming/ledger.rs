@@ -235,16 +235,18 @@ fn read(directory: &Path, boot: &str) -> Vec<(Vec<String>, Note)> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or(LINE);
         name != LINE && !name.starts_with(NEW)
     };
-    let note = |path: PathBuf| {
-        let bytes = fs::read(path).ok()?;
-        let end = bytes.iter().position(|byte| *byte == b'\n')?;
-        let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
-        (head.boot == boot).then_some(())?;
-        Some((head.peers, Note::decode(&bytes[end + 1..]).ok()?))
-    };
+    let note = |path: PathBuf| parse(&fs::read(path).ok()?, boot);
     let mut all: Vec<_> = paths.filter(named).filter_map(note).collect();
     all.sort_by_key(|(_, note)| note.name());
     all
+}
+
+/// The note in the bytes of a file, with the names of its peers; none of another boot.
+pub(crate) fn parse(bytes: &[u8], boot: &str) -> Option<(Vec<String>, Note)> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let head: Head = serde_json::from_slice(&bytes[..end]).ok()?;
+    (head.boot == boot).then_some(())?;
+    Some((head.peers, Note::decode(&bytes[end + 1..]).ok()?))
 }
 
 /// The machine's boot; empty where it does not say.

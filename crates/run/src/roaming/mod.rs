@@ -36,7 +36,7 @@ use crate::{Event, RunError};
 
 mod channel;
 mod desk;
-mod ledger;
+pub(crate) mod ledger;
 mod tls;
 
 use desk::Desk;

@@ -231,20 +231,24 @@ impl Tcx {
 
     /// The programs of another process, as they are at work, with what they share: that one's until
     /// [`Tcx::own`].
+    ///
+    /// # Errors
+    /// When what they share is not what programs of this version share.
     pub fn inherit(
         hang_after: Duration,
         tuns: [InterfaceIndex; 2],
         links: Vec<OwnedFd>,
         (shared, passed): (SharedArray, OwnedFd),
-    ) -> Self {
+    ) -> Result<Self, IoError> {
         let bypass = Bypass {
-            passed: HashMap::adopt(passed),
+            passed: HashMap::adopt(passed, PASSED_MAX)?,
             shared,
             added: AtomicU64::new(0),
             room: AtomicU32::new(ADDED_MAX),
         };
         let attached = links.into_iter().map(Attachment::adopt).collect();
-        Self { bypass: Arc::new(bypass), loaded: Vec::new(), attached, chained: Vec::new(), hang_after, tuns }
+        let bypass = Arc::new(bypass);
+        Ok(Self { bypass, loaded: Vec::new(), attached, chained: Vec::new(), hang_after, tuns })
     }
 
     /// What has to last for the programs to go on.

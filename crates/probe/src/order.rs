@@ -1,19 +1,20 @@
 //! [`Order`]: what a client asks for at the beginning of a TCP connection. `docs/probe.md`.
 
-use probe::{Key, SessionId};
 use units::Duration;
+
+use crate::{Key, SessionId};
 
 const MAGIC: u16 = 0xce13;
 const VERSION: u8 = 1;
-/// Longest name of a congestion control that the kernel takes.
+/// Longest name of a congestion control that the kernel takes, with a zero behind it.
 const NAME_LEN: usize = 16;
 const TAG_LEN: usize = 16;
 /// Length of an order, bytes; the last 16 are a tag, or zero without a key.
-pub(crate) const ORDER_LEN: usize = 2 + 1 + 1 + 8 + 4 + 4 + 4 + NAME_LEN + TAG_LEN;
+pub const ORDER_LEN: usize = 2 + 1 + 1 + 8 + 4 + 4 + 4 + NAME_LEN + TAG_LEN;
 
 /// What is wanted of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub enum What {
     /// The server sends.
     Down,
     /// The client sends.
@@ -34,39 +35,54 @@ pub(crate) enum What {
 
 impl What {
     /// True for what stands within an HTTP request.
-    pub(crate) fn is_within_http(self) -> bool {
+    #[must_use]
+    pub fn is_within_http(self) -> bool {
         matches!(self, Self::Look | Self::Split | Self::Fill)
     }
 }
 
 /// The beginning of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Order {
-    pub(crate) what: What,
-    pub(crate) session: SessionId,
-    pub(crate) run: u32,
-    pub(crate) length: Duration,
+pub struct Order {
+    /// What is wanted.
+    pub what: What,
+    /// Whose it is.
+    pub session: SessionId,
+    /// Number of the run.
+    pub run: u32,
+    /// How long it lasts, whole ms.
+    pub length: Duration,
     /// Largest window that the server offers, bytes; zero for the system's.
-    pub(crate) window: u32,
+    pub window: u32,
     /// Congestion control of the server; empty for the system's.
-    pub(crate) congestion_control: String,
+    pub congestion_control: String,
 }
 
 /// The server's answer, one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub enum Answer {
+    /// It is done.
     Yes = 1,
+    /// It is not understood.
     Malformed = 2,
+    /// It is not signed with the server's key.
     WrongKey = 3,
+    /// There is no such session, or it is not its turn.
     NoSession = 4,
+    /// The server has no such congestion control.
     NoCongestionControl = 5,
+    /// There is no room for more connections.
     Busy = 6,
+    /// The run would take longer than the limit.
     TooLong = 7,
+    /// The client has used up what it may transfer in an hour.
     Volume = 8,
 }
 
 impl Answer {
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+    /// The answer that a byte is; none where it is none.
+    #[must_use]
+    pub fn from_byte(byte: u8) -> Option<Self> {
         use Answer::{Busy, Malformed, NoCongestionControl, NoSession, TooLong, Volume, WrongKey, Yes};
         [Yes, Malformed, WrongKey, NoSession, NoCongestionControl, Busy, TooLong, Volume]
             .into_iter()
@@ -74,7 +90,8 @@ impl Answer {
     }
 
     /// What it means, and what to do.
-    pub(crate) fn words(self, order: &Order) -> String {
+    #[must_use]
+    pub fn words(self, order: &Order) -> String {
         match self {
             Self::Yes => "yes".to_owned(),
             Self::Malformed => "the server does not understand: use the same version at both ends".to_owned(),
@@ -100,7 +117,9 @@ impl Answer {
 }
 
 impl Order {
-    pub(crate) fn encode(&self, key: Option<&Key>) -> [u8; ORDER_LEN] {
+    /// As bytes, signed where there is a key.
+    #[must_use]
+    pub fn encode(&self, key: Option<&Key>) -> [u8; ORDER_LEN] {
         let mut bytes = [0; ORDER_LEN];
         let what = match self.what {
             What::Down => 1,
@@ -129,7 +148,11 @@ impl Order {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8; ORDER_LEN], key: Option<&Key>) -> Result<Self, Answer> {
+    /// From bytes, which must be signed with the key if there is one.
+    ///
+    /// # Errors
+    /// What the server answers: they are no order, or not signed so.
+    pub fn decode(bytes: &[u8; ORDER_LEN], key: Option<&Key>) -> Result<Self, Answer> {
         let (body, tag) = bytes.split_at(ORDER_LEN - TAG_LEN);
         let u32_at =
             |at: usize| body.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
@@ -152,6 +175,10 @@ impl Order {
             return Err(Answer::WrongKey);
         }
         let name = body.get(24..).unwrap_or(&[]).split(|byte| *byte == 0).next().unwrap_or(&[]);
+        // With a zero behind it, as the kernel has it.
+        if name.len() >= NAME_LEN {
+            return Err(Answer::Malformed);
+        }
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'-';
         if !name.iter().all(is_name) {
             return Err(Answer::Malformed);
@@ -203,6 +230,10 @@ mod tests {
             congestion_control: "../x".to_owned(),
         };
         assert_eq!(Order::decode(&strange.encode(None), None), Err(Answer::Malformed));
+        let mut endless = Order { congestion_control: "a".repeat(NAME_LEN - 1), ..strange }.encode(None);
+        assert!(Order::decode(&endless, None).is_ok());
+        endless[24 + NAME_LEN - 1] = b'a';
+        assert_eq!(Order::decode(&endless, None), Err(Answer::Malformed), "no zero behind it");
     }
 
     proptest! {
