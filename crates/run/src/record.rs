@@ -105,7 +105,7 @@ impl Record {
         if self.is_inline {
             Passage::Bridged { interfaces: [&self.wired, &self.mobile] }
         } else {
-            Passage::Routed { mobile: &self.mobile }
+            Passage::Routed { wired: &self.wired, mobile: &self.mobile }
         }
     }
 
