@@ -12,7 +12,7 @@ use units::{Duration, Instant};
 use crate::attachment::{Attachment, Ground};
 use crate::console::Console;
 use crate::feedback::FeedbackReceiver;
-use crate::handover::Predecessor;
+use crate::handover::{Predecessor, Turn};
 use crate::interfaces::Interfaces;
 use crate::journal::FullAlarm;
 use crate::leftovers::Settling;
@@ -124,6 +124,8 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     is_succeeded: bool,
     /// The instance before, whose devices these are, while it is there.
     before: Option<Predecessor>,
+    /// No other process takes its place meanwhile.
+    turn: Option<Turn>,
     events: &'a mut dyn EventSink,
 }
 

@@ -157,5 +157,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if self.before.take_if(|before| !before.is_there(self.ground.config)).is_some() {
             self.events.on_event(&Event::ReplacedEnded);
         }
+        if self.before.is_none() && self.attachment.predecessor().is_none() {
+            self.turn = None;
+        }
     }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
-use crate::handover::Predecessor;
+use crate::handover::{Predecessor, Turn};
 use crate::herald::{Announcer, Herald};
 use crate::inline::{BridgedSite, SharedHeaders};
 use crate::interfaces::Interfaces;
@@ -116,14 +116,12 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     let netlink = Netlink::open()?;
     let namespace = NamespaceId::here()?;
     let stored = Stored::find(config, namespace)?;
-    let own;
-    let config = match &stored {
-        Some(stored) => {
-            own = Config { recover: Some(stored.path()?), ..config.clone() };
-            &own
-        }
-        None => config,
-    };
+    let turn = Turn::take(config)?;
+    let mut own = Config { replaced_process: turn.as_ref().map(Turn::process), ..config.clone() };
+    if let Some(stored) = &stored {
+        own.recover = Some(stored.path()?);
+    }
+    let config = &own;
     let (stored, dead) = stored.map(Stored::into_heir).unzip();
     let removed = match config.recover {
         // Of the one that has died everything is still needed.
@@ -158,7 +156,8 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         die_of_panics();
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance, namespace };
-    let start = Start { removed, journal_alarm, processors, forebear, herald: herald.clone(), lifeline };
+    let herald_of_all = herald.clone();
+    let start = Start { removed, journal_alarm, processors, forebear, turn, herald: herald_of_all, lifeline };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     dead.map_or(Ok(()), Leftover::forget)?;
     let result = supervisor.serve(&signals);
@@ -290,6 +289,7 @@ struct Start<P> {
     journal_alarm: FullAlarm,
     processors: Vec<P>,
     forebear: Forebear,
+    turn: Option<Turn>,
     herald: Herald,
     lifeline: Option<Lifeline>,
 }
@@ -346,6 +346,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             estate: Estate::default(),
             is_succeeded: false,
             before: None,
+            turn: self.turn.take(),
             journal_alarm: self.journal_alarm,
             patience: Patience::default(),
             console: Console::open(ground.instance.path(), self.herald.clone())?,

@@ -446,6 +446,19 @@ impl Program {
         }
     }
 
+    /// True when it says `wanted` within so many milliseconds.
+    pub fn says_within(&mut self, wanted: &str, ms: u64) -> bool {
+        let give_up = Clock::now() + units::Duration::from_millis(ms);
+        loop {
+            let left = Duration::from_nanos(give_up.saturating_since(Clock::now()).as_nanos());
+            let Ok(line) = self.lines.recv_timeout(left) else { return false };
+            self.said.push(line);
+            if self.said.last().is_some_and(|line| line.contains(wanted)) {
+                return true;
+            }
+        }
+    }
+
     /// Waits for its end; gives its status and everything it said.
     pub fn wait(mut self) -> (ExitStatus, String) {
         wait_until("the program has ended", || self.child.try_wait().unwrap().is_some());
