@@ -33,6 +33,7 @@ mod ab;
 mod adopt;
 mod answers;
 mod close;
+mod directory;
 mod hand_over;
 mod passing;
 mod recover;
@@ -110,6 +111,8 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     settling: Option<Settling>,
     estate: Estate,
     journal_alarm: FullAlarm,
+    /// That the directory is missing and cannot be made anew was said.
+    said_missing: bool,
     patience: Patience,
     console: Console,
     reports: Reports,

@@ -7,6 +7,7 @@ use units::Bytes;
 use super::upkeep::end_settling;
 use super::{Ended, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
+use crate::journal::Journals;
 use crate::recovery::{Haste, Passage};
 use crate::roaming::Ledger;
 use crate::{Amount, Event, EventSink, Processor, RunError, journal, recovery};
@@ -43,6 +44,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             processor,
             shards,
             mut pulse,
+            estate,
             settling,
             console,
             roaming,
@@ -76,7 +78,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             journal::discard(instance.path());
             Ledger::forget(&config.state_directory, namespace, &config.instance_name());
         }
-        let settled = settle(instance, passage, netlink, events);
+        let settled = settle(instance, &estate.journals, passage, netlink, events);
         end_settling(settling.filter(|_| !is_abandoned), events);
         if let Some(guardian) = pulse.guardian {
             guardian.finish()?;
@@ -127,11 +129,12 @@ fn outcome(
 /// Ends the flows that are still owed something although it was stopped: their time was up.
 fn settle(
     instance: &Instance,
+    journals: &Journals,
     passage: Passage<'_>,
     netlink: &Netlink,
     events: &mut dyn EventSink,
 ) -> Result<(), RunError> {
-    let owed = journal::read_owed(instance.path());
+    let owed = journals.read_owed();
     if owed.is_empty() {
         return Ok(());
     }

@@ -382,15 +382,6 @@ impl Program {
         Self::launch_with(topology, config, &[])
     }
 
-    /// Starts it by another program, and waits until it steers.
-    pub fn start_by(topology: &Topology, starter: &str) -> Self {
-        let mut command = Command::new(starter);
-        command.arg(env!("CARGO_BIN_EXE_tun-echo")).stdin(Stdio::null()).stdout(Stdio::null());
-        let mut program = Self::launch_command(command, topology, &topology.config(), &["--engine"]);
-        program.await_line("steering TCP between");
-        program
-    }
-
     /// The same as a service of a manager that listens at `manager`, and wants a sign of life every 2 s.
     pub fn launch_service(topology: &Topology, config: &Config, manager: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
