@@ -56,8 +56,10 @@ SEED ?=
 chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=… (as root): CONTRIBUTING.md
 	@tools/need-root chaos
 	@mkdir -p $(OUT)/chaos
+	@mkdir -p /run/cellerator
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
-	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
+	  unshare --mount sh -c 'mount -t tmpfs -o size=96m tmpfs /run/cellerator && \
+	  exec cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture'
 
 deaths: deps ## Kill an accelerator a thousand times under load (as root, an hour): docs/operation.md
 	@tools/need-root deaths
