@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -365,10 +365,18 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Gives up a lock on what `file` is open at, also for who has a copy of the descriptor.
+///
+/// # Errors
+/// Where the file system has no locks.
+pub fn unlock(file: &impl AsFd) -> io::Result<()> {
+    flock(file, libc::LOCK_UN)
+}
+
 /// A lock that belongs to the open file: it goes with the last descriptor of it, in any process.
-fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
+fn flock(file: &impl AsFd, operation: libc::c_int) -> io::Result<()> {
     // SAFETY: flock takes an open descriptor and a flag, no pointers.
-    let done = unsafe { libc::flock(file.as_raw_fd(), operation) };
+    let done = unsafe { libc::flock(file.as_fd().as_raw_fd(), operation) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -396,7 +404,7 @@ mod tests {
         fs::write(path.join(OWNER), "999999999:1").unwrap();
         assert!(Leftover::is_any_being_undone(&base, "run").unwrap());
         assert!(Instance::running(&base, "run").unwrap().is_empty());
-        flock(instance.state().lock.as_ref().unwrap(), libc::LOCK_UN).unwrap();
+        unlock(instance.state().lock.as_ref().unwrap()).unwrap();
         drop(share);
         assert!(Leftover::find(&base, "lab").unwrap().is_empty(), "another kind");
         let mut found = Leftover::find(&base, "run").unwrap();

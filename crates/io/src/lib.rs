@@ -58,7 +58,7 @@ pub use frame_socket::{FrameSocket, ReceivedFrame};
 pub use hop_socket::{HopAnswer, HopSocket};
 pub use huge_pages::{populate, prefer_huge_pages};
 pub use instance::{
-    INSTANCE_DIRECTORY, Instance, Leftover, OWNER, RECORD, RECORD_OF_DEAD, Running, try_lock,
+    INSTANCE_DIRECTORY, Instance, Leftover, OWNER, RECORD, RECORD_OF_DEAD, Running, try_lock, unlock,
 };
 pub use lifeline::{Lifeline, Tethered};
 pub use lines::say;

@@ -54,7 +54,10 @@ impl Turn {
     /// # Errors
     /// When there is no such instance, or another process takes its place for too long.
     pub fn take(config: &Config) -> Result<Option<Self>, RunError> {
-        let Some(name) = &config.replace else { return Ok(None) };
+        // Who goes on for one that has died replaces nobody, whatever that one had to replace.
+        let Some(name) = config.replace.as_ref().filter(|_| config.recover.is_none()) else {
+            return Ok(None);
+        };
         let mut waiter = Waiter::new(Duration::ZERO)?;
         let began = Clock::now();
         loop {

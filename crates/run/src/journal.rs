@@ -417,6 +417,15 @@ impl Journals {
         self.open.len()
     }
 
+    /// Forgets them: their flows are dealt with. Who has descriptors of them finds none either.
+    pub fn discard(&self) {
+        for file in self.open.iter().flatten() {
+            // Where that fails, somebody asks hosts that are gone.
+            drop(file.write_all_at(&[0; size_of::<u32>()], 0));
+        }
+        discard(&self.directory);
+    }
+
     /// True when each of them has a name where others look for it.
     pub fn are_named(&self) -> bool {
         let is_named =
@@ -735,11 +744,13 @@ mod tests {
         assert_eq!(journals.read(), wanted, "as long as it is not retired");
         old.iter_mut().for_each(Journal::retire);
         assert_eq!(journals.read(), [owed(other, Port::Mobile)]);
+        journals.discard();
         // Without a name there are only descriptors.
-        discard(&scratch.0);
         let mut nameless = FlowJournal::create_without_names(None, true, &FullAlarm::default()).unwrap();
         nameless[1].note(5_000, &entry(4), true);
         let journals = Journals::with(&scratch.0, share(&nameless));
         assert_eq!((journals.read(), journals.shards()), (vec![owed(entry(4), Port::Wired)], 1));
+        journals.discard();
+        assert!(journals.read().is_empty(), "for all who have descriptors");
     }
 }

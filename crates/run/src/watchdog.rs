@@ -53,8 +53,6 @@ const KEEP: u8 = b'k';
 const FORGET: u8 = b'n';
 /// Sent by the process: another one has all that leads packets here, and what is written down.
 const GIVEN: u8 = b'g';
-/// Sent by the process: another watchdog is there, and this one is to end without a trace.
-const LEAVE: u8 = b'l';
 /// Sent by the watchdog: the steering was taken away.
 const REMOVED: u8 = b'h';
 
@@ -80,6 +78,8 @@ pub(crate) struct Guardian {
     record: PathBuf,
     hang_after: Duration,
     running: Option<(Child, UnixStream)>,
+    /// One in whose place another one was put, until it has ended.
+    retired: Option<Child>,
     started_at: Instant,
 }
 
@@ -91,6 +91,7 @@ impl Guardian {
             record: instance.path().join(RECORD),
             hang_after: config.hang_after(),
             running: None,
+            retired: None,
             started_at: Instant::ZERO,
         };
         guardian.launch(instance)?;
@@ -99,6 +100,7 @@ impl Guardian {
 
     /// Starts it anew if it is not running and the last start was long enough ago; true if it did.
     pub fn revive(&mut self, instance: &Instance) -> Result<bool, RunError> {
+        self.retired.take_if(|child| !matches!(child.try_wait(), Ok(None)));
         let now = Clock::now();
         let is_due = now.saturating_since(self.started_at) >= RESTART_PAUSE;
         if self.running.is_some() || !is_due {
@@ -174,11 +176,10 @@ impl Guardian {
             self.running = before;
             return Err(error);
         }
-        if let Some((mut child, mut socket)) = before {
-            drop(socket.write(&[LEAVE]));
-            drop(socket);
-            // It has nothing left to do.
-            drop(child.wait());
+        if let Some((mut child, _socket)) = before {
+            // It does nothing any more, and is not waited for: it may be stopped or frozen.
+            drop(child.kill());
+            self.retired = Some(child);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use engine::Journal;
-use io::Interest;
+use io::{Interest, OWNER, ProcessId};
 
 use super::start::{NewJournals, share_journals};
 use super::{CONSOLE, Supervisor, WATCHDOG};
@@ -28,9 +28,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             Ok(is_new) => {
                 self.said_missing = false;
                 if is_new {
-                    // Where nothing could be written, nothing could be removed.
-                    let dead = self.ground.config.recover.as_ref().and_then(|record| record.parent());
-                    dead.into_iter().for_each(|directory| drop(std::fs::remove_dir_all(directory)));
+                    self.forget_dead();
                     self.events.on_event(&Event::DirectoryRestored);
                 }
             }
@@ -46,6 +44,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn restore_directory(&mut self) -> Result<bool, RunError> {
         let instance = self.ground.instance;
         let is_locked_anew = instance.restore()?;
+        if let Some(guardian) = self.pulse.guardian.as_mut().filter(|_| is_locked_anew) {
+            // With the new lock. What it kept is not in any directory.
+            guardian.relaunch(instance)?;
+            if let Some(fd) = self.pulse.guardian.as_ref().and_then(Guardian::fd) {
+                self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+            }
+            self.entrust();
+        }
         let has_console = self.console.is_there();
         if !has_console {
             self.console = Console::open(instance.path(), self.console.herald())?;
@@ -54,17 +60,22 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let has_journals = self.estate.journals.are_named();
         if !has_journals {
             self.renew_journals()?;
-        }
-        if let Some(guardian) = self.pulse.guardian.as_mut().filter(|_| is_locked_anew) {
-            guardian.relaunch(instance)?;
-            if let Some(fd) = self.pulse.guardian.as_ref().and_then(Guardian::fd) {
-                self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
-            }
-        }
-        if is_locked_anew || !has_journals {
             self.entrust();
         }
         Ok(is_locked_anew || !has_console || !has_journals)
+    }
+
+    /// Removes the directory of the one that has died, for which this process goes on: where nothing could be written,
+    /// its watchdog could not either. Another process of its number may have it by this time.
+    fn forget_dead(&self) {
+        let Some(directory) = self.ground.config.recover.as_ref().and_then(|record| record.parent()) else {
+            return;
+        };
+        let owner = std::fs::read_to_string(directory.join(OWNER)).ok();
+        let owner = owner.and_then(|text| text.parse::<ProcessId>().ok());
+        if owner.is_some_and(|owner| !owner.is_alive()) {
+            drop(std::fs::remove_dir_all(directory));
+        }
     }
 
     /// Has all shards go on with new journals. Packets wait meanwhile.

@@ -18,7 +18,7 @@ use units::Duration;
 use super::said::Said;
 use super::watch::Watched;
 use crate::console::{self, Question};
-use crate::journal::{self, Journals};
+use crate::journal::Journals;
 use crate::keepsakes::{Keepsakes, TAKEN, is_last};
 use crate::record::Record;
 use crate::recovery::{self, Haste};
@@ -193,6 +193,8 @@ pub(super) fn see_to(
 }
 
 fn go_on_from_nothing(successor: &[String], state: &Path) -> Watched {
+    // Standard output carries the lock of the one that died: what is left of it is the next start's from here on.
+    drop(io::unlock(&std::io::stdout()));
     let (watched, text) = match start_anew(successor, state) {
         Ok(process) => (Watched::Well, format!("process {process} has started anew in its place")),
         Err(why) => (Watched::Died, format!("nobody has started anew in its place: {why}")),
@@ -362,7 +364,7 @@ fn start_anew(successor: &[String], state: &Path) -> Result<u32, String> {
 fn end_inline(remains: &Remains, netlink: &Netlink) -> Result<(), IoError> {
     let Remains { directory, record, .. } = remains;
     settle(remains, netlink);
-    journal::discard(directory);
+    remains.journals.discard();
     if record.is_bridging(netlink)? {
         return remains.keep();
     }

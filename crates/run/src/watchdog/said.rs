@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use units::Duration;
 
-use super::{CLOSING, ENDS, FORGET, GIVEN, KEEP, LEAVE, RESUMED};
+use super::{CLOSING, ENDS, FORGET, GIVEN, KEEP, RESUMED};
 use crate::keepsakes::Keepsakes;
 use crate::log;
 
@@ -26,8 +26,6 @@ pub(super) struct Said {
     pub ends: bool,
     /// Another process has all.
     pub is_given: bool,
-    /// Another watchdog is there.
-    pub leaves: bool,
 }
 
 impl Said {
@@ -66,7 +64,6 @@ impl Said {
                 (None, CLOSING) => self.is_closing = true,
                 (None, ENDS) => self.ends = true,
                 (None, GIVEN) => self.is_given = true,
-                (None, LEAVE) => self.leaves = true,
                 (None, _) => {}
             }
         }

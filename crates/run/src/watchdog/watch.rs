@@ -51,9 +51,6 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
     let mut watch = Watch::begin(watched_record, hang_after)?;
     while watch.goes_on()? {}
     let Watch { said, netlink, lifeline, .. } = watch;
-    if said.leaves {
-        return Ok(Watched::Well);
-    }
     death::see_to(watched_record, said, lifeline.as_ref(), &netlink)
 }
 
@@ -161,12 +158,14 @@ impl<'a> Watch<'a> {
             Err(error) if error.is_transient() => {}
             Err(_) => return false,
         }
-        !self.said.leaves
+        true
     }
 
     fn kill_abandoned(&self) {
         let owner = self.record.with_file_name(OWNER);
         let owner = fs::read_to_string(owner).ok().and_then(|text| text.parse::<ProcessId>().ok());
+        let kept = self.said.kept.as_ref();
+        let owner = owner.or_else(|| ProcessId::of(kept?.inventory.process).ok());
         drop(owner.map(record::kill));
     }
 
