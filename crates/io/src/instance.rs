@@ -146,8 +146,8 @@ impl Instance {
         }
         let missing = {
             let state = self.state();
-            let is_missing = !state.is_given && !(state.is_written && self.path.join(RECORD).exists());
-            state.record.clone().filter(|_| is_missing)
+            let is_fine = state.is_given || state.is_written && self.path.join(RECORD).exists();
+            state.record.clone().filter(|_| !is_fine)
         };
         let Some(record) = missing else { return Ok(!is_there) };
         self.write(&record)?;

@@ -126,7 +126,7 @@ mod tests {
         let starved = Busy::start(&["chrt", "--idle", "0"]);
         let _others = [Busy::start(&[]), Busy::start(&[])];
         let mut waiter = Waiter::new(Duration::ZERO).unwrap();
-        let mut wait = |time| drop(waiter.wait(Some(Clock::now() + time)).unwrap());
+        let mut wait = |time| assert!(waiter.wait(Some(Clock::now() + time)).unwrap().is_empty());
         // All have become what they are to be.
         wait(ms(200));
         let mut look = |of: &mut RunningTime| {
