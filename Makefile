@@ -66,8 +66,10 @@ SEED ?=
 chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=… (as root): CONTRIBUTING.md
 	@tools/need-root chaos
 	@mkdir -p $(OUT)/chaos
+	@mkdir -p /run/cellerator
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
-	  cargo test --release --locked --package cellerator-lab --test all chaos:: -- --ignored --nocapture
+	  unshare --mount sh -c 'mount -t tmpfs -o size=96m tmpfs /run/cellerator && \
+	  exec cargo test --release --locked --package cellerator-lab --test all chaos:: -- --ignored --nocapture'
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
 NIGHTLY := lint advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \

@@ -88,4 +88,7 @@ pub trait Journal: fmt::Debug + Send {
 
     /// Forgets the slot's entry: its hosts need nobody between them any more.
     fn forget(&mut self, slot: u32);
+
+    /// Another journal has all entries from here on: whoever reads this one is to find none.
+    fn retire(&mut self) {}
 }

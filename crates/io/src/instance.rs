@@ -6,9 +6,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::Context;
 use crate::{IoError, ProcessId, put_in_place};
@@ -26,11 +27,27 @@ pub const RECORD: &str = "record";
 /// it over from there ([`Instance::take_record`]).
 pub const RECORD_OF_DEAD: &str = "record.dead";
 
-/// The directory of a running instance; removed when dropped.
+/// A running instance, and its directory, which is removed when this is dropped.
+///
+/// Others may delete the directory, or the disk may be full when an instance that must go on begins: what is written
+/// down is known here too, and [`Instance::restore`] writes it anew.
 #[derive(Debug)]
 pub struct Instance {
+    base: PathBuf,
     path: PathBuf,
-    lock: File,
+    owner: ProcessId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The locked file `owner`; none while there is no directory.
+    lock: Option<File>,
+    /// What is written down, or is to be.
+    record: Option<String>,
+    is_written: bool,
+    /// Another instance has it.
+    is_given: bool,
 }
 
 /// An instance of another process.
@@ -56,18 +73,85 @@ impl Instance {
     /// # Errors
     /// When the directory cannot be written, or this process has an instance of that kind already.
     pub fn register(base: &Path, kind: &str) -> Result<Self, IoError> {
+        let instance = Self::unregistered(base, kind)?;
+        instance.make_directory(true)?;
+        Ok(instance)
+    }
+
+    /// The same, for a process that must go on where the directory cannot be made: [`Instance::restore`] makes it
+    /// later.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub fn register_sooner_or_later(base: &Path, kind: &str) -> Result<Self, IoError> {
+        let instance = Self::unregistered(base, kind)?;
+        // Who asks for it to be restored hears why it cannot be.
+        drop(instance.make_directory(true));
+        Ok(instance)
+    }
+
+    fn unregistered(base: &Path, kind: &str) -> Result<Self, IoError> {
         let owner = ProcessId::own()?;
         let path = base.join(format!("{kind}-{}", owner.pid()));
-        let _guard = lock_base(base)?;
-        fs::DirBuilder::new().mode(0o700).create(&path).doing(|| format!("create {}", path.display()))?;
-        let create = || -> io::Result<File> {
-            let mut lock = File::create_new(path.join(OWNER))?;
-            flock(&lock, libc::LOCK_EX)?;
-            writeln!(lock, "{owner}")?;
-            Ok(lock)
+        Ok(Self { base: base.to_owned(), path, owner, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the directory, which `is_new` or may be there, and locks a new file `owner` in it.
+    fn make_directory(&self, is_new: bool) -> Result<(), IoError> {
+        let path = &self.path;
+        let _guard = lock_base(&self.base)?;
+        let made = fs::DirBuilder::new().mode(0o700).create(path).or_else(|error| {
+            if !is_new && error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
+        });
+        made.doing(|| format!("create {}", path.display()))?;
+        let lock = self.lock_owner().doing(|| format!("write {}/owner", path.display()))?;
+        self.state().lock = Some(lock);
+        Ok(())
+    }
+
+    /// Writes the file `owner` and locks it, or the one that is there and names this process.
+    fn lock_owner(&self) -> io::Result<File> {
+        let path = self.path.join(OWNER);
+        if owner(&self.path) == Some(self.owner) {
+            let lock = File::open(path)?;
+            return if try_lock(&lock)? { Ok(lock) } else { Err(io::ErrorKind::WouldBlock.into()) };
+        }
+        let mut lock = File::create_new(&path)?;
+        let written = flock(&lock, libc::LOCK_EX).and_then(|()| writeln!(lock, "{}", self.owner));
+        if written.is_err() {
+            // One that names nobody is nobody's.
+            drop((fs::remove_file(&path), fs::remove_dir(&self.path)));
+        }
+        written.map(|()| lock)
+    }
+
+    /// Makes the directory anew if it is gone, with its file `owner` and what is written down; true when something
+    /// was not there. Further files are lost.
+    ///
+    /// # Errors
+    /// When it cannot be: the disk is full, as a rule.
+    pub fn restore(&self) -> Result<bool, IoError> {
+        let is_there = self.state().lock.as_ref().is_some_and(|lock| {
+            let (own, there) = (lock.metadata(), fs::metadata(self.path.join(OWNER)));
+            own.ok()
+                .zip(there.ok())
+                .is_some_and(|(own, there)| own.ino() == there.ino() && own.dev() == there.dev())
+        });
+        if !is_there {
+            self.make_directory(false)?;
+        }
+        let missing = {
+            let state = self.state();
+            let is_fine = state.is_given || state.is_written && self.path.join(RECORD).exists();
+            state.record.clone().filter(|_| !is_fine)
         };
-        let lock = create().doing(|| format!("write {}/owner", path.display()))?;
-        Ok(Self { path, lock })
+        let Some(record) = missing else { return Ok(!is_there) };
+        self.write(&record)?;
+        Ok(true)
     }
 
     /// The instances of `kind` below `base` whose process lives, in order of its number.
@@ -92,10 +176,38 @@ impl Instance {
     /// # Errors
     /// When the disk is full.
     pub fn record(&self, text: &str) -> Result<(), IoError> {
+        {
+            let mut state = self.state();
+            (state.record, state.is_written) = (Some(text.to_owned()), false);
+        }
+        self.write(text)
+    }
+
+    /// Writes down `text` as [`Instance::record`] does; where that fails, [`Instance::restore`] does it later.
+    pub fn record_sooner_or_later(&self, text: &str) {
+        // Whether it is written is looked at then.
+        drop(self.record(text));
+    }
+
+    /// What is written down, or is to be; none before that, and when another instance has it.
+    #[must_use]
+    pub fn recorded(&self) -> Option<String> {
+        let state = self.state();
+        state.record.clone().filter(|_| !state.is_given)
+    }
+
+    /// Another instance has what is written down: it is not written anew.
+    pub fn give(&self) {
+        self.state().is_given = true;
+    }
+
+    fn write(&self, text: &str) -> Result<(), IoError> {
         let new = self.path.join("record.new");
         fs::write(&new, text)
             .and_then(|()| put_in_place(&new, &self.path.join(RECORD)))
-            .doing(|| format!("write {}", new.display()))
+            .doing(|| format!("write {}", new.display()))?;
+        self.state().is_written = true;
+        Ok(())
     }
 
     /// Takes what is written down at `record`, in another instance's directory, for its own: in one step, so
@@ -104,7 +216,10 @@ impl Instance {
     /// # Errors
     /// When it is not there any more.
     pub fn take_record(&self, record: &Path) -> Result<(), IoError> {
-        fs::rename(record, self.path.join(RECORD)).doing(|| format!("take over {}", record.display()))
+        fs::rename(record, self.path.join(RECORD)).doing(|| format!("take over {}", record.display()))?;
+        let mut state = self.state();
+        (state.record, state.is_written) = (fs::read_to_string(self.path.join(RECORD)).ok(), true);
+        Ok(())
     }
 
     /// The instance's directory, for further files.
@@ -116,14 +231,21 @@ impl Instance {
     /// A share of the lock for another process: the instance counts as running until both are gone.
     ///
     /// # Errors
-    /// When no descriptor is left.
+    /// When no descriptor is left, or there is no directory.
     pub fn share_lock(&self) -> Result<File, IoError> {
-        self.lock.try_clone().doing(|| format!("copy the lock of {}", self.path.display()))
+        let state = self.state();
+        let none = || io::Error::from(io::ErrorKind::NotFound);
+        let shared = state.lock.as_ref().ok_or_else(none).and_then(File::try_clone);
+        shared.doing(|| format!("copy the lock of {}", self.path.display()))
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        if self.state().lock.is_none() {
+            // It was never made, or is another one's.
+            return;
+        }
         // Nothing can be done about a failure; the next start finds the directory and removes it.
         drop(fs::remove_dir_all(&self.path));
     }
@@ -243,10 +365,18 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Gives up a lock on what `file` is open at, also for who has a copy of the descriptor.
+///
+/// # Errors
+/// Where the file system has no locks.
+pub fn unlock(file: &impl AsFd) -> io::Result<()> {
+    flock(file, libc::LOCK_UN)
+}
+
 /// A lock that belongs to the open file: it goes with the last descriptor of it, in any process.
-fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
+fn flock(file: &impl AsFd, operation: libc::c_int) -> io::Result<()> {
     // SAFETY: flock takes an open descriptor and a flag, no pointers.
-    let done = unsafe { libc::flock(file.as_raw_fd(), operation) };
+    let done = unsafe { libc::flock(file.as_fd().as_raw_fd(), operation) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -274,7 +404,7 @@ mod tests {
         fs::write(path.join(OWNER), "999999999:1").unwrap();
         assert!(Leftover::is_any_being_undone(&base, "run").unwrap());
         assert!(Instance::running(&base, "run").unwrap().is_empty());
-        flock(&instance.lock, libc::LOCK_UN).unwrap();
+        unlock(instance.state().lock.as_ref().unwrap()).unwrap();
         drop(share);
         assert!(Leftover::find(&base, "lab").unwrap().is_empty(), "another kind");
         let mut found = Leftover::find(&base, "run").unwrap();
@@ -291,5 +421,42 @@ mod tests {
         drop(instance);
         assert!(!path.exists(), "a clean end leaves nothing");
         fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn what_others_delete_is_written_anew_unless_it_is_anothers() {
+        let base = std::env::temp_dir().join(format!("ct-io-restored-{}", std::process::id()));
+        let instance = Instance::register(&base, "run").unwrap();
+        instance.record("one").unwrap();
+        assert!(!instance.restore().unwrap(), "nothing is missing");
+        let text = || fs::read_to_string(instance.path().join(RECORD)).ok();
+        for deleted in [base.as_path(), instance.path()] {
+            fs::remove_dir_all(deleted).unwrap();
+            assert!(instance.restore().unwrap());
+            assert_eq!(text().as_deref(), Some("one"));
+        }
+        fs::remove_file(instance.path().join(OWNER)).unwrap();
+        assert!(
+            instance.restore().unwrap() && Leftover::find(&base, "run").unwrap().is_empty(),
+            "locked anew"
+        );
+        fs::remove_file(instance.path().join(RECORD)).unwrap();
+        instance.give();
+        assert!(!instance.restore().unwrap() && text().is_none(), "another one has it");
+        drop(instance);
+        fs::remove_dir_all(&base).unwrap();
+
+        // Where there can be no directory, an instance that must go on does without for a while.
+        fs::write(&base, "in the way").unwrap();
+        assert!(Instance::register(&base, "run").is_err());
+        let instance = Instance::register_sooner_or_later(&base, "run").unwrap();
+        instance.record_sooner_or_later("late");
+        assert!(instance.restore().is_err() && instance.share_lock().is_err());
+        assert_eq!(instance.recorded().as_deref(), Some("late"));
+        fs::remove_file(&base).unwrap();
+        assert!(instance.restore().unwrap());
+        assert_eq!(fs::read_to_string(instance.path().join(RECORD)).unwrap(), "late");
+        drop(instance);
+        fs::remove_dir_all(&base).unwrap();
     }
 }

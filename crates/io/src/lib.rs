@@ -24,6 +24,7 @@ mod mptcp_socket;
 pub mod netlink;
 mod netns;
 pub mod offers;
+mod owned_table;
 mod paced_waiter;
 mod packet_socket;
 mod prefetch;
@@ -31,6 +32,7 @@ mod process;
 mod put_in_place;
 mod raw_socket;
 mod ring_arena;
+mod running_time;
 pub mod sched;
 mod segments;
 mod service_manager;
@@ -56,12 +58,13 @@ pub use frame_socket::{FrameSocket, ReceivedFrame};
 pub use hop_socket::{HopAnswer, HopSocket};
 pub use huge_pages::{populate, prefer_huge_pages};
 pub use instance::{
-    INSTANCE_DIRECTORY, Instance, Leftover, OWNER, RECORD, RECORD_OF_DEAD, Running, try_lock,
+    INSTANCE_DIRECTORY, Instance, Leftover, OWNER, RECORD, RECORD_OF_DEAD, Running, try_lock, unlock,
 };
 pub use lifeline::{Lifeline, Tethered};
 pub use lines::{one_line, say};
 pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path, set_congestion_control};
 pub use netns::{Namespace, NamespaceId, SpawnOptions, namespaces_in_use, set_death_signal};
+pub use owned_table::OwnedTable;
 pub use paced_waiter::PacedWaiter;
 pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use prefetch::{prefetch, prefetch_lines};
@@ -69,10 +72,11 @@ pub use process::{PidFd, ProcessId, end_process, raise_descriptor_limit, residen
 pub use put_in_place::put_in_place;
 pub use raw_socket::RawSocket;
 pub use ring_arena::RingArena;
+pub use running_time::RunningTime;
 pub use segments::{Segments, SilentPort};
 pub use service_manager::{ServiceManager, sign_of_life_within, take_stored};
 pub use shared_words::SharedWords;
-pub use signals::{Signals, ignore_signals, is_signal_ignored};
+pub use signals::{Signals, ignore_signals};
 pub use spin_budget::SpinBudget;
 pub use state_file::{MappedState, StateFile};
 pub use system_journal::{SystemJournal, is_journal_standard_error};

@@ -106,6 +106,20 @@ impl PidFd {
         }
     }
 
+    /// A copy of the process's descriptor `number`.
+    ///
+    /// # Errors
+    /// When it has none, this process may not trace it, or before Linux 5.6.
+    pub fn descriptor(&self, number: i32) -> Result<OwnedFd, IoError> {
+        // SAFETY: pidfd_getfd takes three integers and no pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.fd.as_raw_fd(), number, 0) };
+        match i32::try_from(fd) {
+            // SAFETY: the kernel just created this descriptor (close-on-exec) for us alone.
+            Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+            _ => Err(IoError::last(format!("take descriptor {number} of process {}", self.pid))),
+        }
+    }
+
     /// Sends a signal (`libc` number).
     ///
     /// # Errors

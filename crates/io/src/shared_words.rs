@@ -1,7 +1,7 @@
 //! [`SharedWords`]: a file as 32-bit words in memory, kept by the kernel when the process is killed.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
@@ -32,6 +32,32 @@ impl SharedWords {
         reserve(&file, len)?;
         let mapping = map(&file, len)?;
         Ok(Self { file, mapping })
+    }
+
+    /// The same without a name: for others who are given its descriptor.
+    ///
+    /// # Errors
+    /// When the kernel has no such file, or no memory.
+    pub fn create_without_name(len: usize) -> Result<Self, IoError> {
+        // SAFETY: takes a string that ends with zero, and a number.
+        let fd = unsafe { libc::memfd_create(c"cellerator-journal".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(IoError::last("make a file in memory"));
+        }
+        // SAFETY: a descriptor just made, that nobody else has.
+        let file = unsafe { File::from_raw_fd(fd) };
+        let len = len.max(1);
+        reserve(&file, len)?;
+        let mapping = map(&file, len)?;
+        Ok(Self { file, mapping })
+    }
+
+    /// Another descriptor of the file.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn share(&self) -> Result<OwnedFd, IoError> {
+        Ok(self.file.try_clone().doing(|| "copy the descriptor of a journal".to_owned())?.into())
     }
 
     /// Opens a file that was made so: by this process or by another one of this program, which may go on
@@ -101,7 +127,7 @@ fn reserve(file: &File, len: usize) -> Result<(), IoError> {
 }
 
 fn map(file: &File, len: usize) -> Result<Mapping<AtomicU32>, IoError> {
-    // SAFETY: the file is long enough and stays so: only this program has it for writing (mode 0600), which
+    // SAFETY: the file is long enough and stays so: only this program has it for writing (mode 0600, or no name), which
     // writes its words as a whole and makes it longer only.
     unsafe { Mapping::new(file, len, "a file") }
 }

@@ -75,16 +75,6 @@ impl AsFd for Signals {
     }
 }
 
-/// True when this process was started to ignore `signal`, as by `nohup`, or has come to since.
-#[must_use]
-pub fn is_signal_ignored(signal: i32) -> bool {
-    // SAFETY: sigaction is integers, a set and a pointer, for which all zero bytes are a valid value.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: without a new action the kernel only writes the present one, to live memory.
-    let done = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
-    done == 0 && action.sa_sigaction == libc::SIG_IGN
-}
-
 /// Ignores `signals` for the rest of the process's life.
 pub fn ignore_signals(signals: &[i32]) {
     for &signal in signals {
@@ -98,13 +88,6 @@ mod tests {
     use super::*;
     use crate::{Clock, Interest, Waiter};
     use units::Duration;
-
-    #[test]
-    fn what_is_ignored_is_known() {
-        assert!(!is_signal_ignored(libc::SIGWINCH));
-        ignore_signals(&[libc::SIGWINCH]);
-        assert!(is_signal_ignored(libc::SIGWINCH));
-    }
 
     #[test]
     fn a_signal_wakes_the_waiter_and_is_named() {

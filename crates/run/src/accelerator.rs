@@ -274,6 +274,14 @@ impl Processor for Accelerator {
         self.start_uplink_journal();
     }
 
+    fn change_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
+        let [down, up] = self.engine.take_journals();
+        let before = [down, up, self.uplink_journal.take()];
+        self.keep_journals(downlink, uplink);
+        self.engine.note_flows();
+        before.into_iter().flatten().for_each(|mut journal| journal.retire());
+    }
+
     fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {
         self.mtus[to.index()] = mtu;
         self.engine.set_mtu(to, mtu, now);
@@ -283,10 +291,6 @@ impl Processor for Accelerator {
         self.whole.super_packets = false;
         // Nothing that was valid stops being so.
         drop(self.engine.reconfigure(&share_of(&self.whole, self.shards)));
-    }
-
-    fn has_settings(&self) -> bool {
-        self.read_settings.is_some()
     }
 
     fn read_settings(&mut self) -> Result<EngineConfig, String> {

@@ -7,7 +7,6 @@
 //! There are two: [`crate::routed`] takes TCP out of what a router forwards, [`crate::inline`] is a bridge.
 
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::sync::Arc;
 
 use engine::Port;
@@ -18,6 +17,7 @@ use io::{Instance, IoError, NamespaceId, Waiter};
 use crate::handover::Predecessor;
 use crate::inline::SharedHeaders;
 use crate::interfaces::Interfaces;
+use crate::journal::Journals;
 use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
@@ -154,9 +154,13 @@ pub(crate) trait Attachment: Sized {
         None
     }
 
-    /// Learns of the flows of the process before what only this machine's side of them needs, from its journals
-    /// in `directory`.
-    fn learn(&self, _directory: &Path) {}
+    /// Learns of the flows of the process before what only this machine's side of them needs, from its journals.
+    fn learn(&self, _journals: &Journals) {}
+
+    /// What packets have in front, where this machine has to know.
+    fn link_headers(&self) -> Option<&SharedHeaders> {
+        None
+    }
 
     /// What was inherited is ours from here on.
     ///

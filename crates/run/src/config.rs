@@ -57,6 +57,9 @@ pub struct Config {
     /// other end of standard input.
     #[serde(skip)]
     pub recover: Option<PathBuf>,
+    /// The process that `replace` means, once that is fixed.
+    #[serde(skip)]
+    pub replaced_process: Option<u32>,
 }
 
 /// Who notices that it hangs, and what follows.
@@ -118,6 +121,7 @@ impl Default for Config {
             log_flows: false,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
             recover: None,
+            replaced_process: None,
         }
     }
 }

@@ -6,7 +6,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -128,7 +129,19 @@ pub(crate) struct Console {
     is_closing: Arc<AtomicBool>,
     guest: Guest,
     is_answered: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    herald: Herald,
+    /// None while there is no room for a socket.
+    listening: Option<Listening>,
+}
+
+/// Where a thread waits for connections.
+#[derive(Debug)]
+struct Listening {
+    /// The listening socket: shut down, it has the thread end.
+    socket: UnixStream,
+    /// Device and number of the socket's file: another one of this name is not ours.
+    file: Option<(u64, u64)>,
+    thread: JoinHandle<()>,
 }
 
 /// Who is being served: cut off at the end, or one that says nothing would keep everything waiting.
@@ -161,30 +174,61 @@ impl Console {
         let path = directory.join(SOCKET);
         let failed = |error| IoError::system(format!("open the control socket {}", path.display()), error);
         let listener = UnixListener::bind(&path).map_err(failed)?;
-        let (wake, waker) = UnixStream::pair().map_err(failed)?;
-        wake.set_nonblocking(true).map_err(failed)?;
-        waker.set_nonblocking(true).map_err(failed)?;
-        let (ask, questions) = mpsc::channel();
-        let is_closing = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&is_closing);
-        let guest = Guest::default();
-        let served = Arc::clone(&guest);
-        let is_answered = Arc::new(AtomicBool::new(false));
-        let is_asked = Arc::new(AtomicBool::new(false));
-        let mut desk = Desk {
-            ask,
-            waker,
-            is_asked: Arc::clone(&is_asked),
-            is_answered: Arc::clone(&is_answered),
-            herald,
-            waiting: Arc::default(),
-        };
+        let file = place_of(&path);
+        let socket = UnixStream::from(OwnedFd::from(listener.try_clone().map_err(failed)?));
+        let (mut console, mut desk) = Self::closed(path.clone(), herald)?;
+        let (is_over, served) = (Arc::clone(&console.is_closing), Arc::clone(&console.guest));
         let thread = thread::Builder::new()
             .name("console".to_owned())
             .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))
             .map_err(failed)?;
-        let thread = Some(thread);
-        Ok(Self { questions, wake, is_asked, path, is_closing, guest, is_answered, thread })
+        console.listening = Some(Listening { socket, file, thread });
+        Ok(console)
+    }
+
+    /// One that nobody can reach, for a process that must go on without room for a socket.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn nowhere(herald: Herald) -> Result<Self, IoError> {
+        let (console, desk) = Self::closed(PathBuf::new(), herald)?;
+        // Its end of the pair would be taken for a question.
+        std::mem::forget(desk.waker);
+        Ok(console)
+    }
+
+    /// One whose thread is still to be started, with what that thread needs.
+    fn closed(path: PathBuf, herald: Herald) -> Result<(Self, Desk), IoError> {
+        let failed = |error| IoError::system("open a pair of sockets", error);
+        let (wake, waker) = UnixStream::pair().map_err(failed)?;
+        wake.set_nonblocking(true).map_err(failed)?;
+        waker.set_nonblocking(true).map_err(failed)?;
+        let (ask, questions) = mpsc::channel();
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let desk = Desk {
+            ask,
+            waker,
+            is_asked: Arc::clone(&is_asked),
+            is_answered: Arc::clone(&is_answered),
+            herald: herald.clone(),
+            waiting: Arc::default(),
+        };
+        let (is_closing, guest) = (Arc::default(), Guest::default());
+        let console =
+            Self { questions, wake, is_asked, path, is_closing, guest, is_answered, herald, listening: None };
+        Ok((console, desk))
+    }
+
+    /// True when its socket is where others look for it.
+    pub fn is_there(&self) -> bool {
+        let listening = self.listening.as_ref();
+        listening.is_some_and(|listening| listening.file.is_some() && place_of(&self.path) == listening.file)
+    }
+
+    /// Where it is told what happens.
+    pub fn herald(&self) -> Herald {
+        self.herald.clone()
     }
 
     /// True when a question has come: as cheap as a look can be, for a loop that does not wait.
@@ -222,15 +266,21 @@ impl Drop for Console {
             // It may have gone by itself.
             drop(guest.shutdown(how));
         }
-        // The connection wakes the listener up. Where the socket was taken away, its thread ends
-        // with the process.
-        if UnixStream::connect(&self.path).is_ok()
-            && let Some(thread) = self.thread.take()
-        {
-            drop(thread.join());
+        let is_there = self.is_there();
+        let Some(Listening { socket, thread, .. }) = self.listening.take() else { return };
+        // It waits for a connection no longer.
+        drop(socket.shutdown(Shutdown::Both));
+        drop(thread.join());
+        if is_there {
+            drop(std::fs::remove_file(&self.path));
         }
-        drop(std::fs::remove_file(&self.path));
     }
+}
+
+/// Device and number of a file.
+fn place_of(path: &Path) -> Option<(u64, u64)> {
+    let file = std::fs::symlink_metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// Where the thread that does the talking hands questions in.

@@ -317,6 +317,16 @@ events! {
     } => "\
         the journal is full ({why}): should this process be killed, flows that are not in it stall \
         instead of being reset; make room and start anew";
+    /// The directory with what is written down cannot be made anew.
+    Warning DirectoryMissing {
+        /// Why.
+        error: String,
+    } => "\
+        {error}: until that is possible nobody can ask this process anything, and if it is killed together with its \
+        watchdog, what it has set up stays";
+    /// Others had deleted it, or it could not be made at the start.
+    Warning DirectoryRestored => "\
+        the directory with what is written down was missing, and was made anew; does another program clean it up?";
     /// An A/B phase has begun: half of the subscribers are passed, for comparison.
     Info AbBegan {
         /// Which half.

@@ -12,11 +12,12 @@
 //! New flows are thus the new one's at once. When the old one ends, its rules go, and the new one's
 //! own, which stand behind them, take their place: no packet passes unsteered.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use io::netlink::Rule;
-use io::{NamespaceId, RECORD, sysctl};
-use units::Duration;
+use io::{Clock, IoError, NamespaceId, RECORD, Waiter, sysctl, try_lock};
+use units::{Duration, Instant};
 
 use crate::console::{self, Answer, Found, Question};
 use crate::record::{Record, RecordedRule, RecordedSysctl};
@@ -28,6 +29,75 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(600);
 /// Reverse-path filtering: an address need only be reachable, by whatever interface (RFC 3704 §2.4).
 const RP_FILTER_STRICT: u32 = 1;
 const RP_FILTER_LOOSE: &str = "2";
+
+/// How long to wait while another process takes the same one's place. A replacement takes a fraction of it.
+const TURN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How often is looked whether that is over.
+const TURN_LOOK: Duration = Duration::from_millis(20);
+
+/// How long the record of an instance may be on its way from one directory to another.
+const RECORD_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The right to take an instance's place: one process at a time has it, until this is dropped. It is the lock of that
+/// instance's directory, which only root may open.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    process: u32,
+    _lock: File,
+}
+
+impl Turn {
+    /// Waits for the turn to take the place of the instance that `config` says to replace, whoever has its name then;
+    /// none when none is to be replaced.
+    ///
+    /// # Errors
+    /// When there is no such instance, or another process takes its place for too long.
+    pub fn take(config: &Config) -> Result<Option<Self>, RunError> {
+        // Who goes on for one that has died replaces nobody, whatever that one had to replace.
+        let Some(name) = config.replace.as_ref().filter(|_| config.recover.is_none()) else {
+            return Ok(None);
+        };
+        let mut waiter = Waiter::new(Duration::ZERO)?;
+        let began = Clock::now();
+        loop {
+            if let Some(turn) = Self::try_take(config, name, began)? {
+                return Ok(Some(turn));
+            }
+            if Clock::now() >= began + TURN_TIME_MAX {
+                let why = format!("another process has been taking its place for {TURN_TIME_MAX}: try again");
+                return Err(RunError::NotReplaced { name: name.clone(), why });
+            }
+            waiter.wait(Some(Clock::now() + TURN_LOOK))?;
+        }
+    }
+
+    fn try_take(config: &Config, name: &str, began: Instant) -> Result<Option<Self>, RunError> {
+        let all = console::find(&config.state_directory)?;
+        let is_in_transit = all.iter().any(|found| found.name.is_empty());
+        let found = match console::choose(all, Some(name)) {
+            Ok(found) => found,
+            // It may have changed directories while they were read.
+            Err(_) if is_in_transit && Clock::now() < began + RECORD_TIME_MAX => return Ok(None),
+            Err(why) => return Err(RunError::Settings(why)),
+        };
+        let (process, directory) = (found.process, found.directory());
+        // It has ended meanwhile.
+        let Ok(lock) = File::open(directory) else { return Ok(None) };
+        let failed = |error| IoError::system(format!("lock {}", directory.display()), error);
+        if !try_lock(&lock).map_err(failed)? {
+            return Ok(None);
+        }
+        // Who had the turn before may have taken its place.
+        let is_still = find(config, name).is_ok_and(|found| found.process == process);
+        Ok(is_still.then_some(Self { process, _lock: lock }))
+    }
+
+    /// The process whose place is taken.
+    pub const fn process(&self) -> u32 {
+        self.process
+    }
+}
 
 /// The instance before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +117,9 @@ impl Predecessor {
     /// The instance that `config` says to replace.
     pub fn find(config: &Config) -> Result<Option<Self>, RunError> {
         let Some(name) = &config.replace else { return Ok(None) };
-        let found = find(config, name)?;
+        // Another process may have got its name since.
+        let meant = config.replaced_process.map(|process| process.to_string());
+        let found = find(config, meant.as_ref().unwrap_or(name))?;
         let here = NamespaceId::here()?;
         let is_before_us = |record: &Record| {
             let is_alike = record.is_inline == config.inline.is_some();

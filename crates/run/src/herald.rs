@@ -39,6 +39,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long those who listen may take in what is left when all ends.
 const PARTING: Duration = Duration::from_millis(100);
 
+/// Who listens within this time after a death hears of it: as long as others look for who goes on.
+const DEATH_IS_RECENT: units::Duration = units::Duration::from_secs(10);
+
 const EVENTS: u8 = 1;
 const ENDED: u8 = 2;
 
@@ -252,6 +255,8 @@ struct Shared {
     listeners: Mutex<Vec<Listener>>,
     /// Threads that bring lines to listeners have a copy each.
     bringing: Arc<()>,
+    /// That this process goes on for one that has died, and when it was told: nobody could listen yet.
+    death: Mutex<Option<(Instant, Arc<str>)>>,
 }
 
 /// Where it is told what happens. The thread behind it ends with the last of its copies.
@@ -263,7 +268,8 @@ impl Herald {
     pub fn start() -> Result<Self, IoError> {
         let (items, take) = mpsc::sync_channel(ITEMS_MAX);
         let (wants, lost, listeners) = (AtomicU8::new(0), AtomicU64::new(0), Mutex::default());
-        let shared = Arc::new(Shared { wants, items, lost, listeners, bringing: Arc::default() });
+        let (bringing, death) = (Arc::default(), Mutex::default());
+        let shared = Arc::new(Shared { wants, items, lost, listeners, bringing, death });
         let weak = Arc::downgrade(&shared);
         let tell = move || {
             while let Ok(item) = take.recv() {
@@ -317,13 +323,23 @@ impl Herald {
         if thread::Builder::new().name("listener".to_owned()).spawn(write).is_err() {
             return false;
         }
-        listeners.push(Listener { wishes, lines, lost });
+        let listener = Listener { wishes, lines, lost };
+        if listener.wishes.events {
+            self.0.tell_death(&listener);
+        }
+        listeners.push(listener);
         self.0.set_wants(&listeners);
         true
     }
 
     /// Tells of an event of the instance.
     fn event(&self, event: &Event) {
+        if matches!(event, Event::FlowsRecovered { .. })
+            && let Ok(json) = serde_json::to_string(&event.record())
+        {
+            let line = (Clock::now(), stamped(&json).into());
+            *self.0.death.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        }
         let is_heard = !self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         if is_heard && let Ok(json) = serde_json::to_string(&event.record()) {
             self.0.hand_in(Item::Event(json));
@@ -332,6 +348,15 @@ impl Herald {
 }
 
 impl Shared {
+    /// Tells somebody of the death that had just happened when this process began: who has listened to the one that
+    /// died comes after that.
+    fn tell_death(&self, listener: &Listener) {
+        let death = self.death.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = death.as_ref().filter(|(at, _)| Clock::now().saturating_since(*at) < DEATH_IS_RECENT);
+        // There is room in a queue that nothing is in.
+        recent.iter().for_each(|(_, line)| drop(listener.lines.try_send(Arc::clone(line))));
+    }
+
     fn hand_in(&self, item: Item) {
         if self.items.try_send(item).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);

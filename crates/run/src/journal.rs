@@ -10,8 +10,10 @@
 //! leaves slots whose addresses are right, whose record is whole, and whose numbers beside it are each true
 //! at some moment: all that the reset of a flow needs. Link headers are written as records are.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -164,9 +166,30 @@ impl FlowJournal {
         wants_records: bool,
         alarm: &FullAlarm,
     ) -> Result<[Self; 2], IoError> {
+        let len = (1 + SLOTS_AT_FIRST) * SLOT_WORDS;
+        let words = |name: &str| SharedWords::create(&directory.join(file_of(name, shard)), len);
+        Self::create_in(words, headers, wants_records, alarm)
+    }
+
+    /// The same without names, for a process that must go on although there is no room in its directory: the watchdog
+    /// is given their descriptors.
+    pub fn create_without_names(
+        headers: Option<&SharedHeaders>,
+        wants_records: bool,
+        alarm: &FullAlarm,
+    ) -> Result<[Self; 2], IoError> {
+        let len = (1 + SLOTS_AT_FIRST) * SLOT_WORDS;
+        Self::create_in(|_| SharedWords::create_without_name(len), headers, wants_records, alarm)
+    }
+
+    fn create_in(
+        words: impl Fn(&str) -> Result<SharedWords, IoError>,
+        headers: Option<&SharedHeaders>,
+        wants_records: bool,
+        alarm: &FullAlarm,
+    ) -> Result<[Self; 2], IoError> {
         let create = |(name, receiver)| {
-            let file = directory.join(file_of(name, shard));
-            let words = SharedWords::create(&file, (1 + SLOTS_AT_FIRST) * SLOT_WORDS)?;
+            let words = words(name)?;
             words.words()[0].store(MAGIC, Ordering::Relaxed);
             words.words()[RECORDS_ARE].store(version_of_records(wants_records), Ordering::Relaxed);
             let (headers, alarm) = (headers.cloned(), alarm.clone());
@@ -174,6 +197,14 @@ impl FlowJournal {
         };
         let [down, up] = FILES;
         Ok([create(down)?, create(up)?])
+    }
+
+    /// Another descriptor of its file.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn share(&self) -> Result<OwnedFd, IoError> {
+        self.words.share()
     }
 
     /// Both of a shard of the instance whose directory is `before`, which are in `directory` from here on, too:
@@ -308,6 +339,10 @@ impl Journal for FlowJournal {
             words[IS_VALID].store(0, Ordering::Release);
         }
     }
+
+    fn retire(&mut self) {
+        self.words.words()[0].store(0, Ordering::Release);
+    }
 }
 
 fn version_of_records(wants_records: bool) -> u32 {
@@ -349,22 +384,86 @@ fn write_links(words: &[AtomicU32], links: [Option<LinkHeader>; 2], newest: u32)
     words[KIND].store(kind, Ordering::Release);
 }
 
-/// The flows of an instance that ended, as its directory says. None when there is no journal, or one of
-/// another version.
-pub(crate) fn read(directory: &Path) -> Vec<Left> {
-    files(directory).iter().flat_map(|(file, receiver)| read_one(file, *receiver)).collect()
+/// The journals of an instance: they can be read as long as somebody has their descriptors, whatever becomes of their
+/// names.
+#[derive(Debug, Default)]
+pub(crate) struct Journals {
+    directory: PathBuf,
+    /// Of each shard: downlink, uplink.
+    open: Vec<[File; 2]>,
 }
 
-/// The same of one shard.
-pub(crate) fn read_shard(directory: &Path, shard: usize) -> Vec<Left> {
-    let files = FILES.map(|(file, receiver)| (directory.join(file_of(file, shard)), receiver));
-    files.iter().flat_map(|(file, receiver)| read_one(file, *receiver)).collect()
-}
+impl Journals {
+    /// Those in an instance's directory.
+    pub fn of(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), open: Vec::new() }
+    }
 
-/// The flows of a shard that were being handled when its process ended: they may be what it died of.
-pub(crate) fn read_in_hand(directory: &Path, shard: usize) -> Vec<(SocketAddr, SocketAddr)> {
-    let in_hand = |(name, _)| in_hand(&read_words(&directory.join(file_of(name, shard)))?);
-    FILES.into_iter().filter_map(in_hand).collect()
+    /// The same, with descriptors of them: two of each shard. Where such a file has been retired, the one of its name
+    /// is read.
+    pub fn with(directory: &Path, descriptors: Vec<OwnedFd>) -> Self {
+        let mut files = descriptors.into_iter().map(File::from);
+        let open = std::iter::from_fn(|| Some([files.next()?, files.next()?])).collect();
+        Self { directory: directory.to_owned(), open }
+    }
+
+    /// Those descriptors.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.open.iter().flatten().map(AsFd::as_fd)
+    }
+
+    /// For how many shards there are some.
+    pub fn shards(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Forgets them: their flows are dealt with. Who has descriptors of them finds none either.
+    pub fn discard(&self) {
+        for file in self.open.iter().flatten() {
+            // Where that fails, somebody asks hosts that are gone.
+            drop(file.write_all_at(&[0; size_of::<u32>()], 0));
+        }
+        discard(&self.directory);
+    }
+
+    /// True when each of them has a name where others look for it.
+    pub fn are_named(&self) -> bool {
+        let is_named =
+            |shard| FILES.iter().all(|(name, _)| self.directory.join(file_of(name, shard)).exists());
+        (0..self.shards()).all(is_named)
+    }
+
+    /// The flows of the instance, once that has ended. None when there is no journal, or one of another version.
+    pub fn read(&self) -> Vec<Left> {
+        let is_named =
+            |shard: &usize| FILES.iter().any(|(name, _)| self.directory.join(file_of(name, *shard)).exists());
+        let shards = (0..).take_while(|shard| *shard < self.open.len() || is_named(shard));
+        shards.flat_map(|shard| self.read_shard(shard)).collect()
+    }
+
+    /// The same of one shard.
+    pub fn read_shard(&self, shard: usize) -> Vec<Left> {
+        let read = |at: usize| left_in(&self.words(shard, at).unwrap_or_default(), FILES[at].1);
+        [0, 1].into_iter().flat_map(read).collect()
+    }
+
+    /// The same, but only those that were owed something.
+    pub fn read_owed(&self) -> Vec<Left> {
+        let mut left = self.read();
+        left.retain(|flow| flow.entry.owes());
+        left
+    }
+
+    /// The flows of a shard that were being handled when its process ended: they may be what it died of.
+    pub fn read_in_hand(&self, shard: usize) -> Vec<(SocketAddr, SocketAddr)> {
+        [0, 1].into_iter().filter_map(|at| in_hand(&self.words(shard, at)?)).collect()
+    }
+
+    /// The words of a file, if it is one of ours.
+    fn words(&self, shard: usize, at: usize) -> Option<Vec<u32>> {
+        let opened = self.open.get(shard).and_then(|files| read_words(&files[at]));
+        opened.or_else(|| read_words(&File::open(self.directory.join(file_of(FILES[at].0, shard))).ok()?))
+    }
 }
 
 /// The flow that was being handled, by sink and source.
@@ -375,25 +474,17 @@ pub(crate) fn in_hand(words: &[u32]) -> Option<(SocketAddr, SocketAddr)> {
 }
 
 /// The words of a file, if it is one of ours.
-fn read_words(file: &Path) -> Option<Vec<u32>> {
-    words_of(&std::fs::read(file).ok()?)
+fn read_words(file: &File) -> Option<Vec<u32>> {
+    let mut bytes = vec![0; file.metadata().ok()?.len() as usize];
+    // Others have the same descriptor, with its place.
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    words_of(&bytes)
 }
 
 /// The same of the bytes of a file.
 pub(crate) fn words_of(bytes: &[u8]) -> Option<Vec<u32>> {
     let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
     (words.first() == Some(&MAGIC)).then_some(words)
-}
-
-/// The same, but only those that were owed something.
-pub(crate) fn read_owed(directory: &Path) -> Vec<Left> {
-    let mut left = read(directory);
-    left.retain(|flow| flow.entry.owes());
-    left
-}
-
-fn read_one(file: &Path, receiver: Port) -> Vec<Left> {
-    left_in(&read_words(file).unwrap_or_default(), receiver)
 }
 
 /// The flows in the words of a file.
@@ -501,30 +592,30 @@ mod tests {
         let scratch = Scratch::make("survives");
         let directory = &scratch.0;
         let down = |n| owed(entry(n), Port::Mobile);
-        assert!(read(directory).is_empty(), "there is none");
+        assert!(Journals::of(directory).read().is_empty(), "there is none");
         let [mut journal, mut uplink] =
             FlowJournal::create_both(directory, 0, None, true, &FullAlarm::default()).unwrap();
-        assert!(read(directory).is_empty());
+        assert!(Journals::of(directory).read().is_empty());
         for slot in [0, 1, 2, 5_000] {
             journal.note(slot, &entry(slot), true);
         }
         let newer = JournalEntry { delivered: SeqNum::new(3), ..entry(1) };
         journal.note(1, &newer, false);
         journal.forget(2);
-        assert_eq!(read(directory), [down(0), owed(newer, Port::Mobile), down(5_000)]);
+        assert_eq!(Journals::of(directory).read(), [down(0), owed(newer, Port::Mobile), down(5_000)]);
         journal.note(2, &entry(3), true);
-        assert_eq!(read(directory)[2], down(3), "the slot is used again");
+        assert_eq!(Journals::of(directory).read()[2], down(3), "the slot is used again");
         uplink.note(0, &entry(4), true);
         let [mut other_shard, _] =
             FlowJournal::create_both(directory, 1, None, true, &FullAlarm::default()).unwrap();
         other_shard.note(0, &entry(5), true);
         drop((journal, uplink, other_shard));
         let last = [owed(entry(4), Port::Wired), down(5)];
-        assert_eq!(read(directory)[4..], last);
+        assert_eq!(Journals::of(directory).read()[4..], last);
         std::fs::write(directory.join(FILES[0].0), [7; 4_096]).unwrap();
-        assert_eq!(read(directory), last, "the first is not ours");
+        assert_eq!(Journals::of(directory).read(), last, "the first is not ours");
         discard(directory);
-        assert!(read(directory).is_empty());
+        assert!(Journals::of(directory).read().is_empty());
     }
 
     /// Words that only a killed process leaves: a record is written, and not yet the word that makes it valid.
@@ -536,16 +627,16 @@ mod tests {
         let first = entry(0);
         journal.note(3, &first, true);
         journal.begin(3);
-        assert_eq!(read_in_hand(&scratch.0, 0), [(first.sink, first.source)]);
+        assert_eq!(Journals::of(&scratch.0).read_in_hand(0), [(first.sink, first.source)]);
         let words = journal.slot(3).unwrap();
         let newest = words[NEWEST].load(Ordering::Relaxed);
         let next = RECORDS[(newest ^ 1) as usize];
         words[next..next + RECORD_WORDS / 2].iter().for_each(|word| word.store(7, Ordering::Relaxed));
-        assert_eq!(read(&scratch.0)[0].entry.record, first.record, "the one before");
+        assert_eq!(Journals::of(&scratch.0).read()[0].entry.record, first.record, "the one before");
         words[NEWEST].store(newest ^ 1, Ordering::Relaxed);
         assert_eq!(record(&words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>()), None);
         journal.end();
-        assert!(read_in_hand(&scratch.0, 0).is_empty());
+        assert!(Journals::of(&scratch.0).read_in_hand(0).is_empty());
     }
 
     #[test]
@@ -562,14 +653,21 @@ mod tests {
         assert!(!old.continues() && !old_up.continues());
         let later = SLOTS_AT_FIRST as u32 + 5;
         old.note(later, &entry(2), true);
-        assert_eq!(read(&after.0), [first, owed(entry(2), Port::Mobile)], "as the other one has it");
+        assert_eq!(
+            Journals::of(&after.0).read(),
+            [first, owed(entry(2), Port::Mobile)],
+            "as the other one has it"
+        );
         drop((old, old_up));
         discard(&before.0);
         assert!(new.continues());
         let newer = JournalEntry { delivered: SeqNum::new(3), ..entry(2) };
         new.note(later, &newer, false);
         new.note(1, &entry(1), true);
-        assert_eq!(read(&after.0), [entry(0), entry(1), newer].map(|entry| owed(entry, Port::Mobile)));
+        assert_eq!(
+            Journals::of(&after.0).read(),
+            [entry(0), entry(1), newer].map(|entry| owed(entry, Port::Mobile))
+        );
         std::fs::write(before.0.join("journal"), [7; 4_096]).unwrap();
         discard(&after.0);
         assert!(continued(true).is_none() && !after.0.join("journal").exists(), "it is not ours");
@@ -591,7 +689,11 @@ mod tests {
         assert_eq!(alarm.take(), None, "said once");
         down.note(1, &entry(2), true);
         down.note(SLOTS_AT_FIRST as u32, &entry(3), true);
-        assert_eq!(read(&scratch.0), [0, 2].map(|n| owed(entry(n), Port::Mobile)), "no attempt to grow");
+        assert_eq!(
+            Journals::of(&scratch.0).read(),
+            [0, 2].map(|n| owed(entry(n), Port::Mobile)),
+            "no attempt to grow"
+        );
     }
 
     #[test]
@@ -616,16 +718,47 @@ mod tests {
             Left { links: [None, Some(tagged)], ..owed(entry(1), Port::Mobile) },
             Left { links: both, ..owed(up, Port::Wired) },
         ];
-        assert_eq!(read(&scratch.0), wanted);
+        assert_eq!(Journals::of(&scratch.0).read(), wanted);
         // A router has taken another one's place: the next packet of the flow is noted with its address.
         let other = header(3, None);
         headers.lock().learn((entry(0).sink, entry(0).source), Port::Wired, other);
         journal.note(0, &entry(0), false);
-        let now = read(&scratch.0);
+        let now = Journals::of(&scratch.0).read();
         assert_eq!((now[0].links, now[2].links), ([Some(other); 2], both));
         let words = journal.slot(0).unwrap();
         let newest = words[LINKS_NEWEST].load(Ordering::Relaxed);
         words[LINKS[newest as usize & 1 ^ 1]].store(7, Ordering::Relaxed);
-        assert_eq!(read(&scratch.0)[0].links, now[0].links, "half written, and not valid");
+        assert_eq!(Journals::of(&scratch.0).read()[0].links, now[0].links, "half written, and not valid");
+    }
+
+    #[test]
+    fn who_has_their_descriptors_reads_journals_whose_names_are_gone() {
+        let scratch = Scratch::make("unlinked");
+        let create = || FlowJournal::create_both(&scratch.0, 0, None, true, &FullAlarm::default()).unwrap();
+        let share = |journals: &[FlowJournal; 2]| journals.iter().map(|one| one.share().unwrap()).collect();
+        let mut old = create();
+        let journals = Journals::with(&scratch.0, share(&old));
+        old[0].note(3, &entry(2), true);
+        old[0].begin(3);
+        discard(&scratch.0);
+        let wanted = [owed(entry(2), Port::Mobile)];
+        assert_eq!(journals.read(), wanted);
+        assert_eq!(journals.read_in_hand(0), [(entry(2).sink, entry(2).source)]);
+        assert!(Journals::of(&scratch.0).read().is_empty());
+        // Others have all entries: those are read by their names.
+        let mut new = create();
+        let other = JournalEntry { delivered: SeqNum::new(3), ..entry(2) };
+        new[0].note(3, &other, true);
+        assert_eq!(journals.read(), wanted, "as long as it is not retired");
+        old.iter_mut().for_each(Journal::retire);
+        assert_eq!(journals.read(), [owed(other, Port::Mobile)]);
+        journals.discard();
+        // Without a name there are only descriptors.
+        let mut nameless = FlowJournal::create_without_names(None, true, &FullAlarm::default()).unwrap();
+        nameless[1].note(5_000, &entry(4), true);
+        let journals = Journals::with(&scratch.0, share(&nameless));
+        assert_eq!((journals.read(), journals.shards()), (vec![owed(entry(4), Port::Wired)], 1));
+        journals.discard();
+        assert!(journals.read().is_empty(), "for all who have descriptors");
     }
 }

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use units::Duration;
 
 use crate::attachment::{Lasting, LastingPrograms};
+use crate::record::Record;
 use crate::steering::HEARTBEAT_WORD;
 
 /// Said by the successor: it has the flows.
@@ -81,6 +82,12 @@ pub(crate) struct Inventory {
     /// Flows, as a processor counts them.
     #[serde(default)]
     pub flows: u64,
+    /// What the process has written down; none where another one has that, or nobody keeps it.
+    #[serde(default)]
+    pub record: Option<Record>,
+    /// Of so many shards there are journals, two of each.
+    #[serde(default)]
+    pub journals: usize,
     /// Flows, by sink and source, that were being handled at the last death.
     pub suspects: Vec<(SocketAddr, SocketAddr)>,
     /// Program and arguments of a successor; the record of the dead one is appended.
@@ -88,13 +95,18 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
+    /// True when another process can go on with what is kept.
+    pub fn has_successor(&self) -> bool {
+        self.shards > 0 && !self.successor.is_empty()
+    }
+
     /// How many descriptors there are; as many as can be counted where there are more.
     pub(crate) fn descriptors(&self) -> usize {
         let memories = self.has_memory.iter().filter(|has| **has).count();
         let maps = usize::from(self.has_shared()) + usize::from(self.has_passed());
         let sockets = usize::from(self.has_lifeline) + usize::from(self.has_reports);
-        let queues = self.shards.saturating_mul(2);
-        queues.saturating_add(self.links).saturating_add(maps + sockets + memories)
+        let pairs = self.shards.saturating_add(self.journals).saturating_mul(2);
+        pairs.saturating_add(self.links).saturating_add(maps + sockets + memories)
     }
 
     fn has_shared(&self) -> bool {
@@ -164,6 +176,7 @@ pub(crate) struct Keepsakes {
     pub passed: Option<OwnedFd>,
     pub lifeline: Option<OwnedFd>,
     pub reports: Option<OwnedFd>,
+    pub journals: Vec<OwnedFd>,
     pub memories: Vec<OwnedFd>,
 }
 
@@ -192,8 +205,9 @@ impl Keepsakes {
         let passed = take(usize::from(inventory.has_passed())).pop();
         let lifeline = take(usize::from(inventory.has_lifeline)).pop();
         let reports = take(usize::from(inventory.has_reports)).pop();
+        let journals = take(2 * inventory.journals);
         let memories = descriptors.collect();
-        Ok(Self { inventory, queues, links, shared, passed, lifeline, reports, memories })
+        Ok(Self { inventory, queues, links, shared, passed, lifeline, reports, journals, memories })
     }
 
     /// Has the programs go on as if the process lived.
@@ -202,6 +216,28 @@ impl Keepsakes {
         if let Some(word) = words.get(HEARTBEAT_WORD) {
             word.store(Clock::now().as_nanos(), Ordering::Relaxed);
         }
+    }
+
+    /// Has the programs go on as if the process had shown that it is alive; false when it was silent for `hang_after`:
+    /// then they have let packets pass already, and go on to do so, and the process sees by the age of the last sign
+    /// of life that they did.
+    pub fn beat_in_time(&self, hang_after: Duration) -> bool {
+        let words = self.shared.as_ref().map_or(&[][..], SharedArray::words);
+        let Some(word) = words.get(HEARTBEAT_WORD) else { return true };
+        let before = word.load(Ordering::Relaxed);
+        let is_in_time = |now: u64| now.saturating_sub(before) < hang_after.as_nanos();
+        let now = Clock::now().as_nanos();
+        if !is_in_time(now) {
+            return false;
+        }
+        // The process may have done so itself by this time.
+        let is_ours = word.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_ours && !is_in_time(Clock::now().as_nanos()) {
+            // This one had no processor in between: what is written says too much.
+            _ = word.compare_exchange(now, 0, Ordering::Relaxed, Ordering::Relaxed);
+            return false;
+        }
+        true
     }
 
     /// True when no packet has gone past the queues since the process died: programs let them pass after
@@ -221,6 +257,7 @@ impl Keepsakes {
         let sockets = self.lifeline.iter().chain(&self.reports);
         let others = shared.into_iter().chain(self.passed.iter().chain(sockets).map(AsFd::as_fd));
         let all = self.queues.iter().chain(&self.links).map(AsFd::as_fd).chain(others);
+        let all = all.chain(self.journals.iter().map(AsFd::as_fd));
         let all: Vec<_> = all.chain(self.memories.iter().map(AsFd::as_fd)).collect();
         send(stream, &[], &self.inventory, &all)
     }
@@ -324,6 +361,10 @@ mod tests {
         assert!(map.words()[HEARTBEAT_WORD].load(Ordering::Relaxed) > 0, "the same heart");
         assert!(kept.is_fresh(Duration::from_secs(60)));
         assert_eq!((kept.links.len(), kept.take_memories().iter().flatten().count()), (2, 1));
+        assert!(kept.beat_in_time(Duration::from_secs(60)));
+        map.words()[HEARTBEAT_WORD].store(1, Ordering::Relaxed);
+        assert!(!kept.beat_in_time(Duration::from_millis(100)), "packets have gone past");
+        assert_eq!(map.words()[HEARTBEAT_WORD].load(Ordering::Relaxed), 1, "which can be seen");
         let sockets = kept.take_sockets(["w0", "m0"]).unwrap();
         assert_eq!(sockets.each_ref().map(FrameSocket::name), ["w0", "m0"]);
         assert!(kept.take_sockets(["w0", "m0"]).is_none(), "taken");

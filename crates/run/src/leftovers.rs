@@ -8,7 +8,7 @@ use io::netlink::Netlink;
 use io::{Clock, IoError, Leftover, NamespaceId, Waiter};
 use units::Duration;
 
-use crate::journal::{self, Left};
+use crate::journal::{Journals, Left};
 use crate::record::Record;
 use crate::recovery::{self, Haste};
 use crate::roaming::Fates;
@@ -151,7 +151,7 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: NamespaceId) -> 
         }
         let process = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
         removed.events.push(Event::LeftoverRemoved { process });
-        let mut owed = journal::read_owed(leftover.path());
+        let mut owed = Journals::of(leftover.path()).read_owed();
         if let Some(record) = &record {
             // Another box may have them: it is asked.
             let fates = Fates::read(base, record.namespace, &record.name);

@@ -5,19 +5,21 @@
 //! second pass would mix up addresses and see acknowledgements the first one does not know (H36). So
 //! the mobile side is not tracked; NAT happens on the wired side alone.
 //!
-//! The table belongs to a child process (`flags owner`) and vanishes with it; nobody else can delete it. The
-//! child lives as long as somebody has the other end of its standard input: this process, and a watchdog that
-//! keeps it for a successor.
+//! The table has an owner (`flags owner`), whose end is its end; nobody else can delete it. `nft` makes it, and the
+//! owner's socket is taken from that child then, which ends ([`io::OwnedTable`]): the table lives as long as somebody
+//! has the socket, this process, or a watchdog that keeps it for a successor. Where the socket cannot be had (before
+//! Linux 5.6) the child goes on to hold the table, as long as somebody has the other end of its standard input.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use io::{Clock, PidFd, ProcessId, Waiter, features};
+use io::{Clock, OwnedTable, PidFd, ProcessId, Waiter, features};
 use units::Duration;
 
 use crate::RunError;
+use crate::record::Record;
 
 const SIGKILL: i32 = 9;
 
@@ -58,16 +60,17 @@ pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Opti
 #[derive(Debug)]
 pub(crate) struct NotrackTable {
     holder: Holder,
-    id: ProcessId,
     is_left: bool,
 }
 
 /// Who holds it.
 #[derive(Debug)]
 enum Holder {
-    Child(Child),
+    /// Whoever has the owner's socket.
+    Socket(OwnedTable),
+    Child(Child, ProcessId),
     /// The child of a process that has died, by its standard input.
-    Orphan(OwnedFd),
+    Orphan(OwnedFd, ProcessId),
 }
 
 impl NotrackTable {
@@ -89,23 +92,32 @@ impl NotrackTable {
         let mut script = commands.join("\n");
         script.push('\n');
         let written = child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(script.as_bytes()));
-        let mut table = Self { holder: Holder::Child(child), id, is_left: false };
+        let mut table = Self { holder: Holder::Child(child, id), is_left: false };
         written.map_err(failed)?;
         let rules = commands.iter().filter(|command| command.starts_with("add rule")).count();
         table.await_rules(name, rules)?;
+        if let Ok(socket) = OwnedTable::take_from(id.pid(), name) {
+            let mut before = std::mem::replace(&mut table.holder, Holder::Socket(socket));
+            before.end();
+        }
         Ok(table)
     }
 
-    /// The table that the child of a process that has died holds, as long as `lifeline` is there.
-    pub fn adopt(id: ProcessId, lifeline: OwnedFd) -> Self {
-        Self { holder: Holder::Orphan(lifeline), id, is_left: false }
+    /// The table that another process has installed and `record` tells of, as long as `lifeline` is there.
+    pub fn adopt(record: &Record, lifeline: OwnedFd) -> Option<Self> {
+        let holder = match &record.table {
+            Some(name) => Holder::Socket(OwnedTable::adopt(lifeline, name)),
+            None => Holder::Orphan(lifeline, record.nft.as_deref()?.parse().ok()?),
+        };
+        Some(Self { holder, is_left: false })
     }
 
     /// Whoever has it keeps the table.
     pub fn lifeline(&self) -> Option<BorrowedFd<'_>> {
         match &self.holder {
-            Holder::Child(child) => child.stdin.as_ref().map(AsFd::as_fd),
-            Holder::Orphan(lifeline) => Some(lifeline.as_fd()),
+            Holder::Socket(table) => Some(table.as_fd()),
+            Holder::Child(child, _) => child.stdin.as_ref().map(AsFd::as_fd),
+            Holder::Orphan(lifeline, _) => Some(lifeline.as_fd()),
         }
     }
 
@@ -114,14 +126,20 @@ impl NotrackTable {
         self.is_left = true;
     }
 
-    /// The child that holds the table.
-    pub fn holder(&self) -> ProcessId {
-        self.id
+    /// Writes down how it is found and taken away.
+    pub fn note(&self, record: &mut Record) {
+        (record.table, record.nft) = match &self.holder {
+            Holder::Socket(table) => (Some(table.name().to_owned()), None),
+            Holder::Child(_, id) | Holder::Orphan(_, id) => (None, Some(id.to_string())),
+        };
     }
 
-    /// True while the child, and with it the table, is there.
+    /// True while it is there, as far as others cannot take it away.
     pub fn is_there(&self) -> bool {
-        self.id.is_alive()
+        match &self.holder {
+            Holder::Socket(_) => true,
+            Holder::Child(_, id) | Holder::Orphan(_, id) => id.is_alive(),
+        }
     }
 
     fn await_rules(&mut self, name: &str, rules: usize) -> Result<(), RunError> {
@@ -138,28 +156,34 @@ impl NotrackTable {
 
     /// Ends the child and gives what it complained about.
     fn complaint(&mut self) -> String {
-        self.end();
+        self.is_left = true;
         let mut text = String::new();
-        if let Holder::Child(child) = &mut self.holder
-            && let Some(stderr) = child.stderr.as_mut()
-        {
-            // What cannot be read is not reported; the error is one line either way.
-            drop(stderr.read_to_string(&mut text));
+        if let Holder::Child(child, _) = &mut self.holder {
+            drop(child.kill());
+            if let Some(stderr) = child.stderr.as_mut() {
+                // What cannot be read is not reported; the error is one line either way.
+                drop(stderr.read_to_string(&mut text));
+            }
+            drop(child.wait());
         }
         text.lines().next().map_or_else(|| "no answer".to_owned(), str::to_owned)
     }
+}
 
+impl Holder {
+    /// Takes the table away, or ends the child that has made it.
     fn end(&mut self) {
-        // Fails only for one that has ended already.
-        match &mut self.holder {
-            Holder::Child(child) => {
+        // Fails only for what has ended already.
+        match self {
+            Self::Socket(table) => drop(table.delete()),
+            Self::Child(child, _) => {
                 drop(child.kill());
                 drop(child.wait());
             }
-            Holder::Orphan(_) if self.id.is_alive() => {
-                drop(PidFd::open(self.id.pid()).and_then(|holder| holder.send_signal(SIGKILL)));
+            Self::Orphan(_, id) if id.is_alive() => {
+                drop(PidFd::open(id.pid()).and_then(|holder| holder.send_signal(SIGKILL)));
             }
-            Holder::Orphan(_) => {}
+            Self::Orphan(..) => {}
         }
     }
 }
@@ -167,7 +191,7 @@ impl NotrackTable {
 impl Drop for NotrackTable {
     fn drop(&mut self) {
         if !self.is_left {
-            self.end();
+            self.holder.end();
         }
     }
 }

@@ -21,10 +21,13 @@ pub type Ends = (SocketAddr, SocketAddr);
 /// Link headers towards either side: addresses, and a VLAN tag.
 pub type Links = [Option<([u8; 12], Option<[u8; 4]>)>; 2];
 
+/// A journal's flows with their records and link headers, and the one that was being handled.
+pub type Journal = (Vec<(Ends, FlowRecord, Links)>, Option<Ends>);
+
 /// The flows in the bytes of a journal's file with their records and link headers, and the one that was being
 /// handled.
 #[must_use]
-pub fn journal(bytes: &[u8]) -> Option<(Vec<(Ends, FlowRecord, Links)>, Option<Ends>)> {
+pub fn journal(bytes: &[u8]) -> Option<Journal> {
     let words = journal::words_of(bytes)?;
     let flows = journal::left_in(&words, Port::Mobile).into_iter().map(|left| {
         let links = left.links.map(|link| link.map(|link| (link.addresses, link.tag)));

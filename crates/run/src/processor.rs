@@ -33,16 +33,14 @@ pub trait Processor: Middlebox {
     /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
     fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
 
+    /// Goes on with other journals, in which all is noted that is in those before; those are retired then.
+    fn change_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
+
     /// Packets to a side may be `mtu` bytes long from here on: so its interface says.
     fn set_mtu(&mut self, _to: Port, _mtu: u32, _now: Instant) {}
 
     /// What it sends may not be longer than the path's packets from here on.
     fn refuse_super_packets(&mut self) {}
-
-    /// True when there are settings to read anew.
-    fn has_settings(&self) -> bool {
-        false
-    }
 
     /// Reads its settings anew from wherever they came from.
     ///

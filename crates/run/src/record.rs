@@ -1,9 +1,10 @@
 //! [`Record`]: what has been set up and would stay behind, as written to disk and as undone.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use io::netlink::{Family, Netlink, Rule, Table};
-use io::{IoError, NamespaceId, PidFd, ProcessId, sysctl};
+use io::{IoError, NamespaceId, OwnedTable, PidFd, ProcessId, sysctl};
 use serde::{Deserialize, Serialize};
 
 use crate::console::{self, Found};
@@ -19,6 +20,9 @@ pub(crate) struct Record {
     pub sysctls: Vec<RecordedSysctl>,
     /// The process that holds the nft table, as [`ProcessId`] writes it.
     pub nft: Option<String>,
+    /// The nft table, which lives as long as somebody has its owner's socket.
+    #[serde(default)]
+    pub table: Option<String>,
     /// The bridge that stands by, or has taken over.
     #[serde(default)]
     pub bridge: Option<String>,
@@ -105,8 +109,17 @@ impl Record {
         if self.is_inline {
             Passage::Bridged { interfaces: [&self.wired, &self.mobile] }
         } else {
-            Passage::Routed { mobile: &self.mobile }
+            Passage::Routed { wired: &self.wired, mobile: &self.mobile }
         }
+    }
+
+    /// True when `other` is what another process has written down of the same devices, or of the same bridge.
+    pub fn is_of_same_devices(&self, other: &Self) -> bool {
+        let key = |record: &Self| {
+            let Self { namespace, is_inline, wired, mobile, tuns, .. } = record.clone();
+            (namespace, is_inline, wired, mobile, tuns)
+        };
+        key(self) == key(other)
     }
 
     /// Lets TCP take the plain way again: rules and notrack go. What is gone already is fine.
@@ -121,6 +134,16 @@ impl Record {
             result = result.and(kill(holder));
         }
         result
+    }
+
+    /// Takes the nft table away by its owner's socket, if it lives by that.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn delete_table(&self, lifeline: &OwnedFd) -> Result<(), IoError> {
+        let Some(name) = &self.table else { return Ok(()) };
+        let socket = lifeline.try_clone().map_err(|error| IoError::system("copy a socket", error))?;
+        OwnedTable::adopt(socket, name).delete()
     }
 
     /// True when its nft table is there, if it has one.
@@ -252,6 +275,7 @@ mod tests {
             rules: vec![RecordedRule::from(&rule)],
             sysctls: vec![sysctl],
             nft: Some("12:34".to_owned()),
+            table: Some("cellerator_12".to_owned()),
             bridge: Some("cellbr0".to_owned()),
             is_inline: true,
             wired: "w0".to_owned(),

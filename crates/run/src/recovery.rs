@@ -9,6 +9,10 @@
 //! But first the receiving hosts are heard: whoever has all that was told to be delivered was owed
 //! nothing but an acknowledgement that was under way, and its flow goes on untouched.
 //!
+//! An end is believed where it is: what comes in through the interface on its side. What goes out on the other side
+//! under its name may be an early acknowledgement of the dead process's that has waited in that interface's queue
+//! since. On the wired side addresses may be translated; a question that goes out there shows to what.
+//!
 //! ```text
 //!   journal ─▶ an old acknowledgement           ─▶ receiving host ─▶ ACK n, all of it: the flow is left
 //!   else    ─▶ RST with the newest number known ─▶ end
@@ -61,7 +65,7 @@ const ABSENCE_MAX: Duration = Duration::from_secs(60);
 /// How often is looked whether it is back.
 const ABSENCE_LOOK: Duration = Duration::from_millis(100);
 
-/// The window field of everything sent here, which no end looks at: the tap hears our own packets too.
+/// The window field of everything sent here, which no end looks at: the taps hear our own packets too.
 const OWN_MARK: u16 = 0xce11;
 
 /// What became of the flows.
@@ -160,6 +164,8 @@ struct DeadFlow {
     ends: [End; 2],
     /// What the sending host was told that the receiving one has.
     told: SeqNum,
+    /// A question to the end on the wired side was seen to leave there: its packets come in with those addresses.
+    is_way_known: bool,
 }
 
 impl DeadFlow {
@@ -191,13 +197,23 @@ impl From<&Left> for DeadFlow {
             side: sender,
             link: links[sender.index()],
         };
-        Self { ends: [client, server], told: entry.told }
+        Self { ends: [client, server], told: entry.told, is_way_known: false }
     }
 }
 
+/// A packet's source and destination.
+type Way = (SocketAddr, SocketAddr);
+
+/// Questions, by their sequence and acknowledgement numbers.
+type Asked = BTreeMap<(u32, u32), Way>;
+
 struct Recovery<'a> {
-    /// By client and server.
-    flows: BTreeMap<(SocketAddr, SocketAddr), DeadFlow>,
+    /// By receiving host and sending host.
+    flows: BTreeMap<Way, DeadFlow>,
+    /// Those to hosts on the wired side: as it leaves there, a question shows what its addresses are translated to.
+    asked: Asked,
+    /// Packets that come in there, and whose they are.
+    wired_ways: BTreeMap<Way, Way>,
     passage: Passage<'a>,
     netlink: &'a Netlink,
     /// None while an interface is gone or down.
@@ -220,7 +236,19 @@ impl<'a> Recovery<'a> {
         let flows = owed.iter().map(|o| ((o.entry.sink, o.entry.source), DeadFlow::from(o))).collect();
         let waiter = Waiter::new(Duration::ZERO)?;
         let (medium, was_absent, is_resetting) = (None, false, false);
-        let mut recovery = Self { flows, passage, netlink, medium, was_absent, waiter, is_resetting, haste };
+        let (asked, wired_ways) = (BTreeMap::new(), BTreeMap::new());
+        let mut recovery = Self {
+            flows,
+            asked,
+            wired_ways,
+            passage,
+            netlink,
+            medium,
+            was_absent,
+            waiter,
+            is_resetting,
+            haste,
+        };
         recovery.open()?;
         Ok(recovery)
     }
@@ -265,28 +293,30 @@ impl<'a> Recovery<'a> {
 
     /// Sends an old acknowledgement to every receiving host.
     fn ask_receivers(&mut self) -> Result<(), IoError> {
-        self.ask_each(|medium, flow| question(medium, flow.ends[1], flow.ends[0]))
+        self.ask_each(|medium, flow, asked| question(medium, flow.ends[1], flow.ends[0], asked))
     }
 
     /// Sends a reset by the newest knowledge, and an old acknowledgement, to every end that is not reset.
     fn ask(&mut self) -> Result<(), IoError> {
-        self.ask_each(|medium, flow| {
+        self.ask_each(|medium, flow, asked| {
             for (to, from) in [(flow.ends[0], flow.ends[1]), (flow.ends[1], flow.ends[0])] {
                 if !to.is_reset {
                     reset(medium, from, to);
-                    question(medium, from, to);
+                    question(medium, from, to, asked);
                 }
             }
         })
     }
 
     /// Asks about every flow, and takes in meanwhile what is answered.
-    fn ask_each(&mut self, ask: impl Fn(&Medium, &DeadFlow)) -> Result<(), IoError> {
+    fn ask_each(&mut self, ask: impl Fn(&Medium, &DeadFlow, &mut Asked)) -> Result<(), IoError> {
         let keys: Vec<_> = self.flows.keys().copied().collect();
         let mut buffer = medium::buffer();
         for keys in keys.chunks(ASKED_AT_ONCE) {
             let Some(medium) = &self.medium else { return Ok(()) };
-            keys.iter().filter_map(|key| self.flows.get(key)).for_each(|flow| ask(medium, flow));
+            for flow in keys.iter().filter_map(|key| self.flows.get(key)) {
+                ask(medium, flow, &mut self.asked);
+            }
             for _ in 0..HEARD_AT_ONCE {
                 if !self.hear_one(&mut buffer)? {
                     break;
@@ -338,17 +368,37 @@ impl<'a> Recovery<'a> {
         Ok(true)
     }
 
+    /// Notes with which addresses a question leaves on the wired side.
+    fn note_way(&mut self, outside: Way, numbers: (u32, u32)) {
+        let Some(&(from, to)) = self.asked.get(&numbers) else { return };
+        self.wired_ways.insert((outside.1, outside.0), (to, from));
+        for key in [(from, to), (to, from)] {
+            self.flows.get_mut(&key).into_iter().for_each(|flow| flow.is_way_known = true);
+        }
+    }
+
     fn hear(&mut self, medium: &Medium, heard: &Heard<'_>) {
         let Ok(parsed) = wire::parse_prefix(heard.packet) else { return };
         let Transport::Tcp(tcp) = parsed.transport else { return };
+        let way =
+            (SocketAddr::new(parsed.ip.src, tcp.src_port), SocketAddr::new(parsed.ip.dst, tcp.dst_port));
         if tcp.window == OWN_MARK {
+            if heard.side == Port::Wired && heard.is_outgoing && !tcp.flags.contains(TcpFlags::RST) {
+                self.note_way(way, (tcp.seq.get(), tcp.ack.get()));
+            }
             return;
         }
-        let source = SocketAddr::new(parsed.ip.src, tcp.src_port);
-        let destination = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
+        let translated = self.wired_ways.get(&way).filter(|_| heard.side == Port::Wired);
+        let (source, destination) = translated.copied().unwrap_or(way);
         // A flow with debt both ways is there twice.
         for (key, speaker) in [((source, destination), 0), ((destination, source), 1)] {
             let Some(flow) = self.flows.get_mut(&key) else { continue };
+            let is_there = heard.side == flow.ends[speaker].side && !heard.is_outgoing;
+            // Where it is not known how its packets come in, better a doubtful number for a reset than none.
+            let is_doubtful = self.is_resetting && !flow.is_way_known && heard.is_outgoing;
+            if !is_there && !is_doubtful {
+                continue;
+            }
             // A router may have taken another one's place since the process died.
             flow.ends[1 - speaker].link = heard.link.or(flow.ends[1 - speaker].link);
             let listener = flow.ends[1 - speaker];
@@ -372,9 +422,12 @@ fn reset(medium: &Medium, from: End, to: End) {
     send(medium, &to, &TcpHeaderSpec::new(from.address, to.address, to.expects, to.acked, flags));
 }
 
-/// Sends a segment that `to` must answer with what it expects.
-fn question(medium: &Medium, from: End, to: End) {
+/// Sends a segment that `to` must answer with what it expects; notes it in `asked`.
+fn question(medium: &Medium, from: End, to: End, asked: &mut Asked) {
     let old = TcpHeaderSpec::new(from.address, to.address, to.expects - 1, to.acked, TcpFlags::ACK);
+    if to.side == Port::Wired {
+        asked.insert((old.seq.get(), old.ack.get()), (from.address, to.address));
+    }
     send(medium, &to, &TcpHeaderSpec { timestamps: to.timestamps, ..old });
 }
 

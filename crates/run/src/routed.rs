@@ -208,9 +208,9 @@ impl Attachment for Routed<'_> {
         self.steering.beat();
     }
 
-    /// The programs let packets pass when the heartbeat stays away; of rules the watchdog tells.
+    /// The watchdog shows signs of life for a process that has no processor: packets wait for it then.
     fn on_silence(&mut self, _path: &mut TunPath, _events: &mut dyn EventSink) -> Result<bool, RunError> {
-        Ok(true)
+        Ok(self.steering.has_let_pass())
     }
 
     fn can_be_taken_away(&self) -> bool {

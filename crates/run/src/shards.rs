@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
 use control::Feedback;
-use engine::{ControlGroup, Port};
+use engine::{ControlGroup, Journal, Port};
 use io::{Clock, IoError, Waiter};
 use units::{Duration, Instant};
 
@@ -33,6 +33,7 @@ use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::roaming::{Hand, Job};
 use crate::snapshot::ShardMeters;
+use crate::steering::Bypass;
 use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};
 use worker::Worker;
 
@@ -78,6 +79,8 @@ pub(crate) enum Command<S> {
     SetMtu { to: Port, mtu: u32 },
     /// Put settings in force that shard 0 has accepted.
     Apply(S),
+    /// Go on with other journals, for the downlink and the uplink; say so then.
+    ChangeJournals { journals: [Box<dyn Journal>; 2], answer: mpsc::Sender<()> },
     /// Packets may have gone past for a while.
     Resynchronise,
     /// Give the state of all flows, and do nothing until it is said whether they are another process's now.
@@ -137,12 +140,14 @@ pub(crate) struct Beacon {
 }
 
 /// What all shards need to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Terms {
     /// How often a shard shows that it is alive.
     pub heartbeat: Duration,
     /// Silence of a shard after which packets may go past all of them.
     pub hang_after: Duration,
+    /// Where packets go past if all are silent for so long, where that can be seen.
+    pub bypass: Option<Arc<Bypass>>,
     pub spin_margin: Duration,
 }
 
@@ -282,6 +287,20 @@ impl<P: Processor + Send + 'static> Shards<P> {
     /// Tells all of them the same.
     pub fn tell_all(&self, command: impl Fn() -> Command<P::Settings>) {
         self.all.iter().for_each(|shard| shard.address().tell(command()));
+    }
+
+    /// Tells each of them a command with one of `things`; gives where the answers come.
+    pub fn tell_each<T>(
+        &self,
+        things: impl Iterator<Item = T>,
+        command: impl Fn(T, mpsc::Sender<()>) -> Command<P::Settings>,
+    ) -> Vec<mpsc::Receiver<()>> {
+        let tell = |(shard, thing): (&Shard<P>, T)| {
+            let (answer, answered) = mpsc::channel();
+            shard.address().tell(command(thing, answer));
+            answered
+        };
+        self.all.iter().zip(things).map(tell).collect()
     }
 
     /// How many there are, with shard 0.

@@ -13,14 +13,11 @@ const SIGTERM: i32 = 15;
 pub(crate) struct CaughtSignals {
     pub ending: Signals,
     pub reload: Signals,
-    /// The end of the terminal ends it too: it was not started to outlive that.
-    pub ends_with_terminal: bool,
 }
 
 impl CaughtSignals {
     pub fn catch() -> Result<Self, RunError> {
-        let ends_with_terminal = !io::is_signal_ignored(SIGHUP);
         let [ending, reload] = [&[SIGINT, SIGTERM][..], &[SIGHUP]].map(Signals::catch);
-        Ok(Self { ending: ending?, reload: reload?, ends_with_terminal })
+        Ok(Self { ending: ending?, reload: reload? })
     }
 }

@@ -12,7 +12,7 @@ use units::{Duration, Instant};
 use crate::attachment::{Attachment, Ground};
 use crate::console::Console;
 use crate::feedback::FeedbackReceiver;
-use crate::handover::Predecessor;
+use crate::handover::{Predecessor, Turn};
 use crate::interfaces::Interfaces;
 use crate::journal::FullAlarm;
 use crate::leftovers::Settling;
@@ -33,6 +33,7 @@ mod ab;
 mod adopt;
 mod answers;
 mod close;
+mod directory;
 mod hand_over;
 mod passing;
 mod recover;
@@ -110,6 +111,8 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     settling: Option<Settling>,
     estate: Estate,
     journal_alarm: FullAlarm,
+    /// That the directory is missing and cannot be made anew was said.
+    said_missing: bool,
     patience: Patience,
     console: Console,
     reports: Reports,
@@ -124,6 +127,8 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     is_succeeded: bool,
     /// The instance before, whose devices these are, while it is there.
     before: Option<Predecessor>,
+    /// No other process takes its place meanwhile.
+    turn: Option<Turn>,
     events: &'a mut dyn EventSink,
 }
 

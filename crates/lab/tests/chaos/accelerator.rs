@@ -50,6 +50,8 @@ pub struct Options {
     pub is_both_ways: bool,
     /// Where its settings file is put.
     pub folder: PathBuf,
+    /// Without one.
+    pub has_no_settings: bool,
 }
 
 /// A running one; killed when dropped.
@@ -69,10 +71,13 @@ impl Accelerator {
         name: &str,
         replace: Option<&str>,
     ) -> Result<Self, String> {
-        let settings = options.folder.join("settings.toml");
-        std::fs::write(&settings, "").map_err(|error| error.to_string())?;
         let mut command = Command::new(program());
-        command.arg("run").args(["--name", name, "--config"]).arg(&settings);
+        command.arg("run").args(["--name", name]);
+        if !options.has_no_settings {
+            let settings = options.folder.join(format!("{name}.toml"));
+            std::fs::write(&settings, "").map_err(|error| error.to_string())?;
+            command.arg("--config").arg(&settings);
+        }
         // Who does not take what is owed to him within the drain time is reset: on a busy machine
         // that says nothing about the box.
         command.args(["--drain-time", "40 s"]);
@@ -80,6 +85,10 @@ impl Accelerator {
             Way::Inline => command.args(["--inline", "w0", "m0", "--inline-fallback", "bridge"]),
             way => command.args(["--wired", "w0", "--mobile", "m0", "--steering", way.name()]),
         };
+        if options.way == Way::Rules {
+            // Something to be taken away.
+            command.args(["--notrack", "always"]);
+        }
         if options.is_both_ways {
             command.args(["--direction", "both"]);
         }
@@ -128,7 +137,7 @@ impl Accelerator {
         drop(PidFd::open(self.process()).and_then(|process| process.send_signal(signal)));
     }
 
-    fn process(&self) -> u32 {
+    pub fn process(&self) -> u32 {
         self.heir.as_ref().map_or(self.child.id(), |(process, _)| *process)
     }
 
@@ -199,6 +208,11 @@ impl Accelerator {
         }
     }
 
+    /// True while it runs.
+    pub fn runs(&mut self) -> bool {
+        self.is_there().is_ok()
+    }
+
     /// Waits for its end.
     pub fn await_end(&mut self) -> Result<(), String> {
         if let Some((_, heir)) = &self.heir {
@@ -230,10 +244,11 @@ impl Accelerator {
     }
 }
 
-/// The process that goes on, if a watchdog's line says so.
+/// The process that goes on, or has started anew, if a watchdog's line says so.
 fn heir_of(line: &str) -> Option<u32> {
     let (_, rest) = line.split_once("cellerator: process ")?;
-    rest.strip_suffix(" goes on with the flows of the one that died")?.parse().ok()
+    let ways = [" goes on with the flows of the one that died", " has started anew in its place"];
+    ways.iter().find_map(|way| rest.strip_suffix(way))?.parse().ok()
 }
 
 /// True when `process` has ended by then.

@@ -125,7 +125,9 @@ impl Case {
             network.bridge();
         }
         let way = self.way.unwrap_or(if self.is_bridged { Way::Inline } else { Way::Rules });
-        let options = Options { way, is_both_ways: self.is_both_ways, folder: folder.clone() };
+        let has_no_settings = random.random_bool(0.5);
+        let options =
+            Options { way, is_both_ways: self.is_both_ways, folder: folder.clone(), has_no_settings };
         let captures = Captures::start(&network.client, &network.server);
         let (mut accelerator, mut starts, mut problems, mut suffered) = (None, 0, Vec::new(), 0);
         let mut scene = Scene {

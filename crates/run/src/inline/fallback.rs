@@ -24,7 +24,7 @@ use io::{Clock, IoError, sysctl};
 use units::Duration;
 
 use crate::attachment::LastingPrograms;
-use crate::steering::HEARTBEAT_WORD;
+use crate::steering::{CLOCK_BEHIND_MAX, HEARTBEAT_WORD};
 
 /// `TCX_NEXT`, `TCX_DROP`.
 const NEXT: i32 = -1;
@@ -105,6 +105,15 @@ impl Fallback {
             passed: None,
             shared: (self.heartbeat.as_fd(), self.heartbeat.words().len()),
         }
+    }
+
+    /// True when the kernel's bridge has had frames since the packet loop has shown that it is alive, but for the few
+    /// milliseconds by which the program's clock is behind.
+    pub fn has_bridged(&self) -> bool {
+        let word = self.heartbeat.words().get(HEARTBEAT_WORD);
+        let last = word.map_or(0, |word| word.load(Ordering::Relaxed));
+        Clock::now().as_nanos().saturating_sub(last) + CLOCK_BEHIND_MAX.as_nanos()
+            >= self.hang_after.as_nanos()
     }
 
     /// The packet loop is alive.

@@ -19,7 +19,6 @@ mod link_headers;
 mod path;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::Path;
 
 use engine::Port;
 use io::features::Feature;
@@ -28,10 +27,11 @@ use io::{FrameSocket, IoError, NamespaceId, Waiter};
 
 use crate::attachment::{Attachment, Ground, Lasting, PATHS, Site};
 use crate::interfaces::{Condition, Interfaces};
+use crate::journal::Journals;
 use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
-use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn, journal, leftovers};
+use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn, leftovers};
 use fallback::Fallback;
 use inheritance::Inheritance;
 use path::InlinePath;
@@ -208,16 +208,21 @@ impl Attachment for Bridged<'_> {
         Some(Lasting { tuns: None, programs, lifeline: None })
     }
 
-    fn learn(&self, directory: &Path) {
+    fn learn(&self, journals: &Journals) {
         let mut headers = self.headers.lock();
-        for left in journal::read(directory) {
+        for left in journals.read() {
             headers.recall(left.client_and_server(), left.links);
         }
     }
 
+    fn link_headers(&self) -> Option<&SharedHeaders> {
+        Some(&self.headers)
+    }
+
     fn own(&mut self) -> Result<(), RunError> {
         self.fallback.iter_mut().for_each(Fallback::own);
-        Ok(self.ground.instance.record(&self.record.to_text())?)
+        self.ground.instance.record_sooner_or_later(&self.record.to_text());
+        Ok(())
     }
 
     fn leave(self) {
@@ -232,7 +237,10 @@ impl Attachment for Bridged<'_> {
 
     /// The kernel's bridge, where there is one, has had what waits in the sockets.
     fn on_silence(&mut self, path: &mut InlinePath, events: &mut dyn EventSink) -> Result<bool, RunError> {
-        let Some(fallback) = &self.fallback else { return Ok(false) };
+        // The watchdog shows signs of life for a process that has no processor: frames wait for it then.
+        let Some(fallback) = self.fallback.as_ref().filter(|fallback| fallback.has_bridged()) else {
+            return Ok(false);
+        };
         fallback.beat();
         path.discard()?;
         events.on_event(&Event::Hung { by: StandIn::Bridge, aftermath: "bridging here again" });
@@ -285,6 +293,7 @@ impl Attachment for Bridged<'_> {
         let Some(fallback) = self.fallback else { return Ok(()) };
         fallback.remove(self.ground.netlink)?;
         // Its name may be another one's from here on: nobody is to remove that.
-        self.ground.instance.record(&Record { bridge: None, ..self.record }.to_text())
+        self.ground.instance.record_sooner_or_later(&Record { bridge: None, ..self.record }.to_text());
+        Ok(())
     }
 }

@@ -15,8 +15,9 @@ const HEADERS_LEN_MAX: usize = 256;
 /// Where flows pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Passage<'a> {
-    /// Through the kernel's routing, under their own addresses at this interface (NAT is on the wired side).
-    Routed { mobile: &'a str },
+    /// Through the kernel's routing, under their own addresses at the mobile interface (NAT is on the wired side). The
+    /// wired one is empty where an older program has not written it down.
+    Routed { wired: &'a str, mobile: &'a str },
     /// From one interface to the other, frame by frame, whoever bridges now: wired, mobile.
     Bridged { interfaces: [&'a str; 2] },
 }
@@ -26,7 +27,7 @@ impl<'a> Passage<'a> {
     pub fn of(config: &'a Config) -> Self {
         match config.inline {
             Some(_) => Self::Bridged { interfaces: [&config.wired, &config.mobile] },
-            None => Self::Routed { mobile: &config.mobile },
+            None => Self::Routed { wired: &config.wired, mobile: &config.mobile },
         }
     }
 }
@@ -34,8 +35,11 @@ impl<'a> Passage<'a> {
 /// Sockets for a [`Passage`].
 pub(super) enum Medium {
     Routed {
-        tap: PacketSocket,
+        /// What comes in and goes out: at the wired interface, at the mobile one.
+        taps: [Option<PacketSocket>; 2],
         sender: RawSocket,
+        /// Which one is heard next.
+        turn: Port,
     },
     Bridged {
         sockets: [FrameSocket; 2],
@@ -48,6 +52,10 @@ pub(super) enum Medium {
 pub(super) struct Heard<'a> {
     /// From its IP header on; its end may be missing.
     pub packet: &'a [u8],
+    /// At which interface.
+    pub side: Port,
+    /// It leaves through that: the dead process may have sent it, and it has waited in the interface's queue since.
+    pub is_outgoing: bool,
     /// What packets to the host it is for have in front, where frames are bridged.
     pub link: Option<LinkHeader>,
 }
@@ -62,10 +70,12 @@ pub(super) const fn buffer() -> Buffer {
 impl Medium {
     pub fn open(passage: Passage<'_>, netlink: &Netlink) -> Result<Self, IoError> {
         Ok(match passage {
-            Passage::Routed { mobile } => Self::Routed {
-                tap: PacketSocket::open(netlink.index_of(mobile)?)?,
-                sender: RawSocket::open()?,
-            },
+            Passage::Routed { wired, mobile } => {
+                let open = |name: &str| PacketSocket::open(netlink.index_of(name)?);
+                let wired = Some(wired).filter(|wired| !wired.is_empty()).map(open).transpose()?;
+                let taps = [wired, Some(open(mobile)?)];
+                Self::Routed { taps, sender: RawSocket::open()?, turn: Port::Wired }
+            }
             Passage::Bridged { interfaces: [wired, mobile] } => {
                 let open = |name: &str| FrameSocket::open(netlink.index_of(name)?, name);
                 Self::Bridged { sockets: [open(wired)?, open(mobile)?], turn: Port::Wired }
@@ -75,7 +85,9 @@ impl Medium {
 
     pub fn watch(&self, waiter: &Waiter) -> Result<(), IoError> {
         match self {
-            Self::Routed { tap, .. } => waiter.add(tap, Interest::Read, 0),
+            Self::Routed { taps, .. } => {
+                taps.iter().flatten().try_for_each(|tap| waiter.add(tap, Interest::Read, 0))
+            }
             Self::Bridged { sockets, .. } => {
                 sockets.iter().try_for_each(|socket| waiter.add(socket, Interest::Read, 0))
             }
@@ -85,22 +97,30 @@ impl Medium {
     /// The next packet, if there is one now.
     pub fn hear<'a>(&mut self, buffer: &'a mut Buffer) -> Result<Option<Heard<'a>>, IoError> {
         match self {
-            Self::Routed { tap, .. } => {
-                let received = tap.recv(buffer)?;
-                Ok(received.map(|received| Heard { packet: &buffer[..received.len], link: None }))
+            Self::Routed { taps, turn, .. } => {
+                for _ in Port::BOTH {
+                    let side = std::mem::replace(turn, turn.opposite());
+                    let received = taps[side.index()].as_ref().map(|tap| tap.recv(buffer)).transpose()?;
+                    if let Some(received) = received.flatten() {
+                        let packet = &buffer[..received.len];
+                        let is_outgoing = received.is_outgoing;
+                        return Ok(Some(Heard { packet, side, is_outgoing, link: None }));
+                    }
+                }
+                Ok(None)
             }
             Self::Bridged { sockets, turn } => {
                 let mut virtio = [0; VNET_HEADER_LEN];
                 for _ in Port::BOTH {
-                    let socket = &sockets[turn.index()];
-                    *turn = turn.opposite();
+                    let side = std::mem::replace(turn, turn.opposite());
+                    let socket = &sockets[side.index()];
                     if let Some(received) = socket.recv(&mut virtio, buffer)? {
                         let frame = buffer.get(..received.len).unwrap_or_default();
                         // What is no IP is nothing that was waited for.
                         let found = inline::split(frame, received.tag);
                         let (link, packet) =
                             found.map_or((None, &[][..]), |(link, packet)| (Some(link), packet));
-                        return Ok(Some(Heard { packet, link }));
+                        return Ok(Some(Heard { packet, side, is_outgoing: false, link }));
                     }
                 }
                 Ok(None)

@@ -62,7 +62,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
 
     /// Works until it is told to end, or a device is lost.
     pub fn run(mut self, terms: Terms) -> Outcome<P> {
-        let result = self.serve(terms);
+        let result = self.serve(&terms);
         if result.is_ok() && !self.is_succeeded {
             self.packet_loop.finish(&mut self.processor);
         }
@@ -70,7 +70,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         Outcome { processor: self.processor, counters: self.packet_loop.counters(), result }
     }
 
-    fn serve(&mut self, terms: Terms) -> Result<(), IoError> {
+    fn serve(&mut self, terms: &Terms) -> Result<(), IoError> {
         // Here, because a waiter belongs to the thread that waits.
         let mut waiter = Waiter::new(terms.spin_margin)?;
         self.packet_loop.path().watch(&waiter, [WIRED, MOBILE])?;
@@ -80,7 +80,9 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         loop {
             let now = Clock::now();
             let was_frozen = std::mem::take(&mut self.was_frozen);
-            if now.saturating_since(last_turn) > terms.hang_after && !was_frozen {
+            let may_have_passed =
+                || terms.bypass.as_ref().is_none_or(|it| it.is_silent_for(terms.hang_after));
+            if now.saturating_since(last_turn) > terms.hang_after && !was_frozen && may_have_passed() {
                 // Before the packets: they are behind those that went past.
                 self.processor.resynchronise(now);
             }
@@ -175,6 +177,11 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             Command::SetMtu { to, mtu } => self.processor.set_mtu(to, mtu, now),
             // Shard 0 has taken the same settings, and says so.
             Command::Apply(settings) => drop(self.processor.apply(&settings)),
+            Command::ChangeJournals { journals: [down, up], answer } => {
+                self.processor.change_journals(down, up);
+                // Who asked does not wait for ever.
+                _ = answer.send(());
+            }
             Command::Resynchronise => self.processor.resynchronise(now),
             Command::Freeze { answer, are_gone } => {
                 // Who asked and has gone lets it go on.

@@ -12,7 +12,7 @@ use io::netlink::{InterfaceIndex, LinkChange, Netlink, Route, Rule};
 use io::{Framing, Instance, IoError, Tun, TunConfig, sysctl};
 
 pub(crate) use method::Method;
-pub(crate) use tcx::{Bypass, HEARTBEAT_WORD, Tcx};
+pub(crate) use tcx::{Bypass, CLOCK_BEHIND_MAX, HEARTBEAT_WORD, Tcx};
 
 use crate::attachment::Lasting;
 use crate::notrack::NotrackTable;
@@ -128,7 +128,12 @@ impl<'a> Steering<'a> {
             steering.add_routes()?;
         }
         steering.ensure_paths()?;
-        steering.steer()?;
+        steering.ensure_notrack()?;
+        let rules = steering.rules();
+        steering.record.rules = rules.iter().map(RecordedRule::from).collect();
+        // Written down first: whatever happens from here on can be undone by anybody.
+        instance.record(&steering.record.to_text())?;
+        steering.add_rules(&rules)?;
         if let Some(tcx) = steering.tcx.as_mut() {
             tcx.attach()?;
         }
@@ -186,8 +191,7 @@ impl<'a> Steering<'a> {
         netlink: &'a Netlink,
         instance: &'a Instance,
     ) -> Self {
-        let holder = record.nft.as_deref().and_then(|text| text.parse().ok());
-        let notrack = lifeline.zip(holder).map(|(lifeline, holder)| NotrackTable::adopt(holder, lifeline));
+        let notrack = lifeline.and_then(|lifeline| NotrackTable::adopt(&record, lifeline));
         let table = notrack.as_ref().map(|_| {
             // Another name: it may have to be installed again while the old one is still there.
             let side = &plan.sides[1];
@@ -217,7 +221,8 @@ impl<'a> Steering<'a> {
     pub fn own(&mut self) -> Result<(), RunError> {
         self.is_anothers = false;
         self.tcx.iter_mut().for_each(Tcx::own);
-        Ok(self.instance.record(&self.record.to_text())?)
+        self.instance.record_sooner_or_later(&self.record.to_text());
+        Ok(())
     }
 
     /// Leaves everything at work for another process, which has it.
@@ -243,14 +248,19 @@ impl<'a> Steering<'a> {
         self.tcx.as_ref().map(Tcx::bypass)
     }
 
-    /// Installs nft table and rules; those that are there already stay.
+    /// Installs nft table and rules again, which the watchdog has taken away; those that are there already stay.
     pub fn steer(&mut self) -> Result<(), RunError> {
+        // With the owner's socket, which the watchdog has too, it may be gone.
+        self.notrack = None;
         self.ensure_notrack()?;
         let rules = self.rules();
         self.record.rules = rules.iter().map(RecordedRule::from).collect();
-        // Written down first: whatever happens from here on can be undone by anybody.
-        self.instance.record(&self.record.to_text())?;
-        for rule in &rules {
+        self.instance.record_sooner_or_later(&self.record.to_text());
+        self.add_rules(&rules)
+    }
+
+    fn add_rules(&self, rules: &[Rule]) -> Result<(), RunError> {
+        for rule in rules {
             match self.netlink.add_rule(rule) {
                 Err(e) if e.is_already_there() => {}
                 result => result?,
@@ -290,7 +300,8 @@ impl<'a> Steering<'a> {
         Record::put_back(&self.plan.handover_sysctls)?;
         self.record.sysctls.retain(|setting| !self.plan.handover_sysctls.contains(setting));
         self.record.rules = self.rules().iter().map(RecordedRule::from).collect();
-        Ok(self.instance.record(&self.record.to_text())?)
+        self.instance.record_sooner_or_later(&self.record.to_text());
+        Ok(())
     }
 
     /// Adds the rules at the first free priorities; the old ones go with the chain's. Each
@@ -305,7 +316,7 @@ impl<'a> Steering<'a> {
         let new = self.plan.rules_at(free);
         // Written down first, as ever. Both lead to the same tables: no packet passes unsteered.
         self.record.rules.extend(new.iter().map(RecordedRule::from));
-        self.instance.record(&self.record.to_text())?;
+        self.instance.record_sooner_or_later(&self.record.to_text());
         for (number, rule) in new.iter().enumerate() {
             if let Err(error) = self.netlink.add_rule(rule) {
                 for added in &new[..number] {
@@ -322,19 +333,33 @@ impl<'a> Steering<'a> {
     fn replace_notrack(&mut self) -> Result<(), RunError> {
         let Some((name, commands)) = &self.table else { return Ok(()) };
         let table = NotrackTable::install(name, commands)?;
-        self.record.nft = Some(table.holder().to_string());
+        table.note(&mut self.record);
         self.notrack = Some(table);
         Ok(())
     }
 
-    /// Adds those rules again that somebody else took away; gives how many.
-    pub fn ensure_rules(&self) -> Result<usize, IoError> {
+    /// Those of the rules that are not there.
+    fn missing_rules(&self) -> Result<Vec<Rule>, IoError> {
         let mut present = Vec::new();
         for family in &self.plan.families {
             present.extend(self.netlink.rules(*family)?);
         }
+        Ok(self.rules().into_iter().filter(|rule| !present.contains(rule)).collect())
+    }
+
+    /// True when packets went past this process since it has shown that it is alive, as far as that can be seen: the
+    /// programs let them pass when it was silent for too long, and of rules the watchdog has taken some away.
+    pub fn has_let_pass(&self) -> bool {
+        match &self.tcx {
+            Some(tcx) => tcx.has_let_pass(),
+            None => self.missing_rules().map_or(true, |missing| !missing.is_empty()),
+        }
+    }
+
+    /// Adds those rules again that somebody else took away; gives how many.
+    pub fn ensure_rules(&self) -> Result<usize, IoError> {
         let mut added = 0;
-        for rule in self.rules().iter().filter(|rule| !present.contains(rule)) {
+        for rule in &self.missing_rules()? {
             match self.netlink.add_rule(rule) {
                 Ok(()) => added += 1,
                 // Somebody has changed rules while they were listed, and the list is not whole.
@@ -353,7 +378,7 @@ impl<'a> Steering<'a> {
         // The old one first: both have the same name.
         self.notrack = None;
         self.replace_notrack()?;
-        self.instance.record(&self.record.to_text())?;
+        self.instance.record_sooner_or_later(&self.record.to_text());
         Ok(true)
     }
 

@@ -25,6 +25,9 @@ const PASSED_MAX: u32 = 65_536;
 /// Flows that are put into the map between two heartbeats: a flood of made-up segments is not to occupy us.
 const ADDED_MAX: u32 = 5_000;
 
+/// By how much the clock of the programs may be behind: a tick of the kernel's.
+pub(crate) const CLOCK_BEHIND_MAX: Duration = Duration::from_millis(10);
+
 /// Words of the shared array that each program has for its counters, and that stand before the
 /// first: a cache line.
 const LINE_WORDS: usize = 8;
@@ -88,6 +91,13 @@ impl Bypass {
     pub fn remove(&self, client: SocketAddr, server: SocketAddr) {
         // It is rarely there; where the kernel fails, the flow goes on to pass, as before.
         drop(self.passed.remove(&key(client, server)));
+    }
+
+    /// True when there has been no sign of life for `time`, but for the few milliseconds by which the clock of the
+    /// programs is behind.
+    pub fn is_silent_for(&self, time: Duration) -> bool {
+        let last = self.shared.words().get(HEARTBEAT_WORD).map_or(0, |word| word.load(Relaxed));
+        Clock::now().as_nanos().saturating_sub(last) + CLOCK_BEHIND_MAX.as_nanos() >= time.as_nanos()
     }
 
     /// What has happened so far.
@@ -267,6 +277,11 @@ impl Tcx {
         if let Some(word) = self.bypass.shared.words().get(HEARTBEAT_WORD) {
             word.store(Clock::now().as_nanos(), Relaxed);
         }
+    }
+
+    /// True when the programs have let packets pass since the packet loop has shown that it is alive.
+    pub fn has_let_pass(&self) -> bool {
+        self.bypass.is_silent_for(self.hang_after)
     }
 
     /// The instance before has ended.

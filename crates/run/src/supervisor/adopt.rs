@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use io::{Clock, Instance};
 
 use super::Supervisor;
+use super::recover::Recipient;
 use crate::attachment::Attachment;
 use crate::console::{Answer, Question};
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
 use crate::handover::Predecessor;
+use crate::journal::Journals;
 use crate::keepsakes::{Inventory, Keepsakes};
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
@@ -93,7 +95,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let held = self.processor.memory().1 + sum("buffer_bytes_now");
         let flows = self.processor.flow_count() as u64 + sum("flows_now");
         let reports = self.reports.receiver.as_ref().map(AsFd::as_fd);
-        let sent = match self.inventory(reports) {
+        let sent = match self.inventory(Recipient::Instance(reports)) {
             Some((inventory, _)) if inventory.is_bridge && self.journal_alarm.is_raised() => {
                 Err("its journal is full, which has what its flows' frames begin with".to_owned())
             }
@@ -137,7 +139,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let began = Clock::now();
         let arrived = door.take_in(&mut processors, || {}).map_err(&refused)?;
         if let Some(directory) = record.parent() {
-            self.attachment.learn(directory);
+            self.attachment.learn(&Journals::of(directory));
         }
         let instance = self.ground.instance;
         arrived.commit_by_record(&mut processors, &record, instance, has_journal).map_err(&refused)?;
@@ -156,6 +158,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     pub(super) fn part_from_before(&mut self) {
         if self.before.take_if(|before| !before.is_there(self.ground.config)).is_some() {
             self.events.on_event(&Event::ReplacedEnded);
+        }
+        if self.before.is_none() && self.attachment.predecessor().is_none() {
+            self.turn = None;
         }
     }
 }

@@ -23,14 +23,11 @@ const FLOWS_PER_ANSWER: usize = 2_000;
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Acts on signals and questions; gives a reason to end without further patience.
     pub(super) fn obey(&mut self, signals: &CaughtSignals) -> Option<Why> {
-        let mut ending = signals.ending.take();
-        if let Some(signal) = signals.reload.take() {
-            if self.processor.has_settings() {
-                let event = self.reload();
-                self.events.on_event(&event);
-            } else if signals.ends_with_terminal {
-                ending = ending.or(Some(signal));
-            }
+        let ending = signals.ending.take();
+        // Without a settings file that says so, and nothing else: a terminal that goes does not end it.
+        if signals.reload.take().is_some() {
+            let event = self.reload();
+            self.events.on_event(&event);
         }
         loop {
             let began = Clock::thread_time();

@@ -1,15 +1,15 @@
 //! The end of an instance: everything is undone.
 
-use io::Instance;
 use io::netlink::Netlink;
 use units::Bytes;
 
 use super::upkeep::end_settling;
 use super::{Ended, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
+use crate::journal::Journals;
 use crate::recovery::{Haste, Passage};
 use crate::roaming::Ledger;
-use crate::{Amount, Event, EventSink, Processor, RunError, journal, recovery};
+use crate::{Amount, Event, EventSink, Processor, RunError, recovery};
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the
@@ -43,6 +43,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             processor,
             shards,
             mut pulse,
+            estate,
             settling,
             console,
             roaming,
@@ -66,17 +67,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         pulse.still_closing();
         // As long as the devices are there: which one is lost can be seen.
         let result = outcome(result, sharded.map_err(|error| attachment.explain(error)), events);
-        let Ground { config, netlink, instance, namespace } = ground;
+        let Ground { config, netlink, namespace, .. } = ground;
         let passage = Passage::of(config);
         let undone = attachment.undo(packet_loop);
         pulse.still_closing();
         let is_abandoned = matches!(result, Ok(Why::Abandoned));
         if is_abandoned {
             // Nobody is left who could be told, or could ask.
-            journal::discard(instance.path());
+            estate.journals.discard();
             Ledger::forget(&config.state_directory, namespace, &config.instance_name());
         }
-        let settled = settle(instance, passage, netlink, events);
+        let settled = settle(&estate.journals, passage, netlink, events);
         end_settling(settling.filter(|_| !is_abandoned), events);
         if let Some(guardian) = pulse.guardian {
             guardian.finish()?;
@@ -126,12 +127,12 @@ fn outcome(
 
 /// Ends the flows that are still owed something although it was stopped: their time was up.
 fn settle(
-    instance: &Instance,
+    journals: &Journals,
     passage: Passage<'_>,
     netlink: &Netlink,
     events: &mut dyn EventSink,
 ) -> Result<(), RunError> {
-    let owed = journal::read_owed(instance.path());
+    let owed = journals.read_owed();
     if owed.is_empty() {
         return Ok(());
     }
@@ -140,6 +141,6 @@ fn settle(
     events.on_event(&Event::Undelivered { bytes, flows: owed.len() });
     let outcome = recovery::reset_ends(&owed, passage, netlink, &Haste::default())?;
     events.on_event(&Event::FlowsReset { outcome });
-    journal::discard(instance.path());
+    journals.discard();
     Ok(())
 }

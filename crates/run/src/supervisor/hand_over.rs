@@ -12,6 +12,7 @@ use crate::roaming::Paused;
 use crate::shards::Fate;
 use crate::supervisor::passing::Passing;
 use crate::transfer::{self, Door, Holder, Offer};
+use crate::watchdog::Guardian;
 use crate::{Event, Processor};
 use units::Duration;
 
@@ -57,6 +58,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 }
                 if offer.adopts {
                     self.is_succeeded = true;
+                    self.ground.instance.give();
+                    self.pulse.guardian.iter_mut().for_each(Guardian::given);
                 } else {
                     self.begin_stop(Why::HandedOver, None);
                 }
@@ -87,8 +90,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Stops all shards, sends what they know, and forgets it once the other instance has it.
     fn send_flows(&mut self, offer: &Offer) -> Result<(), String> {
         // If this process dies, its watchdog sees by the record whose they are. Without it, nobody knows.
-        if let Some(guardian) = self.pulse.guardian.as_mut().filter(|_| !offer.adopts) {
-            guardian.forget();
+        if !offer.adopts {
+            self.give_up_successor();
         }
         // The other one listens there as soon as it has the flows.
         let had_reports = !offer.adopts && self.reports.receiver.take().is_some();

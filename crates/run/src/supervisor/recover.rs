@@ -11,8 +11,8 @@ use io::{Clock, IoError, Leftover, NamespaceId, RECORD, RECORD_OF_DEAD};
 use units::Bytes;
 
 use super::Supervisor;
-use crate::attachment::Attachment;
-use crate::journal::{self, Left};
+use crate::attachment::{Attachment, Lasting};
+use crate::journal::{Journals, Left};
 use crate::keepsakes::{History, Inventory, Keepsakes, TAKEN, is_last};
 use crate::leftovers::{self, Settling};
 use crate::packet_loop::PacketLoop;
@@ -32,6 +32,7 @@ pub(super) struct Estate {
     queues: Vec<OwnedFd>,
     /// Of each shard.
     pub(super) memories: Vec<Option<OwnedFd>>,
+    pub(super) journals: Journals,
     /// When processes of this line have died within a minute, ms.
     deaths_ms: Vec<u64>,
     /// What became of all that have died.
@@ -44,6 +45,23 @@ pub(super) struct Estate {
     pub(super) is_shared: bool,
 }
 
+impl Estate {
+    pub(super) fn with(journals: Journals) -> Self {
+        Self { journals, ..Self::default() }
+    }
+}
+
+/// Who is given what leads packets here.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Recipient<'a> {
+    /// The watchdog, or the service manager, for a successor.
+    Successor,
+    /// The watchdog, which is to undo everything when this process dies.
+    Cleanup,
+    /// An instance that takes this one's place, with the socket at which reports of base stations come in.
+    Instance(Option<BorrowedFd<'a>>),
+}
+
 /// Who goes on in the place of a process that has died, and what that had.
 #[derive(Debug)]
 pub(super) struct Heir {
@@ -52,6 +70,7 @@ pub(super) struct Heir {
     pub(super) kept: Keepsakes,
     /// What it had written down.
     pub(super) record: Record,
+    pub(super) journals: Journals,
 }
 
 impl Heir {
@@ -62,10 +81,14 @@ impl Heir {
     pub(super) fn receive(record: &Path) -> Result<Self, RunError> {
         let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(unheard)?);
         stream.set_read_timeout(Some(GIVEN_WITHIN)).map_err(unheard)?;
-        let kept = Keepsakes::receive(&stream)?;
-        let record = std::fs::read_to_string(record).ok().and_then(|text| Record::parse(&text));
+        let mut kept = Keepsakes::receive(&stream)?;
+        let written = std::fs::read_to_string(record).ok().and_then(|text| Record::parse(&text));
+        let directory = record.parent().unwrap_or(record);
+        // Its directory may be gone, and the watchdog has what was in it.
+        let record = written.or_else(|| kept.inventory.record.take());
         let record = record.ok_or_else(|| RunError::Settings("its record cannot be read".to_owned()))?;
-        Ok(Self { stream: Some(stream), kept, record })
+        let journals = Journals::with(directory, std::mem::take(&mut kept.journals));
+        Ok(Self { stream: Some(stream), kept, record, journals })
     }
 }
 
@@ -131,8 +154,9 @@ impl Stored {
 
     /// Who goes on, and the directory, which is to be forgotten then.
     pub(super) fn into_heir(self) -> (Heir, Leftover) {
-        let Self { kept, record, leftover } = self;
-        (Heir { stream: None, kept, record }, leftover)
+        let Self { mut kept, record, leftover } = self;
+        let journals = Journals::with(leftover.path(), std::mem::take(&mut kept.journals));
+        (Heir { stream: None, kept, record, journals }, leftover)
     }
 }
 
@@ -166,29 +190,43 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.entrust_watchdog();
     }
 
-    /// Has the watchdog keep what a successor needs, if there is to be one.
+    /// Has the watchdog keep what a successor needs, if there is to be one, and what it needs itself.
     pub(super) fn entrust_watchdog(&mut self) {
         self.estate.unkept = None;
-        if self.pulse.guardian.is_none() || !self.ground.config.may_have_successor() {
+        if self.pulse.guardian.is_none() {
             return;
         }
-        // Taken out, since what is sent is borrowed of the rest.
-        let mut guardian = self.pulse.guardian.take();
-        if let (Some((inventory, descriptors)), Some(guardian)) = (self.inventory(None), guardian.as_mut())
-            && let Err(error) = guardian.keep(&inventory, &descriptors)
+        let may_have_successor = self.ground.config.may_have_successor();
+        let for_whom = if may_have_successor { Recipient::Successor } else { Recipient::Cleanup };
+        if let Err(error) = self.give_watchdog(for_whom)
+            && may_have_successor
         {
-            let error = error.to_string();
-            drop((inventory, descriptors));
             self.events.on_event(&Event::NoSuccessor { error: error.clone() });
             self.estate.unkept = Some(error);
         }
-        self.pulse.guardian = guardian;
         let mut service = std::mem::take(&mut self.service);
-        if let Some((inventory, descriptors)) = self.inventory(None) {
+        if may_have_successor && let Some((inventory, descriptors)) = self.inventory(Recipient::Successor) {
             // What is too much for it is too much for the watchdog, which says so.
             drop(service.keep(self.ground.instance.path(), &inventory, &descriptors));
         }
         self.service = service;
+    }
+
+    /// Has the watchdog keep nothing for a successor any more: if this process dies from here on, nobody goes on.
+    pub(super) fn give_up_successor(&mut self) {
+        // What it had before is forgotten in any case.
+        drop(self.give_watchdog(Recipient::Cleanup));
+    }
+
+    fn give_watchdog(&mut self, for_whom: Recipient<'_>) -> Result<(), String> {
+        // Taken out, since what is sent is borrowed of the rest.
+        let mut guardian = self.pulse.guardian.take();
+        let given = match (self.inventory(for_whom), guardian.as_mut()) {
+            (Some((inventory, descriptors)), Some(guardian)) => guardian.keep(&inventory, &descriptors),
+            _ => Ok(()),
+        };
+        self.pulse.guardian = guardian;
+        given.map_err(|error| error.to_string())
     }
 
     /// What a status says of it.
@@ -224,6 +262,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             "the watchdog has ended"
         } else if let Some(why) = &estate.unkept {
             why
+        } else if self.journal_alarm.is_raised() {
+            "the journal is full, and flows that are not in it cannot go on"
         } else if is_last(&estate.deaths_ms, watchdog.deaths_max) {
             let deaths = watchdog.deaths_max;
             return Some(format!(
@@ -235,33 +275,44 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Some(said.to_owned())
     }
 
-    /// What leads packets here, with its descriptors; none where nothing outlives this process. Reports of base
-    /// stations come in by `reports`.
+    /// What leads packets here, with its descriptors, as far as `for_whom` needs it; none where nothing outlives this
+    /// process.
     pub(super) fn inventory<'b>(
         &'b self,
-        reports: Option<BorrowedFd<'b>>,
+        for_whom: Recipient<'b>,
     ) -> Option<(Inventory, Vec<BorrowedFd<'b>>)> {
         let (config, estate) = (self.ground.config, &self.estate);
         let lasting = self.attachment.lasting()?;
-        let mut inventory = Inventory {
-            process: std::process::id(),
-            shards: estate.memories.len(),
-            gso: config.gso,
-            has_memory: estate.memories.iter().map(Option::is_some).collect(),
-            within_ms: config.watchdog.recover_within_ms,
-            deaths_ms: estate.deaths_ms.clone(),
-            history: estate.history,
-            deaths_max: config.watchdog.deaths_max,
-            hang_after_ms: config.hang_after().as_millis(),
-            suspects: estate.suspects.clone(),
-            successor: config.watchdog.successor.clone(),
-            ..Inventory::default()
-        };
-        let mut descriptors: Vec<_> = estate.queues.iter().map(AsFd::as_fd).collect();
+        let mut inventory =
+            Inventory { process: std::process::id(), gso: config.gso, ..Inventory::default() };
+        let mut descriptors = Vec::new();
+        let has_all = !matches!(for_whom, Recipient::Cleanup);
+        if has_all {
+            inventory.shards = estate.memories.len();
+            inventory.has_memory = estate.memories.iter().map(Option::is_some).collect();
+            inventory.within_ms = config.watchdog.recover_within_ms;
+            inventory.deaths_ms.clone_from(&estate.deaths_ms);
+            inventory.history = estate.history;
+            inventory.deaths_max = config.watchdog.deaths_max;
+            inventory.suspects.clone_from(&estate.suspects);
+            inventory.successor.clone_from(&config.watchdog.successor);
+            descriptors.extend(estate.queues.iter().map(AsFd::as_fd));
+        }
+        inventory.hang_after_ms = config.hang_after().as_millis();
+        let lasting = if has_all { lasting } else { Lasting { programs: None, ..lasting } };
         descriptors.extend(inventory.note(&lasting));
-        inventory.has_reports = reports.is_some();
-        descriptors.extend(reports);
-        descriptors.extend(estate.memories.iter().flatten().map(AsFd::as_fd));
+        if let Recipient::Instance(reports) = for_whom {
+            inventory.has_reports = reports.is_some();
+            descriptors.extend(reports);
+        } else {
+            // Who takes this one's place while it runs takes those by their names.
+            inventory.record = self.ground.instance.recorded().and_then(|text| Record::parse(&text));
+            inventory.journals = estate.journals.shards();
+            descriptors.extend(estate.journals.descriptors());
+        }
+        if has_all {
+            descriptors.extend(estate.memories.iter().flatten().map(AsFd::as_fd));
+        }
         Some((inventory, descriptors))
     }
 
@@ -274,7 +325,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         heir: Heir,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
-        let Heir { stream, mut kept, record: Record { name: heir_name, .. } } = heir;
+        let Heir { stream, mut kept, record: Record { name: heir_name, .. }, journals } = heir;
         let Some(record) = &self.ground.config.recover else { return Ok(()) };
         let directory = record.parent().unwrap_or(record);
         let others = others.iter_mut().map(|(_, processor)| processor);
@@ -283,7 +334,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let memories = kept.take_memories();
         let mut lost: Vec<Left> = Vec::new();
         let shards = 0..processors.len();
-        let in_hand: Vec<_> = shards.flat_map(|shard| journal::read_in_hand(directory, shard)).collect();
+        let in_hand: Vec<_> = shards.flat_map(|shard| journals.read_in_hand(shard)).collect();
         // What was being handled at two deaths in a row is what they died of.
         let is_deadly = |left: &Left| {
             let flow = (left.entry.sink, left.entry.source);
@@ -291,7 +342,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         };
         let fates = Fates::read(&self.ground.config.state_directory, self.ground.namespace, &heir_name);
         for (shard, (processor, memory)) in processors.iter_mut().zip(memories).enumerate() {
-            let mut all = journal::read_shard(directory, shard);
+            let mut all = journals.read_shard(shard);
             // Those that are on their way to another box, or were not taken from one, are not ours.
             all.retain(|left| fates.of(left) != Fate::Leave);
             let (given_up, all): (Vec<_>, Vec<_>) =
@@ -303,7 +354,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             let failed = processor.recover(&entries, memory, began).map_err(RunError::Settings)?;
             lost.extend(failed.into_iter().filter_map(|at| left.get(at)).filter(|left| left.entry.owes()));
         }
-        self.attachment.learn(directory);
+        self.attachment.learn(&journals);
         processors.iter_mut().for_each(|processor| processor.own());
         self.attachment.beat();
         // However long that took: the other one, or the watchdog, has shown signs of life meanwhile.

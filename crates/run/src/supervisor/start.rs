@@ -20,11 +20,11 @@ use super::{
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
-use crate::handover::Predecessor;
+use crate::handover::{Predecessor, Turn};
 use crate::herald::{Announcer, Herald};
 use crate::inline::{BridgedSite, SharedHeaders};
 use crate::interfaces::Interfaces;
-use crate::journal::{self, FlowJournal, FullAlarm};
+use crate::journal::{self, FlowJournal, FullAlarm, Journals};
 use crate::leftovers::{self, Removed, Settling};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
@@ -116,14 +116,12 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     let netlink = Netlink::open()?;
     let namespace = NamespaceId::here()?;
     let stored = Stored::find(config, namespace)?;
-    let own;
-    let config = match &stored {
-        Some(stored) => {
-            own = Config { recover: Some(stored.path()?), ..config.clone() };
-            &own
-        }
-        None => config,
-    };
+    let turn = Turn::take(config)?;
+    let mut own = Config { replaced_process: turn.as_ref().map(Turn::process), ..config.clone() };
+    if let Some(stored) = &stored {
+        own.recover = Some(stored.path()?);
+    }
+    let config = &own;
     let (stored, dead) = stored.map(Stored::into_heir).unzip();
     let removed = match config.recover {
         // Of the one that has died everything is still needed.
@@ -131,7 +129,11 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         None => leftovers::remove(&config.state_directory, &netlink, namespace)?,
     };
     removed.events.iter().for_each(|event| events.on_event(event));
-    let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+    let instance = match config.recover {
+        // The flows of the one that has died do not wait for room on a disk.
+        Some(_) => Instance::register_sooner_or_later(&config.state_directory, leftovers::KIND)?,
+        None => Instance::register(&config.state_directory, leftovers::KIND)?,
+    };
     let (mut site, mut forebear) = find_site::<S>(config, &netlink, namespace, &instance, stored, events)?;
     let mut processors = make(site.shards())?;
     if let Forebear::Running(adopted) = &forebear
@@ -148,8 +150,9 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         Forebear::None | Forebear::Dead(_) => None,
     };
     let journals =
-        Journals { config, instance: &instance, headers: site.link_headers(), alarm: &journal_alarm };
+        NewJournals { config, instance: &instance, headers: site.link_headers(), alarm: &journal_alarm };
     let (journals, has_journal) = journals.make(processors.len(), before)?;
+    let shared = share_journals(&instance, &journals)?;
     if let Forebear::Running(adopted) = &mut forebear {
         adopted.has_journal = has_journal;
     }
@@ -158,13 +161,32 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         die_of_panics();
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance, namespace };
-    let start = Start { removed, journal_alarm, processors, forebear, herald: herald.clone(), lifeline };
+    let herald_of_all = herald.clone();
+    let start = Start {
+        removed,
+        journal_alarm,
+        journals: shared,
+        processors,
+        forebear,
+        turn,
+        herald: herald_of_all,
+        lifeline,
+    };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     dead.map_or(Ok(()), Leftover::forget)?;
     let result = supervisor.serve(&signals);
     let ended = supervisor.close(result);
     herald.part();
     ended
+}
+
+/// The control socket; who must go on without room for one gets it later.
+fn open_console(ground: Ground<'_>, herald: &Herald) -> Result<Console, RunError> {
+    let opened = Console::open(ground.instance.path(), herald.clone());
+    match ground.config.recover {
+        Some(_) => opened.or_else(|_| Ok(Console::nowhere(herald.clone())?)),
+        None => Ok(opened?),
+    }
 }
 
 /// Who had what this instance goes on with.
@@ -237,14 +259,23 @@ fn die_of_panics() {
 
 /// What journals are made of.
 #[derive(Clone, Copy)]
-struct Journals<'a> {
-    config: &'a Config,
-    instance: &'a Instance,
-    headers: Option<&'a SharedHeaders>,
-    alarm: &'a FullAlarm,
+pub(super) struct NewJournals<'a> {
+    pub config: &'a Config,
+    pub instance: &'a Instance,
+    pub headers: Option<&'a SharedHeaders>,
+    pub alarm: &'a FullAlarm,
 }
 
-impl Journals<'_> {
+/// Descriptors of journals, for whoever is to read them once this process has died.
+pub(super) fn share_journals(
+    instance: &Instance,
+    journals: &[[FlowJournal; 2]],
+) -> Result<Journals, RunError> {
+    let shared = journals.iter().flatten().map(FlowJournal::share).collect::<Result<_, _>>()?;
+    Ok(Journals::with(instance.path(), shared))
+}
+
+impl NewJournals<'_> {
     /// Those of `shards` shards; true with them when they are those of the instance whose directory is `before`.
     fn make(self, shards: usize, before: Option<&Path>) -> Result<(Vec<[FlowJournal; 2]>, bool), RunError> {
         let Self { config, instance, headers, alarm } = self;
@@ -259,8 +290,20 @@ impl Journals<'_> {
             // Not all of them: then none.
             journal::discard(own);
         }
-        let create = |shard| FlowJournal::create_both(own, shard, headers, wants_records, alarm);
-        Ok(((0..shards).map(create).collect::<Result<_, _>>()?, false))
+        self.create(shards).map(|journals| (journals, false))
+    }
+
+    /// New ones of `shards` shards. Those of a process that must go on need no room in its directory.
+    pub fn create(self, shards: usize) -> Result<Vec<[FlowJournal; 2]>, RunError> {
+        let Self { config, instance, headers, alarm } = self;
+        let wants_records = config.may_have_successor();
+        let create = |shard| {
+            FlowJournal::create_both(instance.path(), shard, headers, wants_records, alarm).or_else(|error| {
+                config.recover.as_ref().ok_or(error)?;
+                FlowJournal::create_without_names(headers, wants_records, alarm)
+            })
+        };
+        Ok((0..shards).map(create).collect::<Result<_, _>>()?)
     }
 }
 
@@ -288,8 +331,10 @@ fn prepare<P: Processor>(
 struct Start<P> {
     removed: Removed,
     journal_alarm: FullAlarm,
+    journals: Journals,
     processors: Vec<P>,
     forebear: Forebear,
+    turn: Option<Turn>,
     herald: Herald,
     lifeline: Option<Lifeline>,
 }
@@ -343,12 +388,14 @@ impl<P: Processor + Send + 'static> Start<P> {
             waiter: Waiter::new(config.spin_margin())?,
             lifeline: self.lifeline.take(),
             settling: None,
-            estate: Estate::default(),
+            estate: Estate::with(self.journals),
             is_succeeded: false,
             before: None,
+            turn: self.turn.take(),
             journal_alarm: self.journal_alarm,
+            said_missing: false,
             patience: Patience::default(),
-            console: Console::open(ground.instance.path(), self.herald.clone())?,
+            console: open_console(ground, &self.herald)?,
             reports: Reports { receiver: None, next_look: Instant::ZERO },
             roaming: None,
             service: Service::find(),
@@ -396,7 +443,8 @@ impl<P: Processor + Send + 'static> Start<P> {
         supervisor.entrust();
         for (packet_loop, processor) in places {
             let (heartbeat, hang_after) = (config.heartbeat(), config.hang_after());
-            let terms = Terms { heartbeat, hang_after, spin_margin: config.spin_margin() };
+            let bypass = supervisor.attachment.bypass().cloned();
+            let terms = Terms { heartbeat, hang_after, bypass, spin_margin: config.spin_margin() };
             supervisor.shards.start(packet_loop, processor, terms)?;
         }
         if let Some(prepared) = prepared {

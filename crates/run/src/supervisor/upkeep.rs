@@ -55,6 +55,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if self.shards.has_failed() {
             return Err(RunError::ShardLost);
         }
+        if are_alive {
+            self.keep_directory();
+        }
         if let Some(event) = self.journal_alarm.take() {
             self.events.on_event(&event);
         }
@@ -110,7 +113,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.pulse.is_unsteered = false;
             guardian.resumed();
             self.events.on_event(&Event::Hung { by: StandIn::Watchdog, aftermath: "installed again" });
+            self.entrust();
         }
+        let Some(guardian) = self.pulse.guardian.as_mut() else { return Ok(None) };
         // Without one the flows are better off than without us: it is tried again.
         match guardian.revive(self.ground.instance) {
             Ok(true) => {

@@ -111,6 +111,49 @@ fn h02_after_a_crash_uploads_with_debt_are_reset_too() {
     wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
 }
 
+/// The box's early acknowledgements still wait in the mobile interface's queue when it dies, and leave under the
+/// server's name while the ends are asked what they have.
+fn early_acknowledgements_in_a_queue_are_not_the_servers(topology: &Topology, address: &str) {
+    let shape = |what: &str, device: &str, rate: &str| {
+        let bucket = ["root", "tbf", "rate", rate, "burst", "3000", "limit", "200000"];
+        topology.exec("tc", &[&["qdisc", what, "dev", device][..], &bucket].concat());
+    };
+    // Of what is uploaded next to nothing gets through to the server, and what the client is told waits.
+    shape("add", "w0", "20kbit");
+    shape("add", "m0", "8kbit");
+    let mut program = Program::start_both_ways(topology);
+    let mut owed = topology.connect(&topology.server, address);
+    owed.exchange(b"opening.");
+    // Half a minute of others' packets.
+    let others = topology.middle.run(|| std::net::UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    for _ in 0..20 {
+        others.send_to(&[0; 1_400], "10.1.0.2:9").unwrap();
+    }
+    fill(&mut owed.client);
+    program.signal(SIGKILL);
+    // They leave while the ends are asked. What was on its way to the server is lost, and the way is free for questions.
+    shape("change", "m0", "100mbit");
+    topology.exec("tc", &["qdisc", "del", "dev", "w0", "root"]);
+    assert_reset(owed);
+    program.await_line("1 flows reset: ");
+    program.wait();
+    wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+}
+
+#[test]
+fn h02_early_acknowledgements_in_a_queue_are_not_the_servers() {
+    for address in SERVER {
+        early_acknowledgements_in_a_queue_are_not_the_servers(&Topology::build("crashqueue"), address);
+    }
+}
+
+#[test]
+fn h02_early_acknowledgements_in_a_queue_are_not_the_servers_behind_masquerade() {
+    let topology = Topology::build("crashqnat");
+    masquerade(&topology);
+    early_acknowledgements_in_a_queue_are_not_the_servers(&topology, SERVER[0]);
+}
+
 #[test]
 fn h02_after_a_crash_behind_masquerade_flows_with_debt_are_reset() {
     let topology = Topology::build("crashnat");

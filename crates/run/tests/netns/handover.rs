@@ -409,3 +409,36 @@ fn what_is_not_there_is_not_replaced() {
     assert!(!status.success() && said.contains("no accelerator 'nobody'"), "{said}");
     assert_eq!(topology.leftovers(), [""; 0]);
 }
+
+/// Who wants to take its place while another one does so waits, and then takes the place of who has its name.
+#[test]
+fn h34_one_at_a_time_takes_an_instances_place() {
+    let topology = Topology::build("replturn");
+    let config = Config { name: "same".to_owned(), ..topology.config() };
+    let first = Program::start_engine(&topology, &config);
+    let directory = topology.state.join(format!("run-{}", first.pid()));
+    let turn = std::fs::File::open(&directory).unwrap();
+    assert!(io::try_lock(&turn).unwrap());
+    let mut connection = topology.connect(&topology.server, SERVER[0]);
+    connection.exchange(b"opening.");
+    let replace = Config { replace: Some("same".to_owned()), ..config };
+    let mut waiting: Vec<Program> =
+        (0..3).map(|_| Program::launch_with(&topology, &replace, &["--engine"])).collect();
+    // Alone, each would have taken its place by then.
+    assert!(!waiting.iter_mut().any(|program| program.says_within("ready: ", 300)), "out of turn");
+    assert_eq!(topology.status().process, first.pid());
+    drop(turn);
+    let (status, said) = first.wait();
+    assert!(status.success() && said.contains("handed over 1 flows"), "{said}");
+    waiting.iter_mut().for_each(|program| drop(program.await_line("ready: ")));
+    connection.exchange(b"the-same");
+    wait_until("one is left", || run::find(&topology.state).unwrap().len() == 1);
+    let last = topology.status().process;
+    let (last, replaced): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|program| program.pid() == last);
+    for program in replaced {
+        let (status, said) = program.wait();
+        assert!(status.success() && said.contains("took over 1 flows"), "{said}");
+    }
+    connection.exchange(b"last-one");
+    last.into_iter().for_each(|program| drop(program.stop(&topology)));
+}

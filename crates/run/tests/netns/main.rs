@@ -21,6 +21,8 @@ mod roaming_far;
 mod roaming_terms;
 mod service;
 mod sharded;
+mod starved;
+mod state;
 mod steering;
 mod strange;
 mod successor;

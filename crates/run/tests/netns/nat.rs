@@ -55,6 +55,42 @@ fn h36_translated_connections_survive_start_kill_and_stop() {
     exchange(b"killed-6");
 }
 
+/// The processes called `nft` in the box.
+fn nft_processes(topology: &Topology) -> Vec<u32> {
+    let here = |path: &str| {
+        topology
+            .middle
+            .run(|| std::fs::read_link("/proc/thread-self/ns/net"))
+            .unwrap()
+            .is_ok_and(|own| std::fs::read_link(path).is_ok_and(|theirs| theirs == own))
+    };
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_nft =
+        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "nft\n");
+    numbers.filter(is_nft).filter(|pid| here(&format!("/proc/{pid}/ns/net"))).collect()
+}
+
+#[test]
+fn h36_no_process_that_may_be_killed_holds_the_table() {
+    let topology = Topology::build("natholder");
+    masquerade(&topology);
+    let program = Program::start_engine(&topology, &topology.config());
+    let mut connections = SERVER.map(|address| topology.connect(&topology.server, address));
+    let mut exchange = |word| connections.iter_mut().for_each(|connection| connection.exchange(word));
+    exchange(b"tracked1");
+    for process in nft_processes(&topology) {
+        io::PidFd::open(process).unwrap().send_signal(SIGKILL).unwrap();
+    }
+    exchange(b"tracked2");
+    let has_table = || topology.leftovers().iter().any(|line| line.contains("table inet cellerator"));
+    assert!(has_table() && nft_processes(&topology).is_empty());
+    exchange(b"tracked3");
+    let said = program.stop(&topology);
+    assert!(!said.contains("vanished"), "{said}");
+    exchange(b"plain--4");
+}
+
 #[test]
 fn a_machine_without_tracking_gets_no_table() {
     let topology = Topology::build("notrack");
@@ -64,21 +100,6 @@ fn a_machine_without_tracking_gets_no_table() {
     masquerade(&topology);
     let program = Program::start(&topology, &Config { notrack: Notrack::Never, ..topology.config() });
     assert!(!topology.exec("nft", &["list", "tables"]).contains("cellerator"));
-    program.stop(&topology);
-}
-
-#[test]
-fn the_table_is_installed_again_when_its_holder_is_killed() {
-    let topology = Topology::build("holder");
-    masquerade(&topology);
-    let mut program = Program::start(&topology, &topology.config());
-    let record =
-        std::fs::read_to_string(topology.state.join(format!("run-{}/record", program.pid()))).unwrap();
-    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
-    let holder = record["nft"].as_str().and_then(|text| text.split(':').next()).unwrap().parse().unwrap();
-    io::PidFd::open(holder).unwrap().send_signal(SIGKILL).unwrap();
-    program.await_line("was installed again");
-    topology.connect(&topology.server, SERVER[0]).download(100_000);
     program.stop(&topology);
 }
 

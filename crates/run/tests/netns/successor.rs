@@ -1,15 +1,15 @@
 //! H2, H37: another process goes on with the flows of one that died or hangs.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 
-use run::{Config, RecoveryStatus, SteeringChoice};
+use run::{Config, RecoveryStatus, SteeringChoice, Wishes};
 
 use crate::crash::{assert_reset, with_debt};
 use crate::nat::masquerade;
 use crate::topology::{
-    Connection, Program, SERVER, SIGKILL, SIGSTOP, SIGTERM, Topology, pattern, wait_until,
+    Connection, PATIENCE, Program, SERVER, SIGKILL, SIGSTOP, SIGTERM, Topology, pattern, wait_until,
 };
 
 /// One that is followed by another process, however long that takes on a loaded machine.
@@ -127,6 +127,12 @@ fn h37_a_hang_with_debt_becomes_a_death_and_another_process_goes_on() {
     program.await_line("hangs and owes flows data: it is killed");
     let heir = heir(&mut program);
     late.finish();
+    // Who listened to the one that died, and looks for who goes on, hears of it.
+    let found = run::choose(run::find(&topology.state).unwrap(), None).unwrap();
+    let wishes = Wishes { events: true, ..Wishes::default() };
+    let mut line = String::new();
+    found.listen(wishes, PATIENCE).unwrap().read_line(&mut line).unwrap();
+    assert!(line.contains("flows-recovered") && line.contains("\"deaths\":1"), "{line}");
     signal(heir, SIGTERM);
     program.wait();
     wait_until("all is undone", || topology.leftovers().is_empty());
@@ -148,6 +154,7 @@ fn h37_an_end_that_takes_its_time_is_no_hang() {
     assert!(status.success() && !said.contains("hangs") && !said.contains("no sign of life"), "{said}");
     // It was not delivered in time, and both ends hear of that.
     assert!(said.contains("1 flows reset: 2 of 2 ends are gone"), "{said}");
+    assert!(!said.contains("the accelerator died"), "once: {said}");
     assert_reset(owed);
     idle.exchange(b"survived");
     assert_eq!(topology.leftovers(), [""; 0]);

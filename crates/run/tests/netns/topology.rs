@@ -382,15 +382,6 @@ impl Program {
         Self::launch_with(topology, config, &[])
     }
 
-    /// Starts it by another program, and waits until it steers.
-    pub fn start_by(topology: &Topology, starter: &str) -> Self {
-        let mut command = Command::new(starter);
-        command.arg(env!("CARGO_BIN_EXE_tun-echo")).stdin(Stdio::null()).stdout(Stdio::null());
-        let mut program = Self::launch_command(command, topology, &topology.config(), &["--engine"]);
-        program.await_line("steering TCP between");
-        program
-    }
-
     /// The same as a service of a manager that listens at `manager`, and wants a sign of life every 2 s.
     pub fn launch_service(topology: &Topology, config: &Config, manager: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
@@ -442,6 +433,19 @@ impl Program {
                     }
                 }
                 Err(_) => panic!("'{wanted}' was never said, but: {:#?}", self.said),
+            }
+        }
+    }
+
+    /// True when it says `wanted` within so many milliseconds.
+    pub fn says_within(&mut self, wanted: &str, ms: u64) -> bool {
+        let give_up = Clock::now() + units::Duration::from_millis(ms);
+        loop {
+            let left = Duration::from_nanos(give_up.saturating_since(Clock::now()).as_nanos());
+            let Ok(line) = self.lines.recv_timeout(left) else { return false };
+            self.said.push(line);
+            if self.said.last().is_some_and(|line| line.contains(wanted)) {
+                return true;
             }
         }
     }

@@ -88,6 +88,10 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.keep_journals(downlink, uplink);
     }
 
+    fn change_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
+        self.inner.change_journals(downlink, uplink);
+    }
+
     fn store(&self) -> Result<FlowState, String> {
         self.inner.store()
     }
