@@ -15,7 +15,7 @@ pub enum PassReason {
     SynData,
     /// Accurate ECN or L4S (RFC 9768, RFC 9330): feedback must stay end to end.
     AccurateEcn,
-    /// Options that cannot be read.
+    /// Options that cannot be read, or timestamps that both hosts agreed on and that somebody takes out.
     MalformedOptions,
     /// Both sides opened at once.
     SimultaneousOpen,

@@ -267,6 +267,7 @@ fn too_big(mtu: u16, seq: u32) -> Vec<u8> {
 fn h23_too_big_re_cuts_what_is_under_way_and_goes_on_to_the_server() {
     let mut bench = Bench::established(EngineConfig::default());
     *bench.flow().sender_mut() = tcp::Sender::new(tcp::SenderConfig {
+        peer_seq: SeqNum::new(0),
         start: SeqNum::new(1),
         mss: 1_460,
         sack: false,

@@ -112,6 +112,7 @@ impl Connection {
             mss: agreed.payload_max,
             sack: agreed.sack,
             window: u32::from(syn.window),
+            peer_seq: syn.seq,
             policy: WindowPolicy::Honour,
             rto_max: RTO_MAX,
             timeout_segments: 1,
@@ -213,6 +214,7 @@ impl Connection {
     /// Takes the acknowledgement fields; false when they acknowledge what was never sent.
     pub(super) fn on_ack(&mut self, tcp: &Tcp, stats: &mut EndpointStats, now: Instant) -> bool {
         let ack = AckIn {
+            seq: tcp.seq,
             ack: tcp.ack,
             window: self.agreed.peer_scale.window(tcp.window),
             sack: &tcp.options.sack,
@@ -318,6 +320,7 @@ impl Connection {
             payload,
             fin: tcp.flags.contains(TcpFlags::FIN),
             timestamp: tcp.options.timestamps.filter(|_| self.agreed.timestamps).map(|ts| ts.value),
+            moves_time: true,
         };
         let had_holes = self.receiver.has_holes();
         let end = tcp.seq + payload.len() as u32;
