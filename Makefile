@@ -59,6 +59,9 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
 	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
 
+strangers: deps ## Run a million simulated runs with strangers beside the hosts, from FIRST=1: docs/simulation.md
+	cargo run --release --locked --package cellerator -- sim soak --strangers --seeds 1000000 --first $(FIRST)
+
 deaths: deps ## Kill an accelerator a thousand times under load (as root, an hour): docs/operation.md
 	@tools/need-root deaths
 	cargo test --release --locked --package cellerator-lab --test kernel -- --ignored --nocapture h02_killed_a_thousand

@@ -147,7 +147,14 @@ impl Windowed {
         let is_syn = segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
         let bounds = self.bounds.as_mut().filter(|_| !is_syn);
         let sender = bounds.map_or(Sender::Host, |bounds| bounds.note(segment.from, segment.tcp));
-        if is_syn || sender == Sender::Stranger {
+        if is_syn {
+            return None;
+        }
+        if sender == Sender::Stranger {
+            // Or an old copy. A larger window than the one that was told would be taken back with the next packet.
+            if segment.from == End::Sink {
+                self.lower(segment, cx.stats);
+            }
             return None;
         }
         if segment.has(TcpFlags::RST) {

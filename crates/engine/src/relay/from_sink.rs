@@ -133,8 +133,8 @@ impl Relay {
     ///
     /// A sink that goes on to acknowledge more than there is has everything we hold, and more, from
     /// elsewhere: we are not needed (H11). Said once, it may be forged or damaged, and what is owed
-    /// would be lost; unless packets went past us. While something is owed, the number has to be
-    /// the exact one: who can guess that could reset the flow as well (RFC 5961 §3).
+    /// would be lost; unless packets went past us. The number has to be the exact one: who can guess
+    /// that could reset the flow as well (RFC 5961 §3).
     fn on_unacceptable_ack(
         &mut self,
         departure: &mut Option<Departure>,
@@ -148,11 +148,11 @@ impl Relay {
             return Effect::CONSUMED;
         }
         cx.stats.unacceptable_acks += 1;
-        if tcp.ack.is_after(self.sender.nxt()) {
+        let is_exact = tcp.seq == self.sink.nxt || tcp.seq == self.source.ack;
+        if tcp.ack.is_after(self.sender.nxt()) && is_exact {
             self.judge_sense(departure, Some(PassReason::NotTcpLike));
         }
         let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
-        let is_exact = self.debt() == 0 || tcp.seq == self.sink.nxt;
         let is_repeated = self.conduct.nonsense() >= DESYNCHRONISED_AFTER && is_exact;
         if tcp.ack.is_at_or_after(self.receiver.next()) && (is_repeated || is_doubtful) {
             return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
@@ -174,13 +174,7 @@ impl Relay {
     }
 
     /// The acknowledgement part.
-    fn on_ack(
-        &mut self,
-        departure: &mut Option<Departure>,
-        tcp: &Tcp,
-        kind: AckKind,
-        cx: &mut Context<'_>,
-    ) {
+    fn on_ack(&mut self, departure: &mut Option<Departure>, tcp: &Tcp, kind: AckKind, cx: &mut Context<'_>) {
         let before = self.sender.in_flight();
         // What it has of the data that waits here came past us: as if it had been sent.
         let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());

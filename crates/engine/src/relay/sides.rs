@@ -61,16 +61,7 @@ pub(crate) struct SinkSide {
     /// One past its FIN, once sent.
     pub(super) fin_end: Option<SeqNum>,
 }
-stored::fields!(SinkSide {
-    ip,
-    isn,
-    nxt,
-    acks,
-    tsval,
-    is_tsval_old,
-    fin_end,
-    taken_tsval: since(3, 0),
-});
+stored::fields!(SinkSide { ip, isn, nxt, acks, tsval, is_tsval_old, fin_end, taken_tsval: since(3, 0) });
 
 impl SinkSide {
     /// Notes what numbers an acceptable segment takes up: they are believed up to `limit`.

@@ -246,7 +246,13 @@ fn what_there_is_no_memory_for_is_neither_taken_nor_acknowledged() {
     let mut buffer = StreamBuffer::with_ring(start, crate::Ring::of_provider(std::sync::Arc::new(Small)));
     let mut take = |at: u32, len: usize, fin: bool, timestamp: u32| {
         let payload = vec![at as u8; len];
-        let segment = SegmentIn { seq: start + at, payload: &payload, fin, timestamp: Some(timestamp), moves_time: true };
+        let segment = SegmentIn {
+            seq: start + at,
+            payload: &payload,
+            fin,
+            timestamp: Some(timestamp),
+            moves_time: true,
+        };
         let arrival = receiver.on_segment(&segment, &mut buffer);
         (arrival, receiver.ack(), receiver.highest(), receiver.fin(), receiver.ts_recent())
     };

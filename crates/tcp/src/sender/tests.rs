@@ -59,7 +59,10 @@ impl Hand {
     }
     fn ack(&mut self, t: u64, ack: u32, window: u32, blocks: &[(u32, u32)]) -> AckOutcome {
         let sack = blocks.iter().map(|&(a, b)| SackBlock { start: at(a), end: at(b) }).collect();
-        self.sender.on_ack(&AckIn { seq: SeqNum::new(0), ack: at(ack), window, sack: &sack, has_payload: false }, ms(t))
+        self.sender.on_ack(
+            &AckIn { seq: SeqNum::new(0), ack: at(ack), window, sack: &sack, has_payload: false },
+            ms(t),
+        )
     }
 }
 
@@ -176,7 +179,13 @@ fn a_repeated_acknowledgement_is_a_duplicate_only_without_any_news() {
     assert!(!hand.ack(41, 0, 900_000, &[]).is_duplicate, "a window update");
     assert!(!hand.ack(42, 0, 900_000, &[(2_000, 3_000)]).is_duplicate, "a SACK");
     assert!(!hand.ack(43, 1_000, 900_000, &[]).is_duplicate, "an advance");
-    let repeated = AckIn { seq: SeqNum::new(0), ack: at(1_000), window: 900_000, sack: &SackBlocks::default(), has_payload: true };
+    let repeated = AckIn {
+        seq: SeqNum::new(0),
+        ack: at(1_000),
+        window: 900_000,
+        sack: &SackBlocks::default(),
+        has_payload: true,
+    };
     assert!(!hand.sender.on_ack(&repeated, ms(44)).is_duplicate, "the peer's own data");
 }
 
