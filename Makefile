@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router
+.PHONY: help build demo test lint bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -59,6 +59,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 	CHAOS_SECONDS=$(SECONDS) CHAOS_SEED=$(SEED) CHAOS_OUT=$(abspath $(OUT))/chaos \
 	  cargo test --release --locked --package cellerator-lab --test chaos -- --ignored --nocapture
 
+FIRST ?= 1
 strangers: deps ## Run a million simulated runs with strangers beside the hosts, from FIRST=1: docs/simulation.md
 	cargo run --release --locked --package cellerator -- sim soak --strangers --seeds 1000000 --first $(FIRST)
 

@@ -102,6 +102,8 @@ pub(crate) struct Half {
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
     unknown: Option<FlowKey>,
+    /// That packet is surely its host's.
+    is_news: bool,
     is_draining: bool,
     /// Longest packet to a sink, as far as the interface says that it leaves through.
     mtu: u32,
@@ -142,6 +144,7 @@ impl Half {
             trial: Trial::default(),
             journal: None,
             unknown: None,
+            is_news: false,
             is_draining: false,
             mtu: u32::MAX,
             config,
@@ -238,6 +241,11 @@ impl Half {
         self.unknown.take()
     }
 
+    /// True when the packet handled last is surely its host's; told once.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
+    }
+
     /// Takes in a packet that came from `from`, with its virtio header.
     ///
     /// [`Verdict::Forward`] asks for the packet, as edited in place, to go on to the other end with
@@ -252,6 +260,7 @@ impl Half {
         self.step_ahead();
         self.stats.packets_in += 1;
         self.unknown = None;
+        self.is_news = false;
         let verdict = match wire::parse(packet) {
             Ok(parsed) => match parsed.transport {
                 Transport::Tcp(tcp) => {
@@ -391,8 +400,9 @@ impl Half {
         let budget = Budget { memory, flows: subscriber.flows };
         let before = flow.level();
         let (stats, meters) = (&mut self.stats, &mut self.meters);
-        let mut cx = Context { config: &self.config, path, budget, stats, meters, now };
+        let mut cx = Context { config: &self.config, path, budget, stats, meters, is_news: false, now };
         let result = act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header });
+        self.is_news |= cx.is_news;
         self.meters.follow(before, flow.level());
         Some(result)
     }

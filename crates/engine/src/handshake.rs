@@ -191,6 +191,11 @@ impl Handshake {
         })
     }
 
+    /// True when its hosts have said nothing in it that they had not said in `earlier`.
+    pub(crate) fn says_as_much_as(&self, earlier: &Self) -> bool {
+        (self.syn, self.reply) == (earlier.syn, earlier.reply)
+    }
+
     /// Takes in the next packet of the flow.
     pub(crate) fn on_packet(&mut self, tcp: &Tcp, from: End, now: Instant) -> Step {
         if tcp.flags.contains(TcpFlags::RST) {

@@ -131,5 +131,7 @@ pub(crate) struct Context<'a> {
     pub(crate) budget: Budget,
     pub(crate) stats: &'a mut Stats,
     pub(crate) meters: &'a mut Meters,
+    /// The segment at hand is surely its host's: it is acceptable, and says what no segment has said before.
+    pub(crate) is_news: bool,
     pub(crate) now: Instant,
 }

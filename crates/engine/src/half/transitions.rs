@@ -54,6 +54,7 @@ impl Half {
         self.join_family(id);
         self.stats.flows_now += 1;
         self.stats.half_open_now += 1;
+        self.is_news = true;
         self.note_opened(id, now);
         self.arm_flow(id, now);
     }

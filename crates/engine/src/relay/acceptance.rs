@@ -16,6 +16,7 @@ use super::Relay;
 use super::departure::Departure;
 use crate::pass::PassReason;
 use crate::segment::Context;
+use crate::timestamp::is_earlier;
 
 /// What a segment's acknowledgement number is to the stream that it acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,6 +95,11 @@ impl Relay {
     /// True when a segment has no timestamp although both hosts agreed on them (RFC 7323 §3.2).
     pub(super) fn lacks_timestamp(&self, tcp: &Tcp) -> bool {
         self.agreed.timestamps && tcp.options.timestamps.is_none()
+    }
+
+    /// True when a segment has a later time than `tsval`.
+    pub(super) fn is_later(&self, tcp: &Tcp, tsval: u32) -> bool {
+        tcp.options.timestamps.is_some_and(|t| self.agreed.timestamps && is_earlier(tsval, t.value))
     }
 
     /// Takes in a segment that lacks its timestamp; false when it is to be dropped. One with the exact number is

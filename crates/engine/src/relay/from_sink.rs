@@ -71,6 +71,10 @@ impl Relay {
             self.doubt_sink(tcp);
         }
         if is_number {
+            cx.is_news = ack.is_current()
+                && (tcp.seq_end().is_after(self.sink.nxt)
+                    || tcp.ack.is_after(self.sender.una())
+                    || self.is_later(tcp, self.sink.tsval));
             // What lies beyond all that has come of it tells no time: RFC 7323 §4.3, as we stand before the source.
             if ack.is_current() && tcp.seq.is_at_or_before(self.sink.nxt) {
                 self.sink.note(segment.ip(), tcp, self.source.ack);

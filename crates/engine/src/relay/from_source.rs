@@ -64,6 +64,10 @@ impl Relay {
         }
         let owed = self.owes();
         let moves = is_acceptable && ack.is_current();
+        cx.is_news = moves
+            && (tcp.seq_end().is_after(self.receiver.highest())
+                || tcp.ack.is_after(self.source.ack)
+                || self.is_later(tcp, self.source.tsval));
         // RFC 7323 §4.3: only what reaches back to the last acknowledgement tells the time.
         let reaches = tcp.seq.is_at_or_before(self.acked_to_source);
         if moves

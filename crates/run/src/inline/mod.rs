@@ -16,6 +16,7 @@ mod fallback;
 mod frame;
 mod inheritance;
 mod link_headers;
+mod neighbors;
 mod path;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
