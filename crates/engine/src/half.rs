@@ -24,6 +24,7 @@ use crate::journal::Journal;
 use crate::key::FlowKey;
 use crate::memory::ahead::Ahead;
 use crate::memory::buffer_pool::BufferPool;
+use crate::memory::half_open::HalfOpen;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
@@ -53,6 +54,7 @@ mod output;
 mod path_mtu;
 pub(crate) mod recover;
 mod reports;
+mod room;
 mod schedule;
 mod transitions;
 mod trial;
@@ -79,6 +81,8 @@ pub(crate) struct Half {
     config: EngineConfig,
     flows: Slab<Flow>,
     flow_index: Index,
+    half_open: HalfOpen,
+    unused: room::Unused,
     families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
@@ -126,6 +130,8 @@ impl Half {
             direction,
             flows: Slab::default(),
             flow_index: Index::new(config.hash_seed),
+            half_open: HalfOpen::default(),
+            unused: room::Unused::default(),
             families: Families::new(config.hash_seed),
             subscribers: Slab::default(),
             subscriber_index: Index::new(config.hash_seed),

@@ -19,9 +19,9 @@ pub enum PassReason {
     MalformedOptions,
     /// Both sides opened at once.
     SimultaneousOpen,
-    /// The flow table is full.
+    /// The flow table is full: of flows that are in use, or this one was unused for longest.
     TableFull,
-    /// Too many handshakes under way.
+    /// Too many handshakes under way: this was the oldest.
     HalfOpenFull,
     /// Buffers hold as much as they may.
     MemoryFull,

@@ -259,6 +259,11 @@ impl Relay {
         fits || !departure.takes_allowed() || departure.hand_back.is_due(&self.receiver, last_activity, now)
     }
 
+    /// True when it has nothing to do, and nothing is missing: once its hosts are silent, they can go on without it.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.owes() && self.outbox.is_empty() && !self.receiver.has_holes()
+    }
+
     /// True when a SYN of the sink with the number of its first one is a late copy of that.
     pub(crate) fn is_first_syn(&self, syn: &Tcp) -> bool {
         syn.seq == self.sink.isn
@@ -365,8 +370,8 @@ impl Relay {
 
     /// When the memory of a flow that has delivered everything is given back.
     fn release_time(&self, last_activity: Instant) -> Instant {
-        let is_at_rest = self.buffer.is_empty() && self.buffer.capacity() > 0;
-        if is_at_rest { last_activity + BUFFER_REST } else { Instant::FAR_FUTURE }
+        let is_unused = self.buffer.is_empty() && self.buffer.capacity() > 0;
+        if is_unused { last_activity + BUFFER_REST } else { Instant::FAR_FUTURE }
     }
 
     /// The `len` bytes from `seq` on, in two pieces.

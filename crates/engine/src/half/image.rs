@@ -52,6 +52,7 @@ impl Half {
         self.ready = from.value()?;
         self.unknown = from.value::<Option<FlowKey>>()?;
         self.passed_recently = from.value()?;
+        self.find_half_open();
         if from.version() < 3 {
             let relays = self.flows.iter_mut().filter_map(|(_, flow)| flow.phase.relay_mut());
             relays.for_each(Relay::renew_bounds);
@@ -64,6 +65,15 @@ impl Half {
             self.outdate_controllers();
         }
         Ok(())
+    }
+
+    /// Finds the handshakes under way anew, in the order in which they began.
+    fn find_half_open(&mut self) {
+        let observing = self.flows.iter().filter(|(_, flow)| flow.phase.is_observing());
+        let mut found: Vec<_> =
+            observing.map(|(id, flow)| (flow.last_activity, id, flow.subscriber)).collect();
+        found.sort_unstable();
+        found.into_iter().for_each(|(_, id, subscriber)| self.half_open.add(id, subscriber));
     }
 
     /// Has room for about `flows` flows, and the memory for it.

@@ -49,11 +49,15 @@ impl Bench {
         bench
     }
 
-    fn establish(&mut self, n: u32) {
-        let before = self.engine.stats.flows_accelerated;
+    fn shake_hands(&mut self, n: u32) {
         self.client_sends(n, 0, 0, TcpFlags::SYN);
         self.server_sends(n, 0, 0, TcpFlags::SYN.with(TcpFlags::ACK), 0);
         self.client_sends(n, 1, 1, TcpFlags::ACK);
+    }
+
+    fn establish(&mut self, n: u32) {
+        let before = self.engine.stats.flows_accelerated;
+        self.shake_hands(n);
         assert_eq!(self.engine.stats.flows_accelerated, before + 1);
     }
 
@@ -231,6 +235,7 @@ fn only_the_right_numbers_complete_a_handshake() {
 mod hand_back;
 mod notices;
 mod operation;
+mod room;
 mod shown;
 mod watched;
 mod windowed;

@@ -46,6 +46,7 @@ impl Half {
         let Some(subscriber) = self.subscriber_for(&key, now) else {
             return self.pass(key, PassReason::SubscriberFull);
         };
+        self.make_room_for_handshake(subscriber, now);
         let flow = Flow::new(key, subscriber, observing, now);
         self.meters.add(flow.level());
         self.meters.flows_opened += 1;
@@ -53,6 +54,7 @@ impl Half {
         self.flow_index.insert(&key, id);
         self.join_family(id);
         self.stats.flows_now += 1;
+        self.half_open.add(id, subscriber);
         self.stats.half_open_now += 1;
         self.is_news = true;
         self.note_opened(id, now);
@@ -73,8 +75,7 @@ impl Half {
             (!config.accelerate, PassReason::Disabled),
             (!is_wanted, PassReason::Policy),
             (self.is_draining, PassReason::Draining),
-            (self.flows.len() >= config.flows_max, PassReason::TableFull),
-            (stats.half_open_now >= config.half_open_max as u64, PassReason::HalfOpenFull),
+            (config.half_open_max == 0, PassReason::HalfOpenFull),
             (stats.buffer_bytes_now >= config.buffer_max.get(), PassReason::MemoryFull),
         ];
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
@@ -96,8 +97,9 @@ impl Half {
                 id
             }
         };
+        let half_open = self.half_open.count_of(id);
         let subscriber = self.subscribers.get_mut(id)?;
-        if subscriber.flows >= self.config.subscriber_flows_max {
+        if subscriber.flows.saturating_sub(half_open) >= self.config.subscriber_flows_max {
             return None;
         }
         subscriber.flows += 1;
@@ -120,11 +122,17 @@ impl Half {
 
 /// From phase to phase.
 impl Half {
-    /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next.
+    /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next. Where there is
+    /// no room for one more flow, it passes instead.
     pub(super) fn enter(&mut self, id: u32, next: &Next, segment: &Segment<'_>, now: Instant) {
+        let Some(subscriber) = self.flows.get(id).map(|flow| flow.subscriber) else { return };
+        if let Some(reason) = self.make_room_for_flow(subscriber, now) {
+            return self.leave(id, Some(reason));
+        }
         let Some(flow) = self.flows.get(id) else { return };
         let Phase::Observing(observing) = &flow.phase else { return };
         let Some((agreement, round_trips)) = observing.established() else { return };
+        self.half_open.remove(id);
         self.stats.half_open_now -= 1;
         if matches!(next, Next::LowerWindow) {
             let (params, is_v4) = (self.config.drwa, flow.key.is_ipv4());
@@ -355,6 +363,7 @@ impl Half {
         self.meters.remove(flow.level());
         self.meters.flows_ended += 1;
         self.stats.flows_now -= 1;
+        self.half_open.remove(id);
         self.stats.half_open_now -= u64::from(flow.phase.is_observing());
         self.note_left(id, &flow, reason);
         self.close_measured(id, &flow);

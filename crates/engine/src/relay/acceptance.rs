@@ -12,12 +12,6 @@
 use units::SeqNum;
 use wire::{Tcp, TcpFlags};
 
-use super::Relay;
-use super::departure::Departure;
-use crate::pass::PassReason;
-use crate::segment::Context;
-use crate::timestamp::is_earlier;
-
 /// What a segment's acknowledgement number is to the stream that it acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AckKind {
@@ -88,34 +82,6 @@ impl AckRange {
     /// It has allowed so many, or so many were under way to it.
     pub(crate) fn note_allowed(&mut self, bytes: u32) {
         self.most_allowed = self.most_allowed.max(bytes);
-    }
-}
-
-impl Relay {
-    /// True when a segment has no timestamp although both hosts agreed on them (RFC 7323 §3.2).
-    pub(super) fn lacks_timestamp(&self, tcp: &Tcp) -> bool {
-        self.agreed.timestamps && tcp.options.timestamps.is_none()
-    }
-
-    /// True when a segment has a later time than `tsval`.
-    pub(super) fn is_later(&self, tcp: &Tcp, tsval: u32) -> bool {
-        tcp.options.timestamps.is_some_and(|t| self.agreed.timestamps && is_earlier(tsval, t.value))
-    }
-
-    /// Takes in a segment that lacks its timestamp; false when it is to be dropped. One with the exact number is
-    /// believed, and the flow is handed back: somebody takes the option out, and we would drop all that comes.
-    pub(super) fn on_missing_timestamp(
-        &self,
-        departure: &mut Option<Departure>,
-        is_exact: bool,
-        cx: &mut Context<'_>,
-    ) -> bool {
-        if is_exact {
-            departure.get_or_insert(self.new_departure()).give_up(PassReason::MalformedOptions);
-        } else {
-            cx.stats.paws_rejected += 1;
-        }
-        is_exact
     }
 }
 

@@ -9,15 +9,13 @@ use wire::{Tcp, TcpFlags};
 
 use super::Relay;
 use super::acceptance::AckKind;
+use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::Departure;
 use crate::boundary::Verdict;
 use crate::effect::Effect;
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 use crate::timestamp::later_of;
-
-/// From so many in a row on, acknowledgements of what was never sent may be believed.
-pub(super) const DESYNCHRONISED_AFTER: u8 = 3;
 
 /// How far beyond the source's window a number of the sink is believed: its end of stream, a probe,
 /// and windows that we have not seen because they were told before we took over.

@@ -9,13 +9,13 @@ use wire::{Tcp, TcpFlags};
 
 use super::Relay;
 use super::acceptance::AckKind;
+use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::{Departure, HandBack};
-use super::from_sink::DESYNCHRONISED_AFTER;
 use crate::boundary::Verdict;
 use crate::effect::Effect;
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
-use crate::timestamp::later_of;
+use crate::timestamp::{is_earlier, later_of};
 
 /// ECN-capable transport (1): L4S (RFC 9331 §2).
 const ECT_1: u8 = 1;
@@ -299,5 +299,34 @@ impl Relay {
         self.source_reset = true;
         self.outbox.ack_source = false;
         Effect::CONSUMED
+    }
+}
+
+/// What of a segment of either side is asked in the same way.
+impl Relay {
+    /// True when a segment has no timestamp although both hosts agreed on them (RFC 7323 §3.2).
+    pub(super) fn lacks_timestamp(&self, tcp: &Tcp) -> bool {
+        self.agreed.timestamps && tcp.options.timestamps.is_none()
+    }
+
+    /// True when a segment has a later time than `tsval`.
+    pub(super) fn is_later(&self, tcp: &Tcp, tsval: u32) -> bool {
+        tcp.options.timestamps.is_some_and(|t| self.agreed.timestamps && is_earlier(tsval, t.value))
+    }
+
+    /// Takes in a segment that lacks its timestamp; false when it is to be dropped. One with the exact number is
+    /// believed, and the flow is handed back: somebody takes the option out, and we would drop all that comes.
+    pub(super) fn on_missing_timestamp(
+        &self,
+        departure: &mut Option<Departure>,
+        is_exact: bool,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        if is_exact {
+            departure.get_or_insert(self.new_departure()).give_up(PassReason::MalformedOptions);
+        } else {
+            cx.stats.paws_rejected += 1;
+        }
+        is_exact
     }
 }

@@ -340,9 +340,11 @@ impl Session {
         assert_eq!(before, format!("{:?}", self.engine.stats()), "the same time again changed something");
         assert_eq!(deadline, self.engine.next_deadline(), "the same time again moved a deadline");
         let stats = self.engine.stats();
+        let config = self.engine.config();
         assert!(
             stats.half_open_now <= stats.flows_now
-                && stats.flows_now <= self.engine.config().flows_max as u64
+                && stats.half_open_now <= config.half_open_max as u64
+                && stats.flows_now - stats.half_open_now <= config.flows_max as u64
         );
         assert!(
             self.engine.debt().get() <= self.debt_max * stats.flows_now,

@@ -82,7 +82,7 @@ fn a_flow_that_is_passed_is_told_of_with_the_reason() {
     let mut bench = Bench::new(EngineConfig { flows_max: 1, ..EngineConfig::default() });
     bench.engine.set_wants(Wants { events: true, ended: false });
     bench.establish(1);
-    bench.client_sends(2, 0, 0, TcpFlags::SYN);
+    bench.shake_hands(2);
     let passed = Notice::Passed(name(2), PassReason::TableFull);
     assert_eq!(taken(&mut bench), [Notice::Accelerated(name(1)), passed]);
     bench.client_sends(1, 1, 1, TcpFlags::RST.with(TcpFlags::ACK));
