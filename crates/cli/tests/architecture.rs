@@ -242,6 +242,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "half::output",
     "half::path_mtu",
     "half::recover",
+    "half::reopening",
     "half::elsewhere",
     "half::reports",
     "half::room",

@@ -325,9 +325,9 @@ impl Engine {
         unknown.map(|key| key.client_and_server(self.down.direction()))
     }
 
-    /// True when the packet handled last is surely of the host that it names: a segment of a flow in the table that is
-    /// acceptable, and says what none has said before, as a number, an acknowledgement or a time. So what is in front
-    /// of it tells how that host is reached. Told once.
+    /// True when the packet handled last is surely of the host that it names: a segment of a flow in the
+    /// table that is acceptable, and says what none has said before, as a number, an acknowledgement or a
+    /// time. So what is in front of it tells how that host is reached. Told once.
     pub fn take_news(&mut self) -> bool {
         let is_news = self.up.as_mut().is_some_and(|up| up.take_news());
         self.down.take_news() | is_news

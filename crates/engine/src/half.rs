@@ -53,6 +53,7 @@ mod notices;
 mod output;
 mod path_mtu;
 pub(crate) mod recover;
+mod reopening;
 mod reports;
 mod room;
 mod schedule;
@@ -83,6 +84,7 @@ pub(crate) struct Half {
     flow_index: Index,
     half_open: HalfOpen,
     unused: room::Unused,
+    reopenings: reopening::Reopenings,
     families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
@@ -132,6 +134,7 @@ impl Half {
             flow_index: Index::new(config.hash_seed),
             half_open: HalfOpen::default(),
             unused: room::Unused::default(),
+            reopenings: reopening::Reopenings::default(),
             families: Families::new(config.hash_seed),
             subscribers: Slab::default(),
             subscriber_index: Index::new(config.hash_seed),
@@ -319,9 +322,11 @@ impl Half {
 
     /// A segment of a flow in the table.
     fn on_known(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Verdict {
-        let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         // What its host will drop must not be believed (H7).
         let is_intact = segment.is_intact();
+        let reopened = if is_intact { self.answer_reopening(id, segment, now) } else { None };
+        let id = reopened.unwrap_or(id);
+        let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         // A handshake has its time from the first SYN on: packets do not prolong it.
         let is_observing = flow.phase.is_observing();
         if !is_observing
@@ -331,7 +336,7 @@ impl Half {
             relay.outdate_timestamps();
         }
         if segment.opens() && is_intact && flow.phase.gives_way_to(segment) {
-            self.begin_anew(id, segment, now);
+            self.reopen(id, segment, now);
             return Verdict::Forward;
         }
         // From here on the segment is this flow's, and not the first of one on the same ports.

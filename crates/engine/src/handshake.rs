@@ -203,6 +203,8 @@ impl Handshake {
             return if resets { Step::Pass(PassReason::Reset) } else { Step::Continue };
         }
         let result = match (from == self.initiator, tcp.flags.contains(TcpFlags::SYN)) {
+            // Once the first one was answered, another one is somebody's: it would be answered otherwise.
+            (true, true) if self.reply.is_some() && tcp.seq != self.syn.isn => Ok(()),
             (true, true) => Self::begin(tcp, from, now).map(|mut new| {
                 let is_same = new.syn.repeats(&self.syn);
                 if is_same {
@@ -299,8 +301,8 @@ impl Handshake {
         }
     }
 
-    /// True for a reset that a host of the handshake would believe (RFC 9293 §3.10.7.3, §3.10.7.4), or one that has
-    /// gone on.
+    /// True for a reset that a host of the handshake would believe (RFC 9293 §3.10.7.3, §3.10.7.4), or one
+    /// that has gone on.
     fn is_reset(&self, tcp: &Tcp, from: End) -> bool {
         let granted = |by: Option<Offer>| by.map_or(0, |by| by.granted);
         if from == self.initiator {
@@ -313,8 +315,8 @@ impl Handshake {
     }
 }
 
-/// True when a segment of the host that said `own`, to the one that said `peer`, lies within the windows that the two
-/// have told: no stranger's does but by chance.
+/// True when a segment of the host that said `own`, to the one that said `peer`, lies within the windows that
+/// the two have told: no stranger's does but by chance.
 fn answers(tcp: &Tcp, own: &Offer, peer: &Offer) -> bool {
     tcp.flags.contains(TcpFlags::ACK)
         && tcp.ack.is_within(peer.isn + 1, own.granted.saturating_add(2))

@@ -259,7 +259,8 @@ impl Relay {
         fits || !departure.takes_allowed() || departure.hand_back.is_due(&self.receiver, last_activity, now)
     }
 
-    /// True when it has nothing to do, and nothing is missing: once its hosts are silent, they can go on without it.
+    /// True when it has nothing to do, and nothing is missing: once its hosts are silent, they can go on
+    /// without it.
     pub(crate) fn is_at_rest(&self) -> bool {
         !self.owes() && self.outbox.is_empty() && !self.receiver.has_holes()
     }
@@ -274,7 +275,8 @@ impl Relay {
         (self.sink.is_tsval_old, self.source.is_tsval_old) = (true, true);
     }
 
-    /// Goes on from a state in which stands neither what windows came with nor which time the source has taken.
+    /// Goes on from a state in which stands neither what windows came with nor which time the source has
+    /// taken.
     pub(crate) fn renew_bounds(&mut self) {
         self.source.window_seq = self.acked_to_source;
         self.sender.renew_window(self.source.ack);

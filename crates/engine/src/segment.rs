@@ -45,7 +45,8 @@ impl<'a> Segment<'a> {
         self.tcp.payload(self.packet)
     }
 
-    /// As a receiver takes it in, with the first `len` bytes of its payload; whether its time counts, the caller knows.
+    /// As a receiver takes it in, with the first `len` bytes of its payload; whether its time counts, the
+    /// caller knows.
     pub(crate) fn cut_to(&self, len: usize, moves_time: bool) -> SegmentIn<'_> {
         let payload = self.payload();
         SegmentIn {

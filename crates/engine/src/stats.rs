@@ -40,7 +40,8 @@ pub struct Stats {
     pub acks_consumed: u64,
     /// Segments with a wrong checksum, dropped unacknowledged (H7).
     pub bad_checksums: u64,
-    /// Segments with too old a timestamp (PAWS), or with none where both hosts agreed on them (RFC 7323 §3.2).
+    /// Segments with too old a timestamp (PAWS), or with none where both hosts agreed on them (RFC 7323
+    /// §3.2).
     pub paws_rejected: u64,
     /// Segments of sources outside the window.
     pub out_of_window: u64,

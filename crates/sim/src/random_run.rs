@@ -136,8 +136,8 @@ impl RandomRun {
         Self { seed, rare, network, engine, restarts, moves: Moves::Never, crashes: Vec::new(), traits }
     }
 
-    /// The same with strangers beside its hosts; none where nobody could tell their packets from the hosts': somebody
-    /// changes those too, or packets have gone past the engine, which believes more then.
+    /// The same with strangers beside its hosts; none where nobody could tell their packets from the hosts':
+    /// somebody changes those too, or packets have gone past the engine, which believes more then.
     #[must_use]
     pub fn with_strangers(mut self) -> Self {
         let random = &mut Random::new(self.seed ^ 0x57a9_9e25);

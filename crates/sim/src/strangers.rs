@@ -1,9 +1,9 @@
-//! [`Strangers`]: two hosts that are no ends of a flow. One knows its addresses and ports and nothing else; the other
-//! one is on the path, and sends again what has passed.
+//! [`Strangers`]: two hosts that are no ends of a flow. One knows its addresses and ports and nothing else;
+//! the other one is on the path, and sends again what has passed.
 //!
-//! A blind host that sweeps the numbers hits the window of a flow once in a hundred thousand packets. So that few
-//! packets do, some are lucky: they have the right sequence number, or the right acknowledgement, and never both. Both
-//! is what no host can tell from its peer.
+//! A blind host that sweeps the numbers hits the window of a flow once in a hundred thousand packets. So that
+//! few packets do, some are lucky: they have the right sequence number, or the right acknowledgement, and
+//! never both. Both is what no host can tell from its peer.
 
 use std::collections::VecDeque;
 
@@ -182,8 +182,7 @@ fn far(random: &mut Random, nxt: SeqNum) -> SeqNum {
     nxt + FAR + random.below(u64::from(u32::MAX - 2 * FAR)) as u32
 }
 
-/// Flags of any kind. A new SYN opens a connection, and a reset with the exact number ends one: only who is not lucky
-/// sends these.
+/// Flags of any kind. A reset with the exact number ends a connection: only who is not lucky sends one.
 fn forged_flags(random: &mut Random, luck: Luck) -> TcpFlags {
     let any = [
         TcpFlags::NONE,
@@ -196,6 +195,7 @@ fn forged_flags(random: &mut Random, luck: Luck) -> TcpFlags {
         TcpFlags::ACK | TcpFlags::URG,
         TcpFlags::ACK | TcpFlags::ECE | TcpFlags::CWR,
         TcpFlags::SYN | TcpFlags::ACK,
+        TcpFlags::SYN,
     ];
     let resets = [TcpFlags::RST, TcpFlags::RST | TcpFlags::ACK];
     let choices = if luck == Luck::None && random.one_in(4) { &resets[..] } else { &any[..] };

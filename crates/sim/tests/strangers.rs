@@ -1,8 +1,8 @@
-//! Random line-ups with strangers beside their hosts: a blind one that knows addresses and ports, and one on the path
-//! that sends again what has passed. No flow may notice.
+//! Random line-ups with strangers beside their hosts: a blind one that knows addresses and ports, and one on
+//! the path that sends again what has passed. No flow may notice.
 //!
-//! `CELLERATOR_SIM_SEEDS=n` sets how many seeds run, from `CELLERATOR_SIM_FIRST` on; `CELLERATOR_SIM_SEED=n` runs one
-//! and prints its packets. `cellerator sim soak --strangers` runs as many as it is told.
+//! `CELLERATOR_SIM_SEEDS=n` sets how many seeds run, from `CELLERATOR_SIM_FIRST` on; `CELLERATOR_SIM_SEED=n`
+//! runs one and prints its packets. `cellerator sim soak --strangers` runs as many as it is told.
 
 // Helpers of a test are test code too, which the lint cannot know.
 #![allow(clippy::unwrap_used, clippy::panic)]

@@ -272,8 +272,8 @@ impl Receiver {
         self.is_finished() && end.is_after(self.rcv_nxt)
     }
 
-    /// Data has arrived up to `end`, where the stream `is_end` or not. A FIN that data lies behind was none: nothing
-    /// has been acknowledged of it, and the data would wait for ever.
+    /// Data has arrived up to `end`, where the stream `is_end` or not. A FIN that data lies behind was none:
+    /// nothing has been acknowledged of it, and the data would wait for ever.
     fn note_fin(&mut self, is_end: bool, end: SeqNum) {
         self.fin = self.fin.filter(|fin| fin.is_at_or_after(self.highest()));
         if is_end && end.is_at_or_after(self.highest()) {

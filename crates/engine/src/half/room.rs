@@ -1,5 +1,5 @@
-//! Room in the table: for a handshake that begins, the oldest one goes; for a flow whose handshake is complete, the
-//! longest unused flow that owes nothing (H20).
+//! Room in the table: for a handshake that begins, the oldest one goes; for a flow whose handshake is
+//! complete, the longest unused flow that owes nothing (H20).
 
 use units::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use crate::pass::PassReason;
 /// Handshakes of one subscriber at most, of those of all: one in so many.
 const SUBSCRIBER_SHARE: usize = 4;
 
-/// Silence behind which a flow that owes nothing may make room: what its sender had under way it would have sent
-/// again (RFC 6298 §2).
+/// Silence behind which a flow that owes nothing may make room: what its sender had under way it would have
+/// sent again (RFC 6298 §2).
 const UNUSED_MIN: Duration = Duration::from_secs(3);
 
-/// Places of the table that are looked at for unused flows, and flows of those that are noted. So each flow that makes
-/// room costs the looks at 64 others.
+/// Places of the table that are looked at for unused flows, and flows of those that are noted. So each flow
+/// that makes room costs the looks at 64 others.
 const LOOKS: usize = 4_096;
 const NOTED: usize = 64;
 

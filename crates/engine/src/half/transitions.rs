@@ -43,6 +43,11 @@ impl Half {
             Ok(observing) => observing,
             Err(reason) => return self.pass(key, reason),
         };
+        self.watch(key, observing, now);
+    }
+
+    /// Watches a handshake from here on, unless its subscriber has as many flows as one may have.
+    pub(super) fn watch(&mut self, key: FlowKey, observing: Observing, now: Instant) {
         let Some(subscriber) = self.subscriber_for(&key, now) else {
             return self.pass(key, PassReason::SubscriberFull);
         };
@@ -62,13 +67,13 @@ impl Half {
     }
 
     /// Leaves a new flow alone.
-    fn pass(&mut self, key: FlowKey, reason: PassReason) {
+    pub(super) fn pass(&mut self, key: FlowKey, reason: PassReason) {
         self.note_passed(&key, reason);
         self.count_pass(key, reason);
     }
 
     /// Why a new flow is left alone, if it is.
-    fn reason_to_pass(&self, key: &FlowKey) -> Option<PassReason> {
+    pub(super) fn reason_to_pass(&self, key: &FlowKey) -> Option<PassReason> {
         let (config, stats) = (&self.config, &self.stats);
         let is_wanted = config.accelerates(self.direction, key) || config.lowers_window(self.direction, key);
         let reasons = [
@@ -111,19 +116,12 @@ impl Half {
         }
         Some(id)
     }
-
-    /// A SYN opens a flow's ports anew: what was is forgotten.
-    pub(super) fn begin_anew(&mut self, id: u32, syn: &Segment<'_>, now: Instant) {
-        let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
-        self.leave(id, None);
-        self.observe(key, syn, now);
-    }
 }
 
 /// From phase to phase.
 impl Half {
-    /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next. Where there is
-    /// no room for one more flow, it passes instead.
+    /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next.
+    /// Where there is no room for one more flow, it passes instead.
     pub(super) fn enter(&mut self, id: u32, next: &Next, segment: &Segment<'_>, now: Instant) {
         let Some(subscriber) = self.flows.get(id).map(|flow| flow.subscriber) else { return };
         if let Some(reason) = self.make_room_for_flow(subscriber, now) {

@@ -1,8 +1,8 @@
 //! [`HalfOpen`]: the handshakes under way, oldest first, of all and of each subscriber.
 //!
-//! Anybody can send a SYN in anybody's name. So there are so many handshakes at most, and a new one takes the place of
-//! the oldest: whoever floods loses his own first, and a handshake of a host has the time in which the whole place is
-//! filled once.
+//! Anybody can send a SYN in anybody's name. So there are so many handshakes at most, and a new one takes the
+//! place of the oldest: whoever floods loses his own first, and a handshake of a host has the time in which
+//! the whole place is filled once.
 
 use std::collections::BTreeMap;
 

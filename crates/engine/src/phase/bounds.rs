@@ -1,5 +1,5 @@
-//! [`Bounds`]: which segments of a flow that passes may be its hosts'. A stranger's pass like any other, and nothing is
-//! learnt from them.
+//! [`Bounds`]: which segments of a flow that passes may be its hosts'. A stranger's pass like any other, and
+//! nothing is learnt from them.
 
 use units::{SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};

@@ -151,7 +151,8 @@ impl Windowed {
             return None;
         }
         if sender == Sender::Stranger {
-            // Or an old copy. A larger window than the one that was told would be taken back with the next packet.
+            // Or an old copy. A larger window than the one that was told would be taken back with the next
+            // packet.
             if segment.from == End::Sink {
                 self.lower(segment, cx.stats);
             }

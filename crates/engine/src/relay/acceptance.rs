@@ -1,6 +1,6 @@
 //! What is believed of a segment. The engine stands for both hosts, so it believes no more than Linux does
-//! (`tcp_validate_incoming`, `tcp_ack`): whoever knows a flow's addresses and ports, and not its numbers, must not
-//! reach further through it than past it.
+//! (`tcp_validate_incoming`, `tcp_ack`): whoever knows a flow's addresses and ports, and not its numbers,
+//! must not reach further through it than past it.
 //!
 //! | of a segment | counts where |
 //! |---|---|
@@ -38,7 +38,8 @@ impl AckKind {
     }
 }
 
-/// How far back acknowledgements of one side may lie (RFC 5961 §5.2, with the lower bound of Linux's `tcp_ack`).
+/// How far back acknowledgements of one side may lie (RFC 5961 §5.2, with the lower bound of Linux's
+/// `tcp_ack`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckRange {
     /// Largest window that the side has stated, or amount that was under way to it, in bytes (`MAX.SND.WND`).
@@ -57,7 +58,8 @@ impl AckRange {
         Self { most_allowed: window, acked: 0 }
     }
 
-    /// Judges a segment of the side, where the other one's stream is acknowledged up to `una` and sent up to `nxt`.
+    /// Judges a segment of the side, where the other one's stream is acknowledged up to `una` and sent up to
+    /// `nxt`.
     pub(crate) fn judge(self, tcp: &Tcp, una: SeqNum, nxt: SeqNum) -> AckKind {
         if tcp.flags.contains(TcpFlags::ACK) { self.place(tcp.ack, una, nxt) } else { AckKind::Missing }
     }

@@ -73,7 +73,8 @@ impl Relay {
                 && (tcp.seq_end().is_after(self.sink.nxt)
                     || tcp.ack.is_after(self.sender.una())
                     || self.is_later(tcp, self.sink.tsval));
-            // What lies beyond all that has come of it tells no time: RFC 7323 §4.3, as we stand before the source.
+            // What lies beyond all that has come of it tells no time: RFC 7323 §4.3, as we stand before the
+            // source.
             if ack.is_current() && tcp.seq.is_at_or_before(self.sink.nxt) {
                 self.sink.note(segment.ip(), tcp, self.source.ack);
             }
@@ -113,16 +114,17 @@ impl Relay {
         tcp.seq_end().is_at_or_after(self.source.ack) && tcp.seq.is_at_or_before(limit)
     }
 
-    /// What a segment of the sink acknowledges of what was sent to it. What came past us, where packets may have, it may
-    /// acknowledge as well.
+    /// What a segment of the sink acknowledges of what was sent to it. What came past us, where packets may
+    /// have, it may acknowledge as well.
     fn judge_sink_ack(&self, tcp: &Tcp, is_doubtful: bool) -> AckKind {
         let sent = self.sender.nxt();
         let nxt = if is_doubtful { sent.later_of(self.receiver.next()) } else { sent };
         self.sink.acks.judge(tcp, self.sender.una(), nxt)
     }
 
-    /// True when the source would reject the segment for its time (RFC 7323 §5.3), and it brings something: what lies
-    /// before all that the source has acknowledged does no harm, and an acknowledgement without news neither.
+    /// True when the source would reject the segment for its time (RFC 7323 §5.3), and it brings something:
+    /// what lies before all that the source has acknowledged does no harm, and an acknowledgement without
+    /// news neither.
     fn is_sink_too_old(&self, tcp: &Tcp, ack: AckKind) -> bool {
         let brings = tcp.seq_end().is_after(self.source.ack)
             || (ack.is_current() && tcp.ack.is_after(self.sender.una()));

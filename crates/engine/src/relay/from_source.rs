@@ -114,19 +114,19 @@ impl Relay {
         }
     }
 
-    /// What a segment of the source acknowledges of what the sink has sent. Of a flow in doubt the sink may have sent
-    /// more, past us.
+    /// What a segment of the source acknowledges of what the sink has sent. Of a flow in doubt the sink may
+    /// have sent more, past us.
     fn judge_source_ack(&self, departure: Option<&Departure>, tcp: &Tcp) -> AckKind {
         let is_doubtful = departure.is_some_and(Departure::is_doubtful);
         let nxt = if is_doubtful { self.sink_limit(departure) } else { self.sink.nxt };
         self.source.acks.judge(tcp, self.source.ack, nxt)
     }
 
-    /// Takes in a segment whose acknowledgement is missing or not acceptable: it is answered and dropped, with all
-    /// that it carries (RFC 5961 §5).
+    /// Takes in a segment whose acknowledgement is missing or not acceptable: it is answered and dropped,
+    /// with all that it carries (RFC 5961 §5).
     ///
-    /// A source that goes on to acknowledge more than has passed here has it from elsewhere. With the exact number, as
-    /// for a reset, the flow is in doubt from then on: its hosts know more of it than we do.
+    /// A source that goes on to acknowledge more than has passed here has it from elsewhere. With the exact
+    /// number, as for a reset, the flow is in doubt from then on: its hosts know more of it than we do.
     fn on_unacceptable_source_ack(
         &mut self,
         departure: &mut Option<Departure>,
@@ -171,8 +171,8 @@ impl Relay {
         self.agreed.timestamps && self.source.has_overtaken(tcp)
     }
 
-    /// Follows a segment of the source of which no later one has come; true when it acknowledges or allows something
-    /// new.
+    /// Follows a segment of the source of which no later one has come; true when it acknowledges or allows
+    /// something new.
     fn note_source(&mut self, segment: &Segment<'_>, reaches: bool) -> bool {
         let tcp = segment.tcp;
         self.source.note(segment.ip(), tcp, reaches, self.sink.tsval);
@@ -314,8 +314,9 @@ impl Relay {
         tcp.options.timestamps.is_some_and(|t| self.agreed.timestamps && is_earlier(tsval, t.value))
     }
 
-    /// Takes in a segment that lacks its timestamp; false when it is to be dropped. One with the exact number is
-    /// believed, and the flow is handed back: somebody takes the option out, and we would drop all that comes.
+    /// Takes in a segment that lacks its timestamp; false when it is to be dropped. One with the exact number
+    /// is believed, and the flow is handed back: somebody takes the option out, and we would drop all that
+    /// comes.
     pub(super) fn on_missing_timestamp(
         &self,
         departure: &mut Option<Departure>,

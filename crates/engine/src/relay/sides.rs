@@ -95,16 +95,16 @@ impl SinkSide {
         }
     }
 
-    /// True when the source would reject what goes beyond the `source_ack` that it has acknowledged, because it
-    /// has taken a later TSval (RFC 7323 §5.3). We write a newer one into it, so it cannot tell any more.
+    /// True when the source would reject what goes beyond the `source_ack` that it has acknowledged, because
+    /// it has taken a later TSval (RFC 7323 §5.3). We write a newer one into it, so it cannot tell any more.
     pub(super) fn is_too_old(&self, tcp: &Tcp) -> bool {
         let tsval = tcp.options.timestamps.filter(|_| !self.is_tsval_old).map(|t| t.value);
         tsval.is_some_and(|tsval| is_earlier(tsval, self.taken_tsval))
     }
 }
 
-/// What stands for the newest TSval taken of a host that is at `tsval`, while none is known: it is older than all
-/// that may still come.
+/// What stands for the newest TSval taken of a host that is at `tsval`, while none is known: it is older than
+/// all that may still come.
 pub(super) const fn nothing_taken(tsval: u32) -> u32 {
     tsval.wrapping_sub(1 << 30)
 }
@@ -167,8 +167,9 @@ impl SourceSide {
         Some(timestamps.value)
     }
 
-    /// Follows its latest packet's headers, and its time if the packet `reaches` back to what was acknowledged to it
-    /// last (RFC 7323 §4.3). It echoes nothing newer than what the sink has used, `sink_tsval`.
+    /// Follows its latest packet's headers, and its time if the packet `reaches` back to what was
+    /// acknowledged to it last (RFC 7323 §4.3). It echoes nothing newer than what the sink has used,
+    /// `sink_tsval`.
     pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp, reaches: bool, sink_tsval: u32) {
         self.ip.refresh(ip);
         let Some(timestamps) = tcp.options.timestamps else { return };
@@ -180,8 +181,8 @@ impl SourceSide {
         }
     }
 
-    /// Takes in the acknowledgement of a segment of which no later one has come; `window` are the bytes that it
-    /// allows. True when it says something new.
+    /// Takes in the acknowledgement of a segment of which no later one has come; `window` are the bytes that
+    /// it allows. True when it says something new.
     ///
     /// Its window is news unless a later one has come (RFC 9293 §3.10.7.4, as [`tcp::Sender`] has it).
     pub(super) fn note_ack(&mut self, tcp: &Tcp, window: u32) -> bool {

@@ -267,8 +267,8 @@ impl Session {
         self.deliver(pair, odd.from, &virtio, &mut packet);
     }
 
-    /// A stranger's packet. The host that it is for would drop it, and whatever the engine makes of it must not differ
-    /// from that: the flow is as sane as before.
+    /// A stranger's packet. The host that it is for would drop it, and whatever the engine makes of it must
+    /// not differ from that: the flow is as sane as before.
     fn strange(&mut self, pair: &mut Pair, stranger: &Stranger) {
         let seq = SeqNum::new(pair.host(stranger.from).next.get().wrapping_add_signed(stranger.seq_off));
         let clock = self.clock().wrapping_add(stranger.stamp_off.unwrap_or(0));

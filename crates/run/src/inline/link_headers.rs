@@ -95,8 +95,8 @@ pub(crate) enum Seen {
 
 /// The headers seen last, by flow and by the side they go to.
 ///
-/// Anybody can send a frame. So what a frame says counts only until one comes whose packet is surely its host's; from
-/// then on those alone count, and what hosts announce ([`Neighbors`]).
+/// Anybody can send a frame. So what a frame says counts only until one comes whose packet is surely its
+/// host's; from then on those alone count, and what hosts announce ([`Neighbors`]).
 ///
 /// There are two generations: when one is full, it takes the place of the older one, and what is
 /// used moves to the younger. So a flow is forgotten only after as many others were seen without

@@ -1,8 +1,8 @@
 //! [`Neighbors`]: the Ethernet addresses that hosts of either side have had, and have.
 //!
-//! Who bridges sends frames in the place of a host whose own neighbour cache hears of a new address. What such a cache
-//! would believe is believed here: ARP (RFC 826), Neighbor Discovery (RFC 4861), and segments that are surely the
-//! host's. A flow that waits for its client sends nothing, so nobody else would tell.
+//! Who bridges sends frames in the place of a host whose own neighbour cache hears of a new address. What
+//! such a cache would believe is believed here: ARP (RFC 826), Neighbor Discovery (RFC 4861), and segments
+//! that are surely the host's. A flow that waits for its client sends nothing, so nobody else would tell.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,8 +20,8 @@ const GENERATION_MAX: usize = 8_192;
 /// Addresses remembered that stood for others than their own host, as a router's.
 const MOVED_MAX: usize = 1_024;
 
-/// How long frames to a host's old address are under way at most after it has said that it has another one. Behind
-/// that, whoever still sends there knows better.
+/// How long frames to a host's old address are under way at most after it has said that it has another one.
+/// Behind that, whoever still sends there knows better.
 const UNDER_WAY: Duration = Duration::from_secs(2);
 
 /// Where an address holds: a side of the bridge, and a VLAN on it.
@@ -113,8 +113,8 @@ impl Neighbors {
         }
     }
 
-    /// The address that a host has in place of `mac`, which was right at `since`. `is_its_own`: its segments came from
-    /// there, too.
+    /// The address that a host has in place of `mac`, which was right at `since`. `is_its_own`: its segments
+    /// came from there, too.
     pub(super) fn replaced(
         &mut self,
         segment: Segment,
@@ -144,7 +144,8 @@ impl Neighbors {
         }
     }
 
-    /// As [`Neighbors::replaced`], where frames to `mac` may have been under way when its host took another one.
+    /// As [`Neighbors::replaced`], where frames to `mac` may have been under way when its host took another
+    /// one.
     pub(super) fn replaced_lately(
         &mut self,
         segment: Segment,
@@ -221,8 +222,8 @@ fn of_arp(packet: &[u8]) -> Option<(IpAddr, Mac)> {
     is_of_ipv4.then_some((Ipv4Addr::from(ip).into(), mac))
 }
 
-/// Of a solicitation its source, of an advertisement its target, with the link-layer address beside it (RFC 4861
-/// §7.1, §7.2).
+/// Of a solicitation its source, of an advertisement its target, with the link-layer address beside it (RFC
+/// 4861 §7.1, §7.2).
 fn of_neighbor_discovery(packet: &[u8]) -> Option<(IpAddr, Mac)> {
     let [hop_limit, next] = [*packet.get(7)?, *packet.get(6)?];
     let message = packet.get(40..)?;

@@ -79,7 +79,8 @@ impl InlinePath {
         self.sockets.each_ref().map(FrameSocket::drops)
     }
 
-    /// Where the IP packet in the frame ends, if its flow may be the processor's. Notes what hosts announce in it.
+    /// Where the IP packet in the frame ends, if its flow may be the processor's. Notes what hosts announce
+    /// in it.
     fn packet_end(&mut self) -> Option<usize> {
         self.lesson = None;
         let (from, len, tag) = self.received;

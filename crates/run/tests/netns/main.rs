@@ -23,6 +23,7 @@ mod service;
 mod sharded;
 mod steering;
 mod strange;
+mod strangers;
 mod successor;
 mod tcx;
 mod topology;

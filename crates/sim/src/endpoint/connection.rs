@@ -214,8 +214,8 @@ impl Connection {
         self.acks.due = AckDue::Now;
     }
 
-    /// True when a segment acknowledges less than could be under way when it was written (RFC 5961 §5.2, Linux
-    /// `tcp_ack`).
+    /// True when a segment acknowledges less than could be under way when it was written (RFC 5961 §5.2,
+    /// Linux `tcp_ack`).
     pub(super) fn is_ack_too_old(&self, tcp: &Tcp, config: &EndpointConfig) -> bool {
         let acked = self.acked(config).min(u64::from(self.window_max)) as u32;
         tcp.ack.is_before(self.sender.una() - acked)

@@ -77,8 +77,8 @@ impl<M: MiddleboxUnderTest> Network<M> {
         }
     }
 
-    /// A stranger's packet enters the middlebox, and may pass: the rules are about what hosts have sent. What it does
-    /// to the middlebox shows in what that makes, and in what it makes of the hosts' own packets.
+    /// A stranger's packet enters the middlebox, and may pass: the rules are about what hosts have sent. What
+    /// it does to the middlebox shows in what that makes, and in what it makes of the hosts' own packets.
     fn pass_strange(&mut self, waiting: Waiting) {
         let Waiting { from, virtio, mut packet, .. } = waiting;
         if self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) == Verdict::Forward {

@@ -63,10 +63,12 @@ fn a_flow_in_the_place_of_another_one_has_its_own_times_and_packets() {
     bench.now = ms(60_300);
     let both = TcpFlags::FIN.with(TcpFlags::ACK);
     bench.server_sends(4, 1, 0, both, 0);
+    bench.run_to(ms(60_300));
     bench.client_sends(4, 1, 2, both);
     bench.server_sends(4, 2, 1, TcpFlags::ACK, 0);
     bench.now = ms(72_000);
     bench.client_sends(4, 1_000_000, 0, TcpFlags::SYN);
+    bench.server_sends(4, 0, 1_000_000, TcpFlags::SYN.with(TcpFlags::ACK), 0);
     told.extend(taken(&mut bench));
     let seen = told.iter().map(|notice| match notice {
         Notice::Ended(ended) => (ended.began.unwrap(), ended.ended, ended.sides.map(|side| side.packets)),
