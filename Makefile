@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint advisories fuzz bench bench-probe docs-probe chaos deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -73,7 +73,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
 NIGHTLY := lint advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
-	package-test rpm-test image-test tarball-arm64 query-test test-data middlebox multipath bench-probe chaos deaths soak fuzz
+	package-test rpm-test image-test tarball-arm64 query-test test-data middlebox multipath bench-probe chaos strangers deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)
@@ -108,6 +108,10 @@ windows: deps ## No measured link is slower than with a window without bound: TR
 record-top: deps ## Record the samples for the screens of top anew (as root): crates/top/tests/recorded
 	@tools/need-root record-top
 	cargo test --locked --package cellerator --test commands top::record:: -- --ignored
+
+FIRST ?= 1
+strangers: deps ## Run a million simulated runs with strangers beside the hosts, from FIRST=1: docs/simulation.md
+	cargo run --release --locked --package cellerator -- sim soak --strangers --seeds 1000000 --first $(FIRST)
 
 deaths: deps ## Kill an accelerator a thousand times under load (as root, an hour): docs/operation.md
 	@tools/need-root deaths

@@ -308,6 +308,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("For five minutes", "sim soak --minutes 5"),
             ("One seed that failed, packet by packet", "sim soak --seed 17"),
+            ("With strangers that forge packets and send them again", "sim soak --strangers --seeds 1000000"),
         ],
     ),
     (

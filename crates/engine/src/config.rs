@@ -83,9 +83,11 @@ pub struct EngineConfig {
     /// controller allows, plus this, less what waits here; for the downlink only. Default none:
     /// twice the path and the floor, less what is held.
     pub waiting_target: Option<Bytes>,
-    /// Flows in the table at most. Default 100,000.
+    /// Flows in the table at most, handshakes under way apart; beyond it the longest unused one that owes
+    /// nothing makes room. Default 100,000.
     pub flows_max: usize,
-    /// Handshakes under way at most. Default 10,000.
+    /// Handshakes under way at most, a quarter of them of one subscriber; beyond it the oldest makes room.
+    /// Default 10,000.
     pub half_open_max: usize,
     /// Memory in stream buffers at most. A subscriber may take as much as is left of it; at all of
     /// it new flows pass. What would need more is left to the server to send again. Default 1 GiB.

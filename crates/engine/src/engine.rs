@@ -325,6 +325,14 @@ impl Engine {
         unknown.map(|key| key.client_and_server(self.down.direction()))
     }
 
+    /// True when the packet handled last is surely of the host that it names: a segment of a flow in the
+    /// table that is acceptable, and says what none has said before, as a number, an acknowledgement or a
+    /// time. So what is in front of it tells how that host is reached. Told once.
+    pub fn take_news(&mut self) -> bool {
+        let is_news = self.up.as_mut().is_some_and(|up| up.take_news());
+        self.down.take_news() | is_news
+    }
+
     /// Stops taking on anything new, so that the engine can be stopped without breaking a flow.
     ///
     /// What was acknowledged is delivered; then each flow is handed back to plain forwarding. Done when

@@ -24,6 +24,7 @@ use crate::journal::Journal;
 use crate::key::FlowKey;
 use crate::memory::ahead::Ahead;
 use crate::memory::buffer_pool::BufferPool;
+use crate::memory::half_open::HalfOpen;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
@@ -52,7 +53,9 @@ mod notices;
 mod output;
 mod path_mtu;
 pub(crate) mod recover;
+mod reopening;
 mod reports;
+mod room;
 mod schedule;
 mod transitions;
 mod trial;
@@ -79,6 +82,9 @@ pub(crate) struct Half {
     config: EngineConfig,
     flows: Slab<Flow>,
     flow_index: Index,
+    half_open: HalfOpen,
+    unused: room::Unused,
+    reopenings: reopening::Reopenings,
     families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
@@ -102,6 +108,8 @@ pub(crate) struct Half {
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
     unknown: Option<FlowKey>,
+    /// That packet is surely its host's.
+    is_news: bool,
     is_draining: bool,
     /// Longest packet to a sink, as far as the interface says that it leaves through.
     mtu: u32,
@@ -124,6 +132,9 @@ impl Half {
             direction,
             flows: Slab::default(),
             flow_index: Index::new(config.hash_seed),
+            half_open: HalfOpen::default(),
+            unused: room::Unused::default(),
+            reopenings: reopening::Reopenings::default(),
             families: Families::new(config.hash_seed),
             subscribers: Slab::default(),
             subscriber_index: Index::new(config.hash_seed),
@@ -142,6 +153,7 @@ impl Half {
             trial: Trial::default(),
             journal: None,
             unknown: None,
+            is_news: false,
             is_draining: false,
             mtu: u32::MAX,
             config,
@@ -238,6 +250,11 @@ impl Half {
         self.unknown.take()
     }
 
+    /// True when the packet handled last is surely its host's; told once.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
+    }
+
     /// Takes in a packet that came from `from`, with its virtio header.
     ///
     /// [`Verdict::Forward`] asks for the packet, as edited in place, to go on to the other end with
@@ -252,6 +269,7 @@ impl Half {
         self.step_ahead();
         self.stats.packets_in += 1;
         self.unknown = None;
+        self.is_news = false;
         let verdict = match wire::parse(packet) {
             Ok(parsed) => match parsed.transport {
                 Transport::Tcp(tcp) => {
@@ -304,9 +322,11 @@ impl Half {
 
     /// A segment of a flow in the table.
     fn on_known(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Verdict {
-        let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         // What its host will drop must not be believed (H7).
         let is_intact = segment.is_intact();
+        let reopened = if is_intact { self.answer_reopening(id, segment, now) } else { None };
+        let id = reopened.unwrap_or(id);
+        let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         // A handshake has its time from the first SYN on: packets do not prolong it.
         let is_observing = flow.phase.is_observing();
         if !is_observing
@@ -316,7 +336,7 @@ impl Half {
             relay.outdate_timestamps();
         }
         if segment.opens() && is_intact && flow.phase.gives_way_to(segment) {
-            self.begin_anew(id, segment, now);
+            self.reopen(id, segment, now);
             return Verdict::Forward;
         }
         // From here on the segment is this flow's, and not the first of one on the same ports.
@@ -391,8 +411,9 @@ impl Half {
         let budget = Budget { memory, flows: subscriber.flows };
         let before = flow.level();
         let (stats, meters) = (&mut self.stats, &mut self.meters);
-        let mut cx = Context { config: &self.config, path, budget, stats, meters, now };
+        let mut cx = Context { config: &self.config, path, budget, stats, meters, is_news: false, now };
         let result = act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header });
+        self.is_news |= cx.is_news;
         self.meters.follow(before, flow.level());
         Some(result)
     }

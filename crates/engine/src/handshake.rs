@@ -191,12 +191,20 @@ impl Handshake {
         })
     }
 
+    /// True when its hosts have said nothing in it that they had not said in `earlier`.
+    pub(crate) fn says_as_much_as(&self, earlier: &Self) -> bool {
+        (self.syn, self.reply) == (earlier.syn, earlier.reply)
+    }
+
     /// Takes in the next packet of the flow.
     pub(crate) fn on_packet(&mut self, tcp: &Tcp, from: End, now: Instant) -> Step {
         if tcp.flags.contains(TcpFlags::RST) {
-            return Step::Pass(PassReason::Reset);
+            let resets = self.is_reset(tcp, from);
+            return if resets { Step::Pass(PassReason::Reset) } else { Step::Continue };
         }
         let result = match (from == self.initiator, tcp.flags.contains(TcpFlags::SYN)) {
+            // Once the first one was answered, another one is somebody's: it would be answered otherwise.
+            (true, true) if self.reply.is_some() && tcp.seq != self.syn.isn => Ok(()),
             (true, true) => Self::begin(tcp, from, now).map(|mut new| {
                 let is_same = new.syn.repeats(&self.syn);
                 if is_same {
@@ -208,13 +216,18 @@ impl Handshake {
             }),
             (false, true) => self.on_reply(tcp, now),
             (true, false) => {
-                self.syn.note_timestamp(tcp);
+                let reply = self.reply.filter(|reply| answers(tcp, &self.syn, reply));
+                if reply.is_some() {
+                    self.syn.note_timestamp(tcp);
+                }
                 let step = self.on_ack(tcp, now);
-                if let (Step::Continue, Some(reply)) = (&step, &self.reply) {
+                if let (Step::Continue, Some(reply)) = (&step, &reply) {
                     self.syn.note_window(tcp, reply);
                 }
                 return step;
             }
+            // Of somebody who knows nothing of the handshake's numbers nothing counts.
+            (false, false) if !self.is_of_responder(tcp) => Ok(()),
             // It took a third packet that we did not see as one: what it sends passes us unaccounted.
             (false, false) if tcp.segment_len() > 0 => Err(PassReason::Desynchronised),
             (false, false) => {
@@ -232,8 +245,8 @@ impl Handshake {
         if !tcp.flags.contains(TcpFlags::ACK) {
             return Err(PassReason::SimultaneousOpen);
         }
-        check(tcp)?;
         if tcp.ack == self.syn.isn + 1 {
+            check(tcp)?;
             let mut reply = Offer::of(tcp);
             if let Some(known) = self.reply.filter(|known| known.isn == reply.isn) {
                 reply.keep(&known);
@@ -252,12 +265,15 @@ impl Handshake {
             let is_third = tcp.flags.contains(TcpFlags::ACK) && tcp.seq == self.syn.isn + 1;
             return if is_third { Step::Pass(PassReason::OneDirection) } else { Step::Continue };
         };
+        if !answers(tcp, &self.syn, &reply) {
+            return Step::Continue;
+        }
         if tcp.seq.is_after(self.syn.isn + 1) && tcp.segment_len() > 0 {
             // The third packet and the first data were lost before us, and this passes us
             // unaccounted: what comes again must not be taken for the third packet.
             return Step::Pass(PassReason::Desynchronised);
         }
-        if !tcp.flags.contains(TcpFlags::ACK) || tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {
+        if tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {
             return Step::Continue;
         }
         let of_reply = self.reply_at.saturating_since(self.syn_at);
@@ -274,6 +290,37 @@ impl Handshake {
             ),
         }
     }
+}
+
+impl Handshake {
+    /// True for a segment behind the reply, which may not have come through us.
+    fn is_of_responder(&self, tcp: &Tcp) -> bool {
+        match &self.reply {
+            Some(reply) => answers(tcp, reply, &self.syn),
+            None => tcp.flags.contains(TcpFlags::ACK) && tcp.ack == self.syn.isn + 1,
+        }
+    }
+
+    /// True for a reset that a host of the handshake would believe (RFC 9293 §3.10.7.3, §3.10.7.4), or one
+    /// that has gone on.
+    fn is_reset(&self, tcp: &Tcp, from: End) -> bool {
+        let granted = |by: Option<Offer>| by.map_or(0, |by| by.granted);
+        if from == self.initiator {
+            return tcp.seq.is_within(self.syn.isn, granted(self.reply).saturating_add(2));
+        }
+        let refuses = tcp.flags.contains(TcpFlags::ACK) && tcp.ack == self.syn.isn + 1;
+        let aborts =
+            self.reply.is_some_and(|reply| tcp.seq.is_within(reply.isn, self.syn.granted.saturating_add(2)));
+        refuses || aborts
+    }
+}
+
+/// True when a segment of the host that said `own`, to the one that said `peer`, lies within the windows that
+/// the two have told: no stranger's does but by chance.
+fn answers(tcp: &Tcp, own: &Offer, peer: &Offer) -> bool {
+    tcp.flags.contains(TcpFlags::ACK)
+        && tcp.ack.is_within(peer.isn + 1, own.granted.saturating_add(2))
+        && tcp.seq.is_within(own.isn + 1, peer.granted.saturating_add(2))
 }
 
 /// What in a SYN makes a flow one to pass (H9, H25).

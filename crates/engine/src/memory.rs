@@ -3,6 +3,7 @@
 
 pub(crate) mod ahead;
 pub(crate) mod buffer_pool;
+pub(crate) mod half_open;
 pub(crate) mod index;
 pub(crate) mod slab;
 pub(crate) mod timer;

@@ -15,13 +15,13 @@ pub enum PassReason {
     SynData,
     /// Accurate ECN or L4S (RFC 9768, RFC 9330): feedback must stay end to end.
     AccurateEcn,
-    /// Options that cannot be read.
+    /// Options that cannot be read, or timestamps that both hosts agreed on and that somebody takes out.
     MalformedOptions,
     /// Both sides opened at once.
     SimultaneousOpen,
-    /// The flow table is full.
+    /// The flow table is full: of flows that are in use, or this one was unused for longest.
     TableFull,
-    /// Too many handshakes under way.
+    /// Too many handshakes under way: this was the oldest.
     HalfOpenFull,
     /// Buffers hold as much as they may.
     MemoryFull,

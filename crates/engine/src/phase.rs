@@ -22,6 +22,7 @@ use crate::report::FlowState;
 use crate::segment::{Context, Segment};
 
 pub(crate) mod accelerated;
+mod bounds;
 pub(crate) mod closed;
 pub(crate) mod draining;
 pub(crate) mod next;

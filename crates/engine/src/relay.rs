@@ -20,6 +20,7 @@ use crate::path::Path;
 use crate::path::turns::Turn;
 use crate::segment::{Context, Segment};
 
+pub(crate) mod acceptance;
 mod conduct;
 pub(crate) mod departure;
 pub(crate) mod emit;
@@ -29,9 +30,10 @@ mod record;
 mod sides;
 mod window;
 
+use acceptance::AckRange;
 use conduct::Conduct;
 use departure::Departure;
-use sides::{IpTemplate, SinkSide, SourceSide};
+use sides::{IpTemplate, SinkSide, SourceSide, nothing_taken};
 
 /// Segments that one time-out sends at most, if the controller has room for them. All that waits on
 /// the way to the sink is its own: what backs off there need not send less, only less often.
@@ -147,6 +149,7 @@ impl Relay {
             mss: agreement.mss(with.ip.src.is_ipv4()),
             sack: agreement.sack(),
             window,
+            peer_seq: sink.isn,
             policy: config.window_policy,
             rto_max: config.rto_max,
             timeout_segments: TIMEOUT_SEGMENTS,
@@ -161,15 +164,18 @@ impl Relay {
                 ip: template,
                 isn: sink.isn,
                 nxt: sink.isn + 1,
-                most_allowed: sink.granted.max(window),
+                acks: AckRange::new(sink.granted.max(window)),
                 tsval: sink.timestamp.unwrap_or(0),
+                taken_tsval: nothing_taken(sink.timestamp.unwrap_or(0)),
                 is_tsval_old: false,
                 fin_end: None,
             },
             source: SourceSide {
                 ip: template,
                 ack: sink.isn + 1,
+                acks: AckRange::new(source.granted),
                 window: source.window,
+                window_seq: source.isn,
                 edge: sink.isn + 1 + source.granted,
                 tsval: source.timestamp.unwrap_or(0),
                 is_tsval_old: false,
@@ -253,6 +259,12 @@ impl Relay {
         fits || !departure.takes_allowed() || departure.hand_back.is_due(&self.receiver, last_activity, now)
     }
 
+    /// True when it has nothing to do, and nothing is missing: once its hosts are silent, they can go on
+    /// without it.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.owes() && self.outbox.is_empty() && !self.receiver.has_holes()
+    }
+
     /// True when a SYN of the sink with the number of its first one is a late copy of that.
     pub(crate) fn is_first_syn(&self, syn: &Tcp) -> bool {
         syn.seq == self.sink.isn
@@ -261,6 +273,14 @@ impl Relay {
     /// After a silence longer than timestamps can be compared over: what comes next tells the time anew.
     pub(crate) fn outdate_timestamps(&mut self) {
         (self.sink.is_tsval_old, self.source.is_tsval_old) = (true, true);
+    }
+
+    /// Goes on from a state in which stands neither what windows came with nor which time the source has
+    /// taken.
+    pub(crate) fn renew_bounds(&mut self) {
+        self.source.window_seq = self.acked_to_source;
+        self.sender.renew_window(self.source.ack);
+        self.sink.taken_tsval = nothing_taken(self.sink.tsval);
     }
 
     /// Round trip of the mobile segment, smoothed.
@@ -352,8 +372,8 @@ impl Relay {
 
     /// When the memory of a flow that has delivered everything is given back.
     fn release_time(&self, last_activity: Instant) -> Instant {
-        let is_at_rest = self.buffer.is_empty() && self.buffer.capacity() > 0;
-        if is_at_rest { last_activity + BUFFER_REST } else { Instant::FAR_FUTURE }
+        let is_unused = self.buffer.is_empty() && self.buffer.capacity() > 0;
+        if is_unused { last_activity + BUFFER_REST } else { Instant::FAR_FUTURE }
     }
 
     /// The `len` bytes from `seq` on, in two pieces.

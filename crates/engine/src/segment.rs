@@ -45,14 +45,16 @@ impl<'a> Segment<'a> {
         self.tcp.payload(self.packet)
     }
 
-    /// As a receiver takes it in, with the first `len` bytes of its payload.
-    pub(crate) fn cut_to(&self, len: usize) -> SegmentIn<'_> {
+    /// As a receiver takes it in, with the first `len` bytes of its payload; whether its time counts, the
+    /// caller knows.
+    pub(crate) fn cut_to(&self, len: usize, moves_time: bool) -> SegmentIn<'_> {
         let payload = self.payload();
         SegmentIn {
             seq: self.tcp.seq,
             payload: &payload[..len],
             fin: self.has(TcpFlags::FIN) && len == payload.len(),
             timestamp: self.tcp.options.timestamps.map(|t| t.value),
+            moves_time,
         }
     }
 
@@ -130,5 +132,7 @@ pub(crate) struct Context<'a> {
     pub(crate) budget: Budget,
     pub(crate) stats: &'a mut Stats,
     pub(crate) meters: &'a mut Meters,
+    /// The segment at hand is surely its host's: it is acceptable, and says what no segment has said before.
+    pub(crate) is_news: bool,
     pub(crate) now: Instant,
 }

@@ -40,7 +40,8 @@ pub struct Stats {
     pub acks_consumed: u64,
     /// Segments with a wrong checksum, dropped unacknowledged (H7).
     pub bad_checksums: u64,
-    /// Segments with too old a timestamp (PAWS).
+    /// Segments with too old a timestamp (PAWS), or with none where both hosts agreed on them (RFC 7323
+    /// §3.2).
     pub paws_rejected: u64,
     /// Segments of sources outside the window.
     pub out_of_window: u64,
@@ -48,7 +49,7 @@ pub struct Stats {
     pub memory_refused: u64,
     /// SACK blocks that made no sense (H12).
     pub invalid_sack_blocks: u64,
-    /// Segments dropped for their acknowledgement: of what was never sent, or too old (RFC 5961 §5).
+    /// Segments dropped for their acknowledgement: of what was never sent, too old (RFC 5961 §5), or none.
     pub unacceptable_acks: u64,
     /// Resets with another number than the exact one (RFC 5961 §3).
     pub inexact_resets: u64,

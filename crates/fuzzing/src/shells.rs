@@ -50,7 +50,8 @@ pub fn frame(bytes: &[u8]) {
         let is_learnt = learnt.learn(flow, to, addresses, tag);
         let known = learnt.get(flow, to);
         if is_learnt {
-            assert_eq!(known, Some((addresses, tag)), "it is learnt");
+            // The host's address is another one if it has changed lately, and the sender has not heard of that.
+            assert!(known.is_some_and(|(_, of)| of == tag), "it is learnt");
         } else {
             assert!(known.is_none_or(|(_, other)| other != tag), "refused in its own network");
         }

@@ -268,6 +268,10 @@ impl Processor for Accelerator {
         self.engine.take_unknown_flow()
     }
 
+    fn take_news(&mut self) -> bool {
+        self.engine.take_news()
+    }
+
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
         self.engine.set_journal(downlink);
         self.uplink_journal = Some(uplink);

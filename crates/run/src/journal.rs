@@ -546,6 +546,8 @@ fn parse(words: &[u32]) -> JournalEntry {
 
 #[cfg(test)]
 mod tests {
+    use units::Instant;
+
     use super::*;
 
     fn entry(n: u32) -> JournalEntry {
@@ -703,12 +705,12 @@ mod tests {
         let (plain, tagged) = (header(1, None), header(2, Some([0x81, 0, 0x20, 7])));
         let headers = SharedHeaders::new(1);
         for to in Port::BOTH {
-            headers.lock().learn((entry(0).sink, entry(0).source), to, plain);
+            headers.lock().learn((entry(0).sink, entry(0).source), to, plain, Instant::ZERO);
         }
         let [mut journal, mut uplink] =
             FlowJournal::create_both(&scratch.0, 0, Some(&headers), true, &FullAlarm::default()).unwrap();
         journal.note(0, &entry(0), true);
-        headers.lock().learn((entry(1).sink, entry(1).source), Port::Mobile, tagged);
+        headers.lock().learn((entry(1).sink, entry(1).source), Port::Mobile, tagged, Instant::ZERO);
         journal.note(1, &entry(1), true);
         let up = JournalEntry { sink: entry(0).source, source: entry(0).sink, ..entry(0) };
         uplink.note(0, &up, true);
@@ -721,7 +723,7 @@ mod tests {
         assert_eq!(Journals::of(&scratch.0).read(), wanted);
         // A router has taken another one's place: the next packet of the flow is noted with its address.
         let other = header(3, None);
-        headers.lock().learn((entry(0).sink, entry(0).source), Port::Wired, other);
+        headers.lock().learn((entry(0).sink, entry(0).source), Port::Wired, other, Instant::ZERO);
         journal.note(0, &entry(0), false);
         let now = Journals::of(&scratch.0).read();
         assert_eq!((now[0].links, now[2].links), ([Some(other); 2], both));

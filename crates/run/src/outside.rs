@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use engine::{FlowRecord, Port};
 use handover::Note;
 use io::VnetHeader;
+use units::Instant;
 
 use crate::firewall::{self, Firewall, Names};
 use crate::inline::{self, SharedHeaders};
@@ -124,7 +125,12 @@ impl Learnt {
 
     /// Learns of a frame with these addresses that goes to `to`; false when the flow is another network's.
     pub fn learn(&self, flow: Ends, to: Port, addresses: [u8; 12], tag: Option<[u8; 4]>) -> bool {
-        self.0.lock().learn(flow, to, inline::LinkHeader { addresses, tag })
+        let (mut headers, header) = (self.0.lock(), inline::LinkHeader { addresses, tag });
+        let is_its = headers.see(flow, to, header) != inline::Seen::Elsewhere;
+        if is_its {
+            headers.learn(flow, to, header, Instant::ZERO);
+        }
+        is_its
     }
 
     /// What packets of a flow that go to `to` have in front.

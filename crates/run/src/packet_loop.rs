@@ -316,6 +316,9 @@ impl<P: PacketPath> PacketLoop<P> {
         counters.received_on_link.add(on_link);
         let verdict =
             virtio.map_or(Verdict::Forward, |virtio| processor.handle_packet(from, &virtio, packet, now));
+        if processor.take_news() {
+            self.path.trust(index);
+        }
         match verdict {
             Verdict::Consumed => counters.consumed_packets += 1,
             Verdict::Forward => {

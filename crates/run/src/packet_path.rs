@@ -42,6 +42,10 @@ pub(crate) trait PacketPath: Send {
     /// One of the batch.
     fn packet(&mut self, index: usize) -> Option<Received<'_>>;
 
+    /// One of the batch is surely of the host that it names: what is in front of it tells how that is
+    /// reached.
+    fn trust(&mut self, _index: usize) {}
+
     /// Sends one of the batch, as it stands, out of the other side. False when the kernel refused it:
     /// it is lost then, as on any link.
     ///

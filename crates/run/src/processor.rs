@@ -30,6 +30,11 @@ pub trait Processor: Middlebox {
         None
     }
 
+    /// True when the packet handled last is surely of the host that it names; told once.
+    fn take_news(&mut self) -> bool {
+        false
+    }
+
     /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
     fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
 

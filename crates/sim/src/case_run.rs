@@ -234,6 +234,7 @@ fn network(
         merges_arrivals: engine.is_some(),
         ping: workload.ping.map(|every| every.0),
         datagrams: is_udp.then(|| datagrams(workload)),
+        strangers: None,
         feedback: plan.feedback,
         notes_segments: true,
         keeps_packets: None,

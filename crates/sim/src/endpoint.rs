@@ -63,6 +63,17 @@ pub struct Progress<'a> {
     pub marks: &'a [(Instant, u64)],
 }
 
+/// Where the numbers of a host stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// The oldest number of its own that is not acknowledged.
+    pub una: SeqNum,
+    /// The next one that it sends.
+    pub nxt: SeqNum,
+    /// The newest time that it has heard.
+    pub ts_recent: Option<u32>,
+}
+
 /// How a connection ended other than by both FINs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -193,6 +204,12 @@ impl Endpoint {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.state == State::Open && self.connection.as_ref().is_some_and(|c| c.is_finished())
+    }
+    /// Where its numbers stand, once its handshake is complete.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        let connection = self.connection.as_ref().filter(|_| self.state == State::Open)?;
+        let (sender, ts_recent) = (&connection.sender, connection.receiver.ts_recent());
+        Some(Standing { una: sender.una(), nxt: sender.nxt(), ts_recent })
     }
     /// It has nothing unacknowledged and nothing to send.
     #[must_use]
@@ -404,7 +421,7 @@ impl Endpoint {
         if !tcp.flags.contains(TcpFlags::ACK) {
             return;
         }
-        if !connection.on_ack(tcp, &mut self.stats, now) {
+        if connection.is_ack_too_old(tcp, &self.config) || !connection.on_ack(tcp, &mut self.stats, now) {
             if connection.reply_to_refused(has_payload, now) {
                 self.stats.challenge_acks += 1;
             }

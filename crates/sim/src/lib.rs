@@ -36,6 +36,7 @@ mod random;
 mod random_run;
 mod restart;
 mod script;
+mod strangers;
 mod two_boxes;
 mod vault;
 
@@ -61,4 +62,5 @@ pub use random::Random;
 pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
 pub use restart::{Crash, Moves, Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};
+pub use strangers::StrangerConfig;
 pub use two_boxes::{Between, Death, Heir, Move, TwoBoxes};

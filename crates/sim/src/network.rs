@@ -11,9 +11,10 @@ use units::{Bytes, Duration, Instant};
 use crate::checks::Checks;
 use crate::datagrams::Datagrams;
 use crate::ping::Pinger;
+use crate::strangers::Strangers;
 use crate::{
     CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, MiddleboxUnderTest,
-    PacketLog, Path, PathConfig, Point, SimError, Violation,
+    PacketLog, Path, PathConfig, Point, SimError, StrangerConfig, Violation,
 };
 use agenda::Agenda;
 
@@ -69,6 +70,8 @@ pub struct NetworkConfig {
     pub ping: Option<Duration>,
     /// A UDP source beside the flows, or alone.
     pub datagrams: Option<DatagramConfig>,
+    /// Hosts that are no ends of the flows, and send packets in their names.
+    pub strangers: Option<StrangerConfig>,
     /// The base stations report each client's downlink to the middlebox.
     pub feedback: Option<link::BaseStationConfig>,
     /// The TCP segments that enter the radio links are noted, for [`Network::take_segments`].
@@ -147,6 +150,7 @@ pub struct Network<M> {
     merges_arrivals: bool,
     pinger: Option<Pinger>,
     datagrams: Option<Datagrams>,
+    strangers: Option<Strangers>,
     observers: [Observer; 2],
     /// Packets that are about to enter the middlebox: they wait while nobody is there.
     waiting: VecDeque<boxed::Waiting>,
@@ -204,6 +208,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 Pinger::new(flow.client.local.ip(), flow.server.local.ip(), every, start)
             }),
             datagrams: config.datagrams.clone().map(|config| Datagrams::new(config, start)),
+            strangers: config.strangers.map(|config| Strangers::new(config, start)),
             observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
             waiting: VecDeque::new(),
         };
@@ -334,7 +339,8 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let paths = [&self.wan_down, &self.wan_up].map(Path::next_deadline);
         let ping = self.pinger.as_ref().map(Pinger::next_deadline);
         let datagram = self.datagrams.as_ref().and_then(Datagrams::next_deadline);
-        let others = [self.middlebox.next_deadline(), ping, datagram];
+        let stranger = self.strangers.as_ref().and_then(Strangers::next_deadline);
+        let others = [self.middlebox.next_deadline(), ping, datagram, stranger];
         many.into_iter().chain(paths).chain(others).flatten().min()
     }
 
@@ -381,6 +387,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             self.send_ping();
         }
         self.send_datagrams();
+        self.let_strangers_act();
         self.report()?;
         if self.middlebox.next_deadline().is_some_and(|at| at <= now) {
             self.middlebox.handle_timeout(now);

@@ -6,7 +6,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{
     CheckConfig, Crash, Digest, Ending, Endpoint, LogMode, Moves, Network, NetworkConfig, Random, Restart,
-    Restarting, Stop, Tolerance,
+    Restarting, Stop, StrangerConfig, Tolerance,
 };
 
 mod flows;
@@ -136,6 +136,23 @@ impl RandomRun {
         Self { seed, rare, network, engine, restarts, moves: Moves::Never, crashes: Vec::new(), traits }
     }
 
+    /// The same with strangers beside its hosts; none where nobody could tell their packets from the hosts':
+    /// somebody changes those too, or packets have gone past the engine, which believes more then.
+    #[must_use]
+    pub fn with_strangers(mut self) -> Self {
+        let random = &mut Random::new(self.seed ^ 0x57a9_9e25);
+        let is_senseless =
+            self.network.checks.tolerance == Tolerance::Tampering || self.network.checks.is_passed_by;
+        self.network.strangers = (!is_senseless).then(|| StrangerConfig {
+            forged: random.spread(10, 300) as u32,
+            repeated: random.below(60) as u32,
+            pause_max: Duration::from_millis(random.spread(2, 500)),
+            are_lucky: !self.traits.shifts && self.rare != "address changed",
+            seed: random.word(),
+        });
+        self
+    }
+
     /// Runs it.
     ///
     /// # Errors
@@ -202,7 +219,8 @@ impl RandomRun {
         let expect = |is_right: bool, what: &str| {
             if is_right { Ok(()) } else { Err(format!("the {name} saw {what}: {stats:?}")) }
         };
-        let is_peaceful = self.network.checks.tolerance == Tolerance::Nothing;
+        let is_peaceful =
+            self.network.checks.tolerance == Tolerance::Nothing && self.network.strangers.is_none();
         expect(stats.unacceptable_acks == 0 || !is_peaceful, "acknowledgements of what it never sent")?;
         expect(
             stats.invalid_sack_blocks == 0

@@ -16,5 +16,6 @@ mod opportunistic;
 mod packet_scripts;
 mod random;
 mod split_tcp;
+mod strangers;
 mod watched_runs;
 mod windows;

@@ -101,6 +101,7 @@ scripts! {
     drwa_bad_checksum
     drwa_handshake_not_seen
     drwa_mptcp
+    drwa_stranger
     drwa_window_lowered
     drwa_window_scale_none
     drwa_zero_window
@@ -168,18 +169,26 @@ scripts! {
     tcp_ack_d_sack
     tcp_ack_early
     tcp_ack_hole_sacked
+    tcp_ack_of_server_from_elsewhere
     tcp_ack_of_server_rides_on_data
     tcp_ack_overtakes_third_packet
+    tcp_ack_range_of_client
+    tcp_ack_range_of_server
     tcp_ack_third_packet_window
     tcp_challenges_limited
     tcp_fin_server_after_client
+    tcp_fin_without_data_ahead
     tcp_handshake_fast_open_cookie
     tcp_handshake_ipv6
     tcp_handshake_repeated_syn
+    tcp_handshake_stranger
     tcp_handshake_unknown_option
     tcp_mss_jumbo
     tcp_mss_largest
     tcp_mss_of_server_smaller
+    tcp_no_ack_dropped
+    tcp_no_ack_dropped_both
+    tcp_no_ack_dropped_ipv6
     tcp_paced_output
     tcp_port_reuse_server_lost
     tcp_rack_reordering
@@ -197,9 +206,17 @@ scripts! {
     tcp_seq_bare_ack_of_server
     tcp_seq_bare_ack_reordered
     tcp_seq_bare_beyond_window
+    tcp_seq_within_window_of_server
+    tcp_syn_of_a_stranger
     tcp_tail_loss_probe
+    tcp_timestamp_ahead_of_acknowledged
+    tcp_timestamp_missing
+    tcp_timestamp_of_client_went_back
+    tcp_timestamp_taken_out
+    tcp_timestamp_taken_out_of_client
     tcp_timestamps_paws_server
     tcp_uplink_data_rewritten
+    tcp_window_of_older_segment
     tcp_window_opportunistic
     tcp_window_shrinks
     tcp_window_update_only_with_news

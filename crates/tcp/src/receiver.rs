@@ -22,6 +22,8 @@ pub struct SegmentIn<'a> {
     pub fin: bool,
     /// Its TSval, when timestamps are in use.
     pub timestamp: Option<u32>,
+    /// That may become TS.Recent: its acknowledgement is not an old one (Linux `tcp_ack`).
+    pub moves_time: bool,
 }
 
 impl SegmentIn<'_> {
@@ -250,24 +252,33 @@ impl Receiver {
         let from = start.later_of(self.rcv_nxt);
         let to = end.earlier_of(self.right_edge);
         let is_empty_fin = from == end && segment.fin;
-        if to.is_before(from) || (from == to && !is_empty_fin) || !self.is_before_fin(end) {
+        if to.is_before(from) || (from == to && !is_empty_fin) || self.is_behind_end(end) {
             return Arrival::OutOfWindow;
         }
         let arrival = self.place(segment, Interval::new(from, to), buffer);
         if arrival != Arrival::NoMemory {
             self.note_timestamp(segment);
-            self.fin = if segment.fin && to == end { Some(end) } else { self.fin };
+            self.note_fin(segment.fin && to == end, end);
         }
         arrival
     }
 
     fn is_new_fin(&self, segment: &SegmentIn<'_>) -> bool {
-        segment.fin && self.fin.is_none()
+        segment.fin && !self.is_finished()
     }
 
-    /// Data beyond the end of the stream is nonsense.
-    fn is_before_fin(&self, end: SeqNum) -> bool {
-        self.fin.is_none_or(|fin| end.is_at_or_before(fin))
+    /// Data behind the end of a stream that has arrived as a whole is nonsense.
+    fn is_behind_end(&self, end: SeqNum) -> bool {
+        self.is_finished() && end.is_after(self.rcv_nxt)
+    }
+
+    /// Data has arrived up to `end`, where the stream `is_end` or not. A FIN that data lies behind was none:
+    /// nothing has been acknowledged of it, and the data would wait for ever.
+    fn note_fin(&mut self, is_end: bool, end: SeqNum) {
+        self.fin = self.fin.filter(|fin| fin.is_at_or_after(self.highest()));
+        if is_end && end.is_at_or_after(self.highest()) {
+            self.fin = Some(end);
+        }
     }
 
     /// Puts the part of a segment that lies in the window into `buffer`.
@@ -315,6 +326,7 @@ impl Receiver {
     /// TS.Recent.
     fn note_timestamp(&mut self, segment: &SegmentIn<'_>) {
         if let (Some(recent), Some(value)) = (self.ts_recent.as_mut(), segment.timestamp)
+            && segment.moves_time
             && segment.seq.is_at_or_before(self.last_ack_sent)
             && segment.end().is_at_or_after(self.last_ack_sent)
         {

@@ -79,7 +79,7 @@ impl Sender {
             queue: SendQueue::new(config.start),
             board: Scoreboard::new(config.start, config.mss),
             recovery: Recovery::new(&config),
-            window: PeerWindow::new(config.window, config.start),
+            window: PeerWindow::new(config.window, config.start, config.peer_seq),
             opportunism: Opportunism::new(&config),
             persist: Persist::default(),
             probe_due: None,
@@ -173,6 +173,11 @@ impl Sender {
         self.board.una().is_at_or_after(self.queue.end())
     }
 
+    /// Takes the window of any segment of the peer from number `seq` on for newer than the one that is known.
+    pub fn renew_window(&mut self, seq: SeqNum) {
+        self.window.renew(seq);
+    }
+
     /// Changes whether the peer's window limits what is sent.
     pub fn set_window_policy(&mut self, policy: WindowPolicy) {
         self.opportunism.set_policy(policy);
@@ -217,7 +222,7 @@ impl Sender {
         }
         let before = self.window;
         let was_shut = before.discards_all(self.board.nxt());
-        self.window.update(ack.window, ack.ack);
+        self.window.update(ack.window, ack.ack, ack.seq);
         out.window = self.window.size();
         let has_opened = was_shut && out.window > 0;
         self.recovery.take_d_sack(ack, &self.board, &mut out);

@@ -223,7 +223,7 @@ families! {
         => "Packets left to the sending host to send again, because memory was short";
     Counter "bad_checksums" Source::Half("bad_checksums") => "Packets with a wrong checksum";
     Counter "unacceptable_acks" Source::Half("unacceptable_acks")
-        => "Packets dropped for an acknowledgement that cannot be true";
+        => "Packets dropped for an acknowledgement that cannot be true, or for none";
     Counter "inexact_resets" Source::Half("inexact_resets") => "Resets with another number than the exact one";
     Counter "window_fallbacks" Source::Half("fell_back_to_honour")
         => "Times a flow went back to honouring the window, since its host discards what lies beyond it";

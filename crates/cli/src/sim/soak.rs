@@ -30,6 +30,9 @@ pub struct Args {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     first: u64,
+    /// Beside the hosts of each run: a host that forges their packets, and one that sends them again
+    #[arg(long)]
+    strangers: bool,
     /// Runs at the same time [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
@@ -42,6 +45,7 @@ pub struct Args {
 struct Soak {
     next: AtomicU64,
     end: u64,
+    has_strangers: bool,
     is_over: AtomicBool,
     runs: AtomicU64,
     packets: AtomicU64,
@@ -51,13 +55,14 @@ struct Soak {
 
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     if let Some(seed) = args.seed {
-        return Ok(replay(seed));
+        return Ok(replay(seed, args.strangers));
     }
     let signals = Signals::terminating().map_err(text)?;
     let seeds = args.seeds.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 10_000 });
     let soak = Soak {
         next: AtomicU64::new(args.first),
         end: args.first.saturating_add(seeds),
+        has_strangers: args.strangers,
         is_over: AtomicBool::new(false),
         runs: AtomicU64::new(0),
         packets: AtomicU64::new(0),
@@ -81,9 +86,14 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(interruption::code(Some(signal)))
 }
 
+fn draw(seed: u64, log: LogMode, has_strangers: bool) -> RandomRun {
+    let run = RandomRun::draw(seed, log);
+    if has_strangers { run.with_strangers() } else { run }
+}
+
 /// One run with every packet, the same as in the soak.
-fn replay(seed: u64) -> ExitCode {
-    let run = RandomRun::draw(seed, LogMode::Text);
+fn replay(seed: u64, has_strangers: bool) -> ExitCode {
+    let run = draw(seed, LogMode::Text, has_strangers);
     match run.run() {
         Ok(outcome) => {
             print!("{}", outcome.text);
@@ -109,7 +119,7 @@ impl Soak {
             if seed >= self.end {
                 return;
             }
-            let outcome = RandomRun::draw(seed, LogMode::Hash).run();
+            let outcome = draw(seed, LogMode::Hash, self.has_strangers).run();
             self.runs.fetch_add(1, Ordering::Relaxed);
             match outcome {
                 Ok(outcome) => {
@@ -177,7 +187,8 @@ impl Soak {
         let Ok(mut failures) = self.failures.lock() else { return ExitCode::FAILURE };
         failures.sort_by_key(|failure| failure.seed);
         for failure in failures.iter() {
-            println!("again: cellerator sim soak --seed {}", failure.seed);
+            let strangers = if self.has_strangers { " --strangers" } else { "" };
+            println!("again: cellerator sim soak --seed {}{strangers}", failure.seed);
         }
         if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

@@ -8,6 +8,7 @@ use crate::key::FlowKey;
 use crate::memory::index::{Index, Keyed};
 use crate::memory::slab::Slab;
 use crate::path::family::Families;
+use crate::relay::Relay;
 
 impl Half {
     /// Appends everything its flows need; not the settings. What is written is handed on to `take` by and by.
@@ -50,8 +51,11 @@ impl Half {
         self.after_data = from.value()?;
         self.ready = from.value()?;
         self.unknown = from.value::<Option<FlowKey>>()?;
-        if from.version() >= 2 {
-            self.passed_recently = from.value()?;
+        self.passed_recently = from.value()?;
+        self.find_half_open();
+        if from.version() < 3 {
+            let relays = self.flows.iter_mut().filter_map(|(_, flow)| flow.phase.relay_mut());
+            relays.for_each(Relay::renew_bounds);
         }
         self.meters.reckon(self.flows.iter().map(|(_, flow)| flow.level()));
         index_all(&mut self.flow_index, &self.flows);
@@ -61,6 +65,15 @@ impl Half {
             self.outdate_controllers();
         }
         Ok(())
+    }
+
+    /// Finds the handshakes under way anew, in the order in which they began.
+    fn find_half_open(&mut self) {
+        let observing = self.flows.iter().filter(|(_, flow)| flow.phase.is_observing());
+        let mut found: Vec<_> =
+            observing.map(|(id, flow)| (flow.last_activity, id, flow.subscriber)).collect();
+        found.sort_unstable();
+        found.into_iter().for_each(|(_, id, subscriber)| self.half_open.add(id, subscriber));
     }
 
     /// Has room for about `flows` flows, and the memory for it.

@@ -46,7 +46,7 @@ impl Half {
         if self.flow_index.get(&key, &self.flows).is_some() {
             return Err(RecoverError::Known);
         }
-        if self.flows.len() >= self.config.flows_max {
+        if self.flows.len() - self.half_open.len() >= self.config.flows_max {
             return Err(RecoverError::NoRoom);
         }
         let subscriber_id = self.subscriber_for(&key, now).ok_or(RecoverError::NoRoom)?;

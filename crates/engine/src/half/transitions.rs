@@ -43,9 +43,15 @@ impl Half {
             Ok(observing) => observing,
             Err(reason) => return self.pass(key, reason),
         };
+        self.watch(key, observing, now);
+    }
+
+    /// Watches a handshake from here on, unless its subscriber has as many flows as one may have.
+    pub(super) fn watch(&mut self, key: FlowKey, observing: Observing, now: Instant) {
         let Some(subscriber) = self.subscriber_for(&key, now) else {
             return self.pass(key, PassReason::SubscriberFull);
         };
+        self.make_room_for_handshake(subscriber, now);
         let flow = Flow::new(key, subscriber, observing, now);
         self.meters.add(flow.level());
         self.meters.flows_opened += 1;
@@ -53,27 +59,28 @@ impl Half {
         self.flow_index.insert(&key, id);
         self.join_family(id);
         self.stats.flows_now += 1;
+        self.half_open.add(id, subscriber);
         self.stats.half_open_now += 1;
+        self.is_news = true;
         self.note_opened(id, now);
         self.arm_flow(id, now);
     }
 
     /// Leaves a new flow alone.
-    fn pass(&mut self, key: FlowKey, reason: PassReason) {
+    pub(super) fn pass(&mut self, key: FlowKey, reason: PassReason) {
         self.note_passed(&key, reason);
         self.count_pass(key, reason);
     }
 
     /// Why a new flow is left alone, if it is.
-    fn reason_to_pass(&self, key: &FlowKey) -> Option<PassReason> {
+    pub(super) fn reason_to_pass(&self, key: &FlowKey) -> Option<PassReason> {
         let (config, stats) = (&self.config, &self.stats);
         let is_wanted = config.accelerates(self.direction, key) || config.lowers_window(self.direction, key);
         let reasons = [
             (!config.accelerate, PassReason::Disabled),
             (!is_wanted, PassReason::Policy),
             (self.is_draining, PassReason::Draining),
-            (self.flows.len() >= config.flows_max, PassReason::TableFull),
-            (stats.half_open_now >= config.half_open_max as u64, PassReason::HalfOpenFull),
+            (config.half_open_max == 0, PassReason::HalfOpenFull),
             (stats.buffer_bytes_now >= config.buffer_max.get(), PassReason::MemoryFull),
         ];
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
@@ -95,8 +102,9 @@ impl Half {
                 id
             }
         };
+        let half_open = self.half_open.count_of(id);
         let subscriber = self.subscribers.get_mut(id)?;
-        if subscriber.flows >= self.config.subscriber_flows_max {
+        if subscriber.flows.saturating_sub(half_open) >= self.config.subscriber_flows_max {
             return None;
         }
         subscriber.flows += 1;
@@ -108,22 +116,21 @@ impl Half {
         }
         Some(id)
     }
-
-    /// A SYN opens a flow's ports anew: what was is forgotten.
-    pub(super) fn begin_anew(&mut self, id: u32, syn: &Segment<'_>, now: Instant) {
-        let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
-        self.leave(id, None);
-        self.observe(key, syn, now);
-    }
 }
 
 /// From phase to phase.
 impl Half {
     /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next.
+    /// Where there is no room for one more flow, it passes instead.
     pub(super) fn enter(&mut self, id: u32, next: &Next, segment: &Segment<'_>, now: Instant) {
+        let Some(subscriber) = self.flows.get(id).map(|flow| flow.subscriber) else { return };
+        if let Some(reason) = self.make_room_for_flow(subscriber, now) {
+            return self.leave(id, Some(reason));
+        }
         let Some(flow) = self.flows.get(id) else { return };
         let Phase::Observing(observing) = &flow.phase else { return };
         let Some((agreement, round_trips)) = observing.established() else { return };
+        self.half_open.remove(id);
         self.stats.half_open_now -= 1;
         if matches!(next, Next::LowerWindow) {
             let (params, is_v4) = (self.config.drwa, flow.key.is_ipv4());
@@ -354,6 +361,7 @@ impl Half {
         self.meters.remove(flow.level());
         self.meters.flows_ended += 1;
         self.stats.flows_now -= 1;
+        self.half_open.remove(id);
         self.stats.half_open_now -= u64::from(flow.phase.is_observing());
         self.note_left(id, &flow, reason);
         self.close_measured(id, &flow);

@@ -34,8 +34,9 @@ impl Observing {
         &mut self,
         segment: &Segment<'_>,
         about: About<'_>,
-        cx: &Context<'_>,
+        cx: &mut Context<'_>,
     ) -> (Verdict, Next) {
+        let known = self.handshake;
         let next = match self.handshake.on_packet(segment.tcp, segment.from, cx.now) {
             Step::Continue => Next::Stay,
             Step::Pass(reason) => Next::Leave(reason),
@@ -51,6 +52,7 @@ impl Observing {
                 if lowers_window { Next::LowerWindow } else { Next::Accelerate }
             }
         };
+        cx.is_news = !self.handshake.says_as_much_as(&known) || !matches!(next, Next::Stay | Next::Leave(_));
         (Verdict::Forward, next)
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use units::{Duration, Instant, SeqNum};
 use wire::{Tcp, TcpFlags};
 
+use super::bounds::{Bounds, Sender};
 use super::next::Next;
 use crate::boundary::Verdict;
 use crate::direction::End;
@@ -39,8 +40,22 @@ pub(crate) struct Watched {
     /// What the last segment has shown.
     delivered: u64,
     rtt: Option<Duration>,
+    /// Of whom segments are believed; everybody where that is not known.
+    bounds: Option<Bounds>,
 }
-stored::fields!(Watched { source_isn, sink_isn, una, nxt, marks, holes, resent, has_ended, delivered, rtt });
+stored::fields!(Watched {
+    source_isn,
+    sink_isn,
+    una,
+    nxt,
+    marks,
+    holes,
+    resent,
+    has_ended,
+    delivered,
+    rtt,
+    bounds: since(3, None),
+});
 
 /// A segment, or a super-packet, on its way to the sink for the first time.
 #[derive(Clone, Copy, Debug)]
@@ -66,23 +81,28 @@ impl Watched {
             has_ended: [false; 2],
             delivered: 0,
             rtt: None,
+            bounds: Some(Bounds::new(agreement)),
         }
     }
 
     /// Takes in a segment, which goes on as it is.
     pub(super) fn on_segment(&mut self, segment: &Segment<'_>, now: Instant) -> (Verdict, Next) {
         (self.delivered, self.rtt) = (0, None);
+        let is_syn = segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
+        let bounds = self.bounds.as_mut().filter(|_| !is_syn);
+        let sender = bounds.map_or(Sender::Host, |bounds| bounds.note(segment.from, segment.tcp));
+        if is_syn || sender == Sender::Stranger {
+            return (Verdict::Forward, Next::Stay);
+        }
         if segment.has(TcpFlags::RST) {
             return (Verdict::Forward, Next::Leave(PassReason::Reset));
-        }
-        if segment.has(TcpFlags::SYN) {
-            return (Verdict::Forward, Next::Stay);
         }
         match segment.from {
             End::Source => self.on_data(segment.tcp, now),
             End::Sink => self.on_ack(segment.tcp, now),
         }
-        self.has_ended[usize::from(segment.from == End::Sink)] |= segment.has(TcpFlags::FIN);
+        self.has_ended[usize::from(segment.from == End::Sink)] |=
+            segment.has(TcpFlags::FIN) && sender == Sender::Host;
         // What is still under way is measured, too.
         let is_over = self.has_ended == [true; 2] && self.una == self.nxt;
         (Verdict::Forward, if is_over { Next::Leave(PassReason::Closed) } else { Next::Stay })

@@ -20,6 +20,7 @@ use control::{Drwa, DrwaParams, WindowField};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};
 
+use super::bounds::{Bounds, Sender};
 use super::next::Next;
 use crate::boundary::Verdict;
 use crate::direction::End;
@@ -63,6 +64,8 @@ pub(crate) struct Windowed {
     told: Bytes,
     has_ended: [bool; 2],
     nonsense: u32,
+    /// Of whom segments are believed; everybody where that is not known.
+    bounds: Option<Bounds>,
 }
 stored::fields!(Windowed {
     drwa,
@@ -80,6 +83,7 @@ stored::fields!(Windowed {
     told,
     has_ended,
     nonsense,
+    bounds: since(3, None),
 });
 
 /// A TSval, compared on its circle (RFC 7323 §5.2).
@@ -129,6 +133,7 @@ impl Windowed {
             told: Bytes::from(window),
             has_ended: [false; 2],
             nonsense: 0,
+            bounds: Some(Bounds::new(agreement)),
         }
     }
 
@@ -139,11 +144,22 @@ impl Windowed {
     }
 
     fn end_by(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> Option<PassReason> {
+        let is_syn = segment.has(TcpFlags::SYN) && !segment.has(TcpFlags::RST);
+        let bounds = self.bounds.as_mut().filter(|_| !is_syn);
+        let sender = bounds.map_or(Sender::Host, |bounds| bounds.note(segment.from, segment.tcp));
+        if is_syn {
+            return None;
+        }
+        if sender == Sender::Stranger {
+            // Or an old copy. A larger window than the one that was told would be taken back with the next
+            // packet.
+            if segment.from == End::Sink {
+                self.lower(segment, cx.stats);
+            }
+            return None;
+        }
         if segment.has(TcpFlags::RST) {
             return Some(PassReason::Reset);
-        }
-        if segment.has(TcpFlags::SYN) {
-            return None;
         }
         match segment.from {
             End::Source => self.on_data(segment.tcp, cx.now),
@@ -155,7 +171,8 @@ impl Windowed {
                 self.lower(segment, cx.stats);
             }
         }
-        self.has_ended[usize::from(segment.from == End::Sink)] |= segment.has(TcpFlags::FIN);
+        self.has_ended[usize::from(segment.from == End::Sink)] |=
+            segment.has(TcpFlags::FIN) && sender == Sender::Host;
         (self.has_ended == [true; 2]).then_some(PassReason::Closed)
     }
 

@@ -8,6 +8,9 @@ use crate::pass::PassReason;
 /// Acknowledgements that make no sense, in a row, before a flow is given up.
 const NONSENSE_MAX: u8 = 8;
 
+/// From so many in a row on, acknowledgements of what was never sent may be believed.
+pub(super) const DESYNCHRONISED_AFTER: u8 = 3;
+
 /// How long data may come in behind a hole that is not filled. A source that lives retransmits
 /// within its time-out, which RFC 6298 lets grow to 60 s, though not while data arrives.
 const HOLE_MAX: Duration = Duration::from_secs(60);

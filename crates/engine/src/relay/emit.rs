@@ -76,6 +76,11 @@ impl Relay {
         let room = if self.agreed.timestamps { BLOCKS_WITH_TIMESTAMPS } else { BLOCKS_ALONE };
         let flags = if self.echo_congestion { TcpFlags::ACK.with(TcpFlags::ECE) } else { TcpFlags::ACK };
         let mut spec = self.spec_of_sink(key, flags);
+        if !departure.is_some_and(Departure::is_doubtful) {
+            // What the sink has sent beyond the source's window may have been discarded there, and with its
+            // number our acknowledgement would be, too (Linux `tcp_acceptable_seq`).
+            spec.seq = self.sink.nxt.earlier_of(self.source.edge);
+        }
         spec.ack = ack;
         spec.window = window;
         spec.sack = self.receiver.sack_blocks(room);

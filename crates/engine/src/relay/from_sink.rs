@@ -8,15 +8,14 @@ use units::SeqNum;
 use wire::{Tcp, TcpFlags};
 
 use super::Relay;
+use super::acceptance::AckKind;
+use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::Departure;
 use crate::boundary::Verdict;
 use crate::effect::Effect;
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 use crate::timestamp::later_of;
-
-/// From so many in a row on, acknowledgements of what was never sent may be believed.
-const DESYNCHRONISED_AFTER: u8 = 3;
 
 /// How far beyond the source's window a number of the sink is believed: its end of stream, a probe,
 /// and windows that we have not seen because they were told before we took over.
@@ -34,10 +33,6 @@ impl Relay {
         cx: &mut Context<'_>,
     ) -> Effect {
         let tcp = segment.tcp;
-        let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
-        if is_doubtful {
-            self.doubt_sink(tcp);
-        }
         if segment.has(TcpFlags::RST) {
             return self.on_sink_reset(departure.as_ref(), segment, cx);
         }
@@ -54,17 +49,42 @@ impl Relay {
         // sink would carry.
         let limit = self.sink_limit(departure.as_ref());
         let is_number = is_keep_alive || self.is_sink_number(tcp, limit);
-        if is_number && segment.has(TcpFlags::ACK) && !self.is_ack_acceptable(tcp, is_doubtful) {
-            return self.on_unacceptable_ack(departure, tcp, cx);
+        let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
+        let ack = self.judge_sink_ack(tcp, is_doubtful);
+        if !ack.is_acceptable() {
+            return self.on_unacceptable_ack(departure, (ack, is_number), tcp, cx);
+        }
+        if self.lacks_timestamp(tcp) && departure.is_none() {
+            let is_exact = is_keep_alive || tcp.seq == self.sink.nxt || tcp.seq == self.source.ack;
+            if !self.on_missing_timestamp(departure, is_exact, cx) {
+                return Effect::CONSUMED;
+            }
+        }
+        if self.is_sink_too_old(tcp, ack) {
+            cx.stats.paws_rejected += 1;
+            self.challenge_sink(cx);
+            return Effect::CONSUMED;
+        }
+        if is_doubtful {
+            self.doubt_sink(tcp);
         }
         if is_number {
-            self.sink.note(segment.ip(), tcp, limit);
+            cx.is_news = ack.is_current()
+                && (tcp.seq_end().is_after(self.sink.nxt)
+                    || tcp.ack.is_after(self.sender.una())
+                    || self.is_later(tcp, self.sink.tsval));
+            // What lies beyond all that has come of it tells no time: RFC 7323 §4.3, as we stand before the
+            // source.
+            if ack.is_current() && tcp.seq.is_at_or_before(self.sink.nxt) {
+                self.sink.note(segment.ip(), tcp, self.source.ack);
+            }
+            self.sink.note_numbers(tcp, limit, is_doubtful);
         }
         // After both ends the source has no use for a bare acknowledgement: if it has closed it
         // would answer with a reset.
         let had_nothing_out = self.sender.is_idle() && !self.has_ended();
-        if segment.has(TcpFlags::ACK) && is_number {
-            self.on_ack(departure, tcp, cx);
+        if is_number {
+            self.on_ack(departure, tcp, ack, cx);
             if self.wants_window_update(departure.as_ref(), cx) {
                 self.outbox.ack_source = true;
             }
@@ -83,11 +103,7 @@ impl Relay {
 
     /// Takes in a packet of the sink of a flow in doubt: it has heard what time it is at the source.
     fn doubt_sink(&mut self, tcp: &Tcp) {
-        let is_plain = !tcp.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST));
-        if let Some(timestamps) = tcp.options.timestamps
-            && is_plain
-            && tcp.flags.contains(TcpFlags::ACK)
-        {
+        if let Some(timestamps) = tcp.options.timestamps {
             self.source.tsval = later_of(self.source.tsval, timestamps.echo);
         }
     }
@@ -98,15 +114,21 @@ impl Relay {
         tcp.seq_end().is_at_or_after(self.source.ack) && tcp.seq.is_at_or_before(limit)
     }
 
-    /// True when the sink may have said so: it acknowledges nothing that was never sent, and
-    /// nothing that lies further back than what could ever be under way to it (RFC 5961 §5). What
-    /// came past us, where packets may have, it may acknowledge as well.
-    fn is_ack_acceptable(&self, tcp: &Tcp, is_doubtful: bool) -> bool {
-        if is_doubtful {
-            return tcp.ack.is_at_or_before(self.sender.nxt().later_of(self.receiver.next()));
-        }
-        tcp.ack.is_at_or_before(self.sender.nxt())
-            && tcp.ack.is_at_or_after(self.sender.una() - self.sink.most_allowed)
+    /// What a segment of the sink acknowledges of what was sent to it. What came past us, where packets may
+    /// have, it may acknowledge as well.
+    fn judge_sink_ack(&self, tcp: &Tcp, is_doubtful: bool) -> AckKind {
+        let sent = self.sender.nxt();
+        let nxt = if is_doubtful { sent.later_of(self.receiver.next()) } else { sent };
+        self.sink.acks.judge(tcp, self.sender.una(), nxt)
+    }
+
+    /// True when the source would reject the segment for its time (RFC 7323 §5.3), and it brings something:
+    /// what lies before all that the source has acknowledged does no harm, and an acknowledgement without
+    /// news neither.
+    fn is_sink_too_old(&self, tcp: &Tcp, ack: AckKind) -> bool {
+        let brings = tcp.seq_end().is_after(self.source.ack)
+            || (ack.is_current() && tcp.ack.is_after(self.sender.una()));
+        brings && self.sink.is_too_old(tcp)
     }
 
     /// Takes in a segment whose acknowledgement is not acceptable: it is answered and dropped, with
@@ -115,20 +137,26 @@ impl Relay {
     ///
     /// A sink that goes on to acknowledge more than there is has everything we hold, and more, from
     /// elsewhere: we are not needed (H11). Said once, it may be forged or damaged, and what is owed
-    /// would be lost; unless packets went past us. While something is owed, the number has to be
-    /// the exact one: who can guess that could reset the flow as well (RFC 5961 §3).
+    /// would be lost; unless packets went past us. The number has to be the exact one: who can guess
+    /// that could reset the flow as well (RFC 5961 §3).
     fn on_unacceptable_ack(
         &mut self,
         departure: &mut Option<Departure>,
+        (kind, is_number): (AckKind, bool),
         tcp: &Tcp,
         cx: &mut Context<'_>,
     ) -> Effect {
+        if kind == AckKind::Missing || !is_number {
+            // Linux has no answer for the one; the other one tells nothing at all.
+            cx.stats.unacceptable_acks += u64::from(kind == AckKind::Missing);
+            return Effect::CONSUMED;
+        }
         cx.stats.unacceptable_acks += 1;
-        if tcp.ack.is_after(self.sender.nxt()) {
+        let is_exact = tcp.seq == self.sink.nxt || tcp.seq == self.source.ack;
+        if tcp.ack.is_after(self.sender.nxt()) && is_exact {
             self.judge_sense(departure, Some(PassReason::NotTcpLike));
         }
         let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
-        let is_exact = self.debt() == 0 || tcp.seq == self.sink.nxt;
         let is_repeated = self.conduct.nonsense() >= DESYNCHRONISED_AFTER && is_exact;
         if tcp.ack.is_at_or_after(self.receiver.next()) && (is_repeated || is_doubtful) {
             return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
@@ -150,7 +178,7 @@ impl Relay {
     }
 
     /// The acknowledgement part.
-    fn on_ack(&mut self, departure: &mut Option<Departure>, tcp: &Tcp, cx: &mut Context<'_>) {
+    fn on_ack(&mut self, departure: &mut Option<Departure>, tcp: &Tcp, kind: AckKind, cx: &mut Context<'_>) {
         let before = self.sender.in_flight();
         // What it has of the data that waits here came past us: as if it had been sent.
         let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
@@ -158,10 +186,13 @@ impl Relay {
             .then_some(tcp.ack)
             .filter(|ack| ack.is_at_or_before(self.receiver.next()));
         let window = self.agreed.sink_scale.window(tcp.window);
-        let under_way = self.sender.nxt().since(self.sender.una());
-        self.sink.most_allowed = self.sink.most_allowed.max(window).max(under_way);
+        if kind.is_current() {
+            let under_way = self.sender.nxt().since(self.sender.una());
+            self.sink.acks.note_allowed(window.max(under_way));
+        }
         let out = self.sender.on_ack(
             &AckIn {
+                seq: tcp.seq,
                 ack: from_elsewhere.map_or(tcp.ack, |_| self.sender.nxt()),
                 window,
                 sack: &tcp.options.sack,
@@ -169,6 +200,7 @@ impl Relay {
             },
             cx.now,
         );
+        self.sink.acks.note_acked(out.acked);
         if let Some(ack) = from_elsewhere {
             self.sender.skip_to(ack);
         }
@@ -198,7 +230,7 @@ impl Relay {
     }
 
     /// Gives up a flow whose acknowledgements make no sense, after some in a row.
-    fn judge_sense(&mut self, departure: &mut Option<Departure>, nonsense: Option<PassReason>) {
+    pub(super) fn judge_sense(&mut self, departure: &mut Option<Departure>, nonsense: Option<PassReason>) {
         if let Some(reason) = self.conduct.judge_sense(nonsense) {
             departure.get_or_insert(self.new_departure()).give_up(reason);
         }

@@ -8,12 +8,14 @@ use tcp::Arrival;
 use wire::{Tcp, TcpFlags};
 
 use super::Relay;
+use super::acceptance::AckKind;
+use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::{Departure, HandBack};
 use crate::boundary::Verdict;
 use crate::effect::Effect;
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
-use crate::timestamp::later_of;
+use crate::timestamp::{is_earlier, later_of};
 
 /// ECN-capable transport (1): L4S (RFC 9331 §2).
 const ECT_1: u8 = 1;
@@ -27,9 +29,6 @@ impl Relay {
         cx: &mut Context<'_>,
     ) -> Effect {
         let tcp = segment.tcp;
-        if let Some(departure) = departure.as_mut().filter(|d| d.is_doubtful()) {
-            self.doubt_source(departure, tcp);
-        }
         if segment.has(TcpFlags::RST) {
             return self.on_source_reset(segment, cx);
         }
@@ -41,7 +40,21 @@ impl Relay {
         if self.source_reset {
             return Effect::CONSUMED;
         }
-        if segment.ip().ecn() == ECT_1 && tcp.payload_len > 0 {
+        let ack = self.judge_source_ack(departure.as_ref(), tcp);
+        if !ack.is_acceptable() {
+            return self.on_unacceptable_source_ack(departure, ack, tcp, cx);
+        }
+        if self.lacks_timestamp(tcp) && departure.is_none() {
+            let is_exact = tcp.seq == self.receiver.next() || self.is_keep_alive(tcp);
+            if !self.on_missing_timestamp(departure, is_exact, cx) {
+                return Effect::CONSUMED;
+            }
+        }
+        if let Some(departure) = departure.as_mut().filter(|d| d.is_doubtful()) {
+            self.doubt_source(departure, tcp);
+        }
+        let is_acceptable = self.is_acceptable(tcp);
+        if is_acceptable && segment.ip().ecn() == ECT_1 && tcp.payload_len > 0 {
             // A scalable sender (RFC 9330) needs the marks of the whole path: we would answer in
             // its receiver's place.
             if !self.owes() && !self.receiver.has_holes() {
@@ -50,16 +63,25 @@ impl Relay {
             departure.get_or_insert(self.new_departure()).give_up(PassReason::AccurateEcn);
         }
         let owed = self.owes();
-        let is_acceptable = self.is_acceptable(tcp);
-        if is_acceptable && let Some(tsval) = self.source.renew_time(tcp) {
+        let moves = is_acceptable && ack.is_current();
+        cx.is_news = moves
+            && (tcp.seq_end().is_after(self.receiver.highest())
+                || tcp.ack.is_after(self.source.ack)
+                || self.is_later(tcp, self.source.tsval));
+        // RFC 7323 §4.3: only what reaches back to the last acknowledgement tells the time.
+        let reaches = tcp.seq.is_at_or_before(self.acked_to_source);
+        if moves
+            && reaches
+            && let Some(tsval) = self.source.renew_time(tcp)
+        {
             self.receiver.renew_timestamp(tsval);
         }
         let is_overtaken = self.has_overtaken(tcp);
-        let is_news = is_acceptable && !is_overtaken && self.note_source(segment);
+        let is_news = moves && !is_overtaken && self.note_source(segment, reaches);
         if is_acceptable {
             self.note_congestion(segment);
         }
-        let arrival = self.receive(departure.as_ref(), segment, cx);
+        let arrival = self.receive(departure.as_ref(), segment, ack.is_current(), cx);
         if let Some(departure) = departure.as_mut().filter(|_| is_acceptable) {
             departure.hand_back.note(tcp, self.receiver.next(), cx.now);
         }
@@ -92,6 +114,41 @@ impl Relay {
         }
     }
 
+    /// What a segment of the source acknowledges of what the sink has sent. Of a flow in doubt the sink may
+    /// have sent more, past us.
+    fn judge_source_ack(&self, departure: Option<&Departure>, tcp: &Tcp) -> AckKind {
+        let is_doubtful = departure.is_some_and(Departure::is_doubtful);
+        let nxt = if is_doubtful { self.sink_limit(departure) } else { self.sink.nxt };
+        self.source.acks.judge(tcp, self.source.ack, nxt)
+    }
+
+    /// Takes in a segment whose acknowledgement is missing or not acceptable: it is answered and dropped,
+    /// with all that it carries (RFC 5961 §5).
+    ///
+    /// A source that goes on to acknowledge more than has passed here has it from elsewhere. With the exact
+    /// number, as for a reset, the flow is in doubt from then on: its hosts know more of it than we do.
+    fn on_unacceptable_source_ack(
+        &mut self,
+        departure: &mut Option<Departure>,
+        ack: AckKind,
+        tcp: &Tcp,
+        cx: &mut Context<'_>,
+    ) -> Effect {
+        cx.stats.unacceptable_acks += 1;
+        if ack == AckKind::Missing {
+            // Linux has no answer for it either.
+            return Effect::CONSUMED;
+        }
+        if ack == AckKind::NeverSent && tcp.seq == self.receiver.next() {
+            self.judge_sense(departure, Some(PassReason::Desynchronised));
+            if self.conduct.nonsense() >= DESYNCHRONISED_AFTER {
+                departure.get_or_insert(self.new_departure()).doubt();
+            }
+        }
+        self.challenge_source(cx);
+        Effect::CONSUMED
+    }
+
     /// Answers what is not acceptable, unless something was answered so a moment ago (RFC 5961 §7).
     fn challenge_source(&mut self, cx: &Context<'_>) {
         self.outbox.ack_source |= self.conduct.may_challenge(cx.now);
@@ -100,18 +157,13 @@ impl Relay {
     /// Takes in a packet of the source of a flow in doubt. What lies before its number went past us
     /// or is lost: it is not waited for, since the sink may have it.
     fn doubt_source(&mut self, departure: &mut Departure, tcp: &Tcp) {
-        if tcp.flags.intersects(TcpFlags::SYN.with(TcpFlags::RST)) {
-            return;
-        }
         if tcp.seq.is_after(self.receiver.next()) {
             departure.hand_back = HandBack::new(false);
         }
         if let Some(timestamps) = tcp.options.timestamps {
             self.sink.tsval = later_of(self.sink.tsval, timestamps.echo);
         }
-        if tcp.flags.contains(TcpFlags::ACK) && tcp.ack.is_at_or_before(self.sink_limit(Some(departure))) {
-            self.sink.nxt = self.sink.nxt.later_of(tcp.ack);
-        }
+        self.sink.nxt = self.sink.nxt.later_of(tcp.ack);
     }
 
     /// True when a later packet of the source has arrived before this one.
@@ -119,20 +171,19 @@ impl Relay {
         self.agreed.timestamps && self.source.has_overtaken(tcp)
     }
 
-    /// Follows the source's latest packet; true when it acknowledges or allows something new.
-    fn note_source(&mut self, segment: &Segment<'_>) -> bool {
+    /// Follows a segment of the source of which no later one has come; true when it acknowledges or allows
+    /// something new.
+    fn note_source(&mut self, segment: &Segment<'_>, reaches: bool) -> bool {
         let tcp = segment.tcp;
-        self.source.note(segment.ip(), tcp);
-        let is_believed = segment.has(TcpFlags::ACK)
-            && tcp.ack.is_at_or_after(self.source.ack)
-            && tcp.ack.is_at_or_before(self.sink.nxt);
-        is_believed && self.source.note_ack(tcp, self.agreed.source_scale.window(tcp.window))
+        self.source.note(segment.ip(), tcp, reaches, self.sink.tsval);
+        self.source.note_ack(tcp, self.agreed.source_scale.window(tcp.window))
     }
 
     fn receive(
         &mut self,
         departure: Option<&Departure>,
         segment: &Segment<'_>,
+        moves_time: bool,
         cx: &mut Context<'_>,
     ) -> Arrival {
         let tcp = segment.tcp;
@@ -149,7 +200,7 @@ impl Relay {
                 return Arrival::NoMemory;
             }
         }
-        let arrival = self.receiver.on_segment(&segment.cut_to(room), &mut self.buffer);
+        let arrival = self.receiver.on_segment(&segment.cut_to(room, moves_time), &mut self.buffer);
         match arrival {
             Arrival::InOrder { advanced } => {
                 cx.stats.bytes_received += u64::from(advanced);
@@ -214,7 +265,8 @@ impl Relay {
         }
         let mut edit = segment.edit();
         edit.set_seq(if is_keep_alive { self.sender.nxt() - 1 } else { self.sender.nxt() });
-        if tcp.flags.contains(TcpFlags::ACK) && self.source.ack.is_after(tcp.ack) {
+        // An old acknowledgement, or an old window, is not the source's any more.
+        if (tcp.ack, tcp.window) != (self.source.ack, self.source.window) {
             edit.set_ack(self.source.ack);
             edit.set_window(self.source.window);
         }
@@ -247,5 +299,35 @@ impl Relay {
         self.source_reset = true;
         self.outbox.ack_source = false;
         Effect::CONSUMED
+    }
+}
+
+/// What of a segment of either side is asked in the same way.
+impl Relay {
+    /// True when a segment has no timestamp although both hosts agreed on them (RFC 7323 §3.2).
+    pub(super) fn lacks_timestamp(&self, tcp: &Tcp) -> bool {
+        self.agreed.timestamps && tcp.options.timestamps.is_none()
+    }
+
+    /// True when a segment has a later time than `tsval`.
+    pub(super) fn is_later(&self, tcp: &Tcp, tsval: u32) -> bool {
+        tcp.options.timestamps.is_some_and(|t| self.agreed.timestamps && is_earlier(tsval, t.value))
+    }
+
+    /// Takes in a segment that lacks its timestamp; false when it is to be dropped. One with the exact number
+    /// is believed, and the flow is handed back: somebody takes the option out, and we would drop all that
+    /// comes.
+    pub(super) fn on_missing_timestamp(
+        &self,
+        departure: &mut Option<Departure>,
+        is_exact: bool,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        if is_exact {
+            departure.get_or_insert(self.new_departure()).give_up(PassReason::MalformedOptions);
+        } else {
+            cx.stats.paws_rejected += 1;
+        }
+        is_exact
     }
 }

@@ -4,8 +4,9 @@ use control::{Known, SendStamp};
 use tcp::{FlightBefore, NoMemory, Receiver, Ring, Sender, SenderConfig, StreamBuffer};
 use units::SeqNum;
 
+use super::acceptance::AckRange;
 use super::conduct::Conduct;
-use super::sides::{IpTemplate, Outbox, SinkSide, SourceSide};
+use super::sides::{IpTemplate, Outbox, SinkSide, SourceSide, nothing_taken};
 use super::{Agreed, Relay, TIMEOUT_SEGMENTS, TRIM_EVERY};
 use crate::config::EngineConfig;
 use crate::memory::buffer_pool::RingSize;
@@ -28,7 +29,7 @@ impl Relay {
             told: self.acked_to_source.get(),
             sink_isn: sink.isn.get(),
             sink_nxt: sink.nxt.get(),
-            sink_most_allowed: sink.most_allowed,
+            sink_most_allowed: sink.acks.most_allowed,
             sink_tsval: sink.tsval,
             sink_fin_end: sink.fin_end.map_or(0, SeqNum::get),
             sink_ip: sink.ip.word(),
@@ -128,6 +129,7 @@ impl Relay {
             mss: record.mss,
             sack,
             window: record.sink_window,
+            peer_seq: SeqNum::new(record.source_ack),
             policy: config.window_policy,
             rto_max: config.rto_max,
             timeout_segments: TIMEOUT_SEGMENTS,
@@ -208,8 +210,10 @@ impl FlowRecord {
             ip: IpTemplate::of_word(self.sink_ip, self.sink_label, self.is(Mark::SinkDontFragment)),
             isn: SeqNum::new(self.sink_isn),
             nxt: SeqNum::new(self.sink_nxt),
-            most_allowed: self.sink_most_allowed,
+            // How much it has acknowledged nobody has written down.
+            acks: AckRange { most_allowed: self.sink_most_allowed, ..AckRange::UNKNOWN },
             tsval: self.sink_tsval,
+            taken_tsval: nothing_taken(self.sink_tsval),
             is_tsval_old: self.is(Mark::SinkTimeOld),
             fin_end: self.is(Mark::SinkFin).then_some(SeqNum::new(self.sink_fin_end)),
         }
@@ -219,6 +223,8 @@ impl FlowRecord {
         SourceSide {
             ip: IpTemplate::of_word(self.source_ip, self.source_label, self.is(Mark::SourceDontFragment)),
             ack: SeqNum::new(self.source_ack),
+            acks: AckRange::UNKNOWN,
+            window_seq: SeqNum::new(self.told),
             window: self.source_window as u16,
             edge: SeqNum::new(self.source_edge),
             tsval: self.source_tsval,

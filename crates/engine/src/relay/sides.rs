@@ -3,6 +3,7 @@
 use units::SeqNum;
 use wire::{Ip, Tcp, TcpFlags};
 
+use super::acceptance::AckRange;
 use crate::timestamp::{is_earlier, later_of};
 
 /// Header fields that are copied from one side's latest packet.
@@ -49,36 +50,63 @@ pub(crate) struct SinkSide {
     pub(super) isn: SeqNum,
     /// One past the highest number it has sent.
     pub(super) nxt: SeqNum,
-    /// Largest window it has stated, or amount that was under way to it, in bytes (`MAX.SND.WND`,
-    /// RFC 5961 §5.2).
-    pub(super) most_allowed: u32,
+    /// How far back it may acknowledge.
+    pub(super) acks: AckRange,
     /// Newest TSval it has used.
     pub(super) tsval: u32,
+    /// Newest TSval that the source has surely taken: its TS.Recent is no older.
+    pub(super) taken_tsval: u32,
     /// The flow was silent for so long that this TSval says nothing any more.
     pub(super) is_tsval_old: bool,
     /// One past its FIN, once sent.
     pub(super) fin_end: Option<SeqNum>,
 }
-stored::fields!(SinkSide { ip, isn, nxt, most_allowed, tsval, is_tsval_old, fin_end });
+stored::fields!(SinkSide { ip, isn, nxt, acks, tsval, is_tsval_old, fin_end, taken_tsval: since(3, 0) });
 
 impl SinkSide {
-    /// Follows its latest packet; its numbers are believed up to `limit`.
-    pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp, limit: SeqNum) {
-        self.ip.refresh(ip);
+    /// Notes what numbers an acceptable segment takes up: they are believed up to `limit`.
+    ///
+    /// One without data takes up none (Linux moves RCV.NXT by nothing else), unless `may_skip`.
+    pub(super) fn note_numbers(&mut self, tcp: &Tcp, limit: SeqNum, may_skip: bool) {
         let end = tcp.seq_end();
         // Within what the source allows, probes and the end of the stream included: a stray number
         // must not drag ours along.
-        if end.is_after(self.nxt) && end.is_at_or_before(limit) {
-            self.nxt = end;
+        if end.is_after(limit) || !(tcp.segment_len() > 0 || may_skip) {
+            return;
         }
-        if tcp.flags.contains(TcpFlags::FIN) {
+        self.nxt = self.nxt.later_of(end);
+        // Behind the end of a stream there is nothing.
+        self.fin_end = self.fin_end.filter(|fin_end| !end.is_after(*fin_end));
+        if tcp.flags.contains(TcpFlags::FIN) && end == self.nxt {
             self.fin_end = Some(end);
         }
-        if let Some(timestamps) = tcp.options.timestamps {
-            let is_old = std::mem::take(&mut self.is_tsval_old);
-            self.tsval = if is_old { timestamps.value } else { later_of(self.tsval, timestamps.value) };
+    }
+
+    /// Follows its latest packet's headers and time.
+    pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp, source_ack: SeqNum) {
+        self.ip.refresh(ip);
+        let Some(timestamps) = tcp.options.timestamps else { return };
+        if std::mem::take(&mut self.is_tsval_old) {
+            (self.tsval, self.taken_tsval) = (timestamps.value, nothing_taken(timestamps.value));
+        }
+        self.tsval = later_of(self.tsval, timestamps.value);
+        if tcp.seq.is_at_or_before(source_ack) {
+            self.taken_tsval = later_of(self.taken_tsval, timestamps.value);
         }
     }
+
+    /// True when the source would reject what goes beyond the `source_ack` that it has acknowledged, because
+    /// it has taken a later TSval (RFC 7323 §5.3). We write a newer one into it, so it cannot tell any more.
+    pub(super) fn is_too_old(&self, tcp: &Tcp) -> bool {
+        let tsval = tcp.options.timestamps.filter(|_| !self.is_tsval_old).map(|t| t.value);
+        tsval.is_some_and(|tsval| is_earlier(tsval, self.taken_tsval))
+    }
+}
+
+/// What stands for the newest TSval taken of a host that is at `tsval`, while none is known: it is older than
+/// all that may still come.
+pub(super) const fn nothing_taken(tsval: u32) -> u32 {
+    tsval.wrapping_sub(1 << 30)
 }
 
 /// What the source has sent so far: the origin of packets made in its name.
@@ -87,8 +115,12 @@ pub(crate) struct SourceSide {
     pub(super) ip: IpTemplate,
     /// Highest number of the sink it has acknowledged.
     pub(super) ack: SeqNum,
+    /// How far back it may acknowledge.
+    pub(super) acks: AckRange,
     /// Its window field, as stated.
     pub(super) window: u16,
+    /// Number of the segment that stated it (`SND.WL1`).
+    pub(super) window_seq: SeqNum,
     /// One past the last number of the sink it has ever allowed.
     pub(super) edge: SeqNum,
     /// Newest TSval it has used.
@@ -104,7 +136,20 @@ pub(crate) struct SourceSide {
     /// One past the last byte it pushed.
     pub(super) push_end: SeqNum,
 }
-stored::fields!(SourceSide { ip, ack, window, edge, tsval, is_tsval_old, tsecr, ece, urgent_end, push_end });
+stored::fields!(SourceSide {
+    ip,
+    ack,
+    window,
+    edge,
+    tsval,
+    is_tsval_old,
+    tsecr,
+    ece,
+    urgent_end,
+    push_end,
+    acks: since(3, AckRange::UNKNOWN),
+    window_seq: since(3, SeqNum::new(0)),
+});
 
 impl SourceSide {
     /// True when it has sent this before something that has already arrived (RFC 7323 §5): its
@@ -122,23 +167,36 @@ impl SourceSide {
         Some(timestamps.value)
     }
 
-    /// Follows its latest packet's headers and time.
-    pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp) {
+    /// Follows its latest packet's headers, and its time if the packet `reaches` back to what was
+    /// acknowledged to it last (RFC 7323 §4.3). It echoes nothing newer than what the sink has used,
+    /// `sink_tsval`.
+    pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp, reaches: bool, sink_tsval: u32) {
         self.ip.refresh(ip);
-        if let Some(timestamps) = tcp.options.timestamps {
+        let Some(timestamps) = tcp.options.timestamps else { return };
+        if reaches {
             self.tsval = later_of(self.tsval, timestamps.value);
+        }
+        if !is_earlier(sink_tsval, timestamps.echo) {
             self.tsecr = later_of(self.tsecr, timestamps.echo);
         }
     }
 
-    /// Takes in an acknowledgement of what the sink has sent, which allows `window` bytes more;
-    /// true when it says something new.
+    /// Takes in the acknowledgement of a segment of which no later one has come; `window` are the bytes that
+    /// it allows. True when it says something new.
+    ///
+    /// Its window is news unless a later one has come (RFC 9293 §3.10.7.4, as [`tcp::Sender`] has it).
     pub(super) fn note_ack(&mut self, tcp: &Tcp, window: u32) -> bool {
+        let is_advance = tcp.ack.is_after(self.ack);
         let ece = tcp.flags.contains(TcpFlags::ECE);
-        let is_news = tcp.ack != self.ack || tcp.window != self.window || ece != self.ece;
+        let mut is_news = is_advance || ece != self.ece;
+        if is_advance || tcp.seq.is_at_or_after(self.window_seq) {
+            is_news |= tcp.window != self.window;
+            (self.window, self.window_seq) = (tcp.window, tcp.seq);
+            self.edge = self.edge.later_of(tcp.ack + window);
+            self.acks.note_allowed(window);
+        }
+        self.acks.note_acked(tcp.ack.since(self.ack));
         self.ack = tcp.ack;
-        self.window = tcp.window;
-        self.edge = self.edge.later_of(tcp.ack + window);
         self.ece = ece;
         is_news
     }

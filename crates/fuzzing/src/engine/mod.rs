@@ -12,7 +12,7 @@ mod host;
 mod operation;
 
 use host::{Host, Pair, stream_byte};
-use operation::{Odd, Operation};
+use operation::{Odd, Operation, Stranger};
 
 use crate::capture::Study;
 
@@ -141,6 +141,7 @@ impl Session {
                 s.send(pair, *from, seq, TcpFlags::RST, 0);
             }),
             Operation::Odd(odd) => self.with(odd.flow, |s, pair| s.odd(pair, odd)),
+            Operation::Stranger(stranger) => self.with(stranger.flow, |s, pair| s.strange(pair, stranger)),
             Operation::Raw { from, bytes } => {
                 let mut bytes = bytes.clone();
                 self.has_strangers = true;
@@ -266,6 +267,23 @@ impl Session {
         self.deliver(pair, odd.from, &virtio, &mut packet);
     }
 
+    /// A stranger's packet. The host that it is for would drop it, and whatever the engine makes of it must
+    /// not differ from that: the flow is as sane as before.
+    fn strange(&mut self, pair: &mut Pair, stranger: &Stranger) {
+        let seq = SeqNum::new(pair.host(stranger.from).next.get().wrapping_add_signed(stranger.seq_off));
+        let clock = self.clock().wrapping_add(stranger.stamp_off.unwrap_or(0));
+        let mut spec = pair.header(stranger.from, seq, stranger.flags, clock);
+        if stranger.flags.contains(TcpFlags::ACK) {
+            spec.ack += stranger.ack_off;
+        }
+        spec.window = stranger.window;
+        spec.timestamps = spec.timestamps.filter(|_| stranger.stamp_off.is_some());
+        let Ok(mut packet) = sim::build_packet(&spec, &[], &[&vec![0; usize::from(stranger.len)]]) else {
+            return;
+        };
+        self.hand_in(stranger.from, &VirtioNetHeader::default(), &mut packet);
+    }
+
     /// Hands a flow's packet in; what goes on reaches the other host.
     fn deliver(&mut self, pair: &mut Pair, from: Port, virtio: &VirtioNetHeader, packet: &mut [u8]) {
         if let Ok(parsed) = wire::parse(packet)
@@ -322,9 +340,11 @@ impl Session {
         assert_eq!(before, format!("{:?}", self.engine.stats()), "the same time again changed something");
         assert_eq!(deadline, self.engine.next_deadline(), "the same time again moved a deadline");
         let stats = self.engine.stats();
+        let config = self.engine.config();
         assert!(
             stats.half_open_now <= stats.flows_now
-                && stats.flows_now <= self.engine.config().flows_max as u64
+                && stats.half_open_now <= config.half_open_max as u64
+                && stats.flows_now - stats.half_open_now <= config.flows_max as u64
         );
         assert!(
             self.engine.debt().get() <= self.debt_max * stats.flows_now,

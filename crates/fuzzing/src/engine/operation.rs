@@ -33,6 +33,8 @@ pub(super) enum Operation {
     Reset { flow: u8, from: Port, off: i8 },
     /// Any header around the right numbers, with a change to its bytes.
     Odd(Odd),
+    /// A packet of somebody who knows addresses and ports, and has guessed a number in the window.
+    Stranger(Stranger),
     /// Bytes that may be no packet at all.
     Raw { from: Port, bytes: Vec<u8> },
 }
@@ -55,6 +57,22 @@ pub(super) struct Odd {
     /// A byte to change and what to change in it; nothing for zero.
     pub(super) damage: (u8, u8),
     pub(super) flow_of_virtio: u8,
+}
+
+/// A packet in a host's name with an acknowledgement that no host would believe, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stranger {
+    pub(super) flow: u8,
+    pub(super) from: Port,
+    pub(super) flags: TcpFlags,
+    /// From the next number of the host.
+    pub(super) seq_off: i32,
+    /// From the number that the host would acknowledge; far from it.
+    pub(super) ack_off: u32,
+    pub(super) len: u8,
+    pub(super) window: u16,
+    /// From the present, in milliseconds.
+    pub(super) stamp_off: Option<u32>,
 }
 
 fn port(u: &mut Unstructured<'_>) -> Result<Port> {
@@ -92,6 +110,29 @@ impl<'a> Arbitrary<'a> for Odd {
     }
 }
 
+impl<'a> Arbitrary<'a> for Stranger {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        const FAR: u32 = 1 << 28;
+        let flags = TcpFlags::from_bits(u16::from(u.arbitrary::<u8>()?)).without(TcpFlags::RST);
+        // A SYN alone opens a connection.
+        let opens = flags.contains(TcpFlags::SYN) && !flags.contains(TcpFlags::ACK);
+        Ok(Self {
+            flow: u.arbitrary()?,
+            from: port(u)?,
+            flags: if opens { flags.without(TcpFlags::SYN) } else { flags },
+            // Not the exact number: whoever has that may reset the flow.
+            seq_off: match offset(u)? {
+                0 => 1,
+                off => off,
+            },
+            ack_off: FAR + u.arbitrary::<u32>()? % (u32::MAX - 2 * FAR),
+            len: u.arbitrary()?,
+            window: u.arbitrary()?,
+            stamp_off: u.arbitrary()?,
+        })
+    }
+}
+
 impl<'a> Arbitrary<'a> for Operation {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
         let flow_len = |u: &mut Unstructured<'a>| -> Result<u16> { Ok(u16::from(u.arbitrary::<u8>()?) * 37) };
@@ -114,7 +155,8 @@ impl<'a> Arbitrary<'a> for Operation {
             15 => Self::LoseNext { flow: u.arbitrary()?, count: u.arbitrary()? },
             16 => Self::Fin { flow: u.arbitrary()?, from: port(u)? },
             17 => Self::Reset { flow: u.arbitrary()?, from: port(u)?, off: u.arbitrary()? },
-            18..=22 => Self::Odd(u.arbitrary()?),
+            18..=21 => Self::Odd(u.arbitrary()?),
+            22 => Self::Stranger(u.arbitrary()?),
             _ => {
                 let (from, len) = (port(u)?, usize::from(u.arbitrary::<u8>()?));
                 Self::Raw { from, bytes: u.bytes(len.min(u.len()))?.to_vec() }

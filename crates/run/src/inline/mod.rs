@@ -16,6 +16,7 @@ mod fallback;
 mod frame;
 mod inheritance;
 mod link_headers;
+mod neighbors;
 mod path;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -37,7 +38,7 @@ use inheritance::Inheritance;
 use path::InlinePath;
 
 pub(crate) use frame::{ETHERNET_LEN, kind_of, moved, split, write};
-pub(crate) use link_headers::{LinkHeader, SharedHeaders};
+pub(crate) use link_headers::{LinkHeader, Seen, SharedHeaders};
 
 /// Two interfaces that can be joined.
 #[derive(Debug)]

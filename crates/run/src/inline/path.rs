@@ -10,7 +10,8 @@ use io::{
 use wire::{Packet, TcpHeaderSpec, Transport, protocol};
 
 use super::frame::{self, ADDRESSES_LEN, ETHERNET_LEN, moved};
-use super::link_headers::{Key, SharedHeaders};
+use super::link_headers::{Key, LinkHeader, Seen, SharedHeaders};
+use super::neighbors::announcement;
 use crate::packet_loop::LAST_TURNS;
 use crate::packet_path::{Batch, PacketPath, Received};
 
@@ -29,6 +30,8 @@ pub(crate) struct InlinePath {
     received: (Port, usize, Option<[u8; 4]>),
     /// Where the packet in it ends.
     packet_end: usize,
+    /// What it would teach, if it is surely its host's.
+    lesson: Option<(Key, LinkHeader)>,
     headers: SharedHeaders,
 }
 
@@ -41,6 +44,7 @@ impl InlinePath {
             frame: vec![0; ETHERNET_LEN + TAG_LEN + PACKET_LEN_MAX],
             received: (Port::Wired, 0, None),
             packet_end: 0,
+            lesson: None,
             headers,
         }
     }
@@ -75,10 +79,15 @@ impl InlinePath {
         self.sockets.each_ref().map(FrameSocket::drops)
     }
 
-    /// Where the IP packet in the frame ends, if its flow may be the processor's.
-    fn packet_end(&self) -> Option<usize> {
+    /// Where the IP packet in the frame ends, if its flow may be the processor's. Notes what hosts announce
+    /// in it.
+    fn packet_end(&mut self) -> Option<usize> {
+        self.lesson = None;
         let (from, len, tag) = self.received;
         let frame = self.frame.get(..len)?;
+        if let Some(announced) = announcement(frame) {
+            self.headers.lock().announce(from, tag, announced, Clock::now());
+        }
         let (header, packet) = frame::split(frame, tag)?;
         let ip_len = match packet.first()? >> 4 {
             4 => usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?])),
@@ -92,7 +101,9 @@ impl InlinePath {
             let is_icmp = [protocol::ICMP, protocol::ICMPV6].contains(&parsed.ip.protocol);
             return is_icmp.then_some(end);
         };
-        self.headers.lock().learn(key, from.opposite(), header).then_some(end)
+        let seen = self.headers.lock().see(key, from.opposite(), header);
+        self.lesson = (seen == Seen::New).then_some((key, header));
+        (seen != Seen::Elsewhere).then_some(end)
     }
 
     /// Sends the frame as it stands out of the other side.
@@ -153,6 +164,12 @@ impl PacketPath for InlinePath {
     fn packet(&mut self, _index: usize) -> Option<Received<'_>> {
         let packet = self.frame.get_mut(ETHERNET_LEN..self.packet_end)?;
         Some(Received { virtio: &self.virtio, packet })
+    }
+
+    fn trust(&mut self, _index: usize) {
+        if let Some((key, header)) = self.lesson.take() {
+            self.headers.lock().learn(key, self.received.0.opposite(), header, Clock::now());
+        }
     }
 
     fn forward(&mut self, _index: usize) -> Result<bool, IoError> {

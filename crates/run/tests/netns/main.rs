@@ -25,6 +25,7 @@ mod starved;
 mod state;
 mod steering;
 mod strange;
+mod strangers;
 mod successor;
 mod tcx;
 mod topology;

@@ -151,7 +151,6 @@ fn syn_flood(packets: u32) {
             sent += u32::from(raw.send(&syn(imaginary(n), to, n), &[]));
             if n % (packets / 8) == 0 {
                 most = most.max(resident(&program));
-                // New ones pass, accelerated or not.
                 topology.connect(&topology.server, SERVER[0]).exchange(b"a-new-1.");
             }
         }
@@ -160,7 +159,11 @@ fn syn_flood(packets: u32) {
     most = most.max(resident(&program));
     report("SYN flood", rates, before, most);
     assert!(most - before < TABLE_BYTES_MAX);
-    assert_quiet(&program.stop(&topology));
+    let said = program.stop(&topology);
+    // The stream, and each connection that was opened in the middle of it: the flood has no place of theirs.
+    let (accelerated, lost) = verdict(&said);
+    assert!(accelerated >= 9 && lost == 0, "{said}");
+    assert_quiet(&said);
 }
 
 #[test]
@@ -350,6 +353,8 @@ fn h20_a_full_table() {
     }
     first.into_iter().for_each(|connection| connection.download(200_000));
     let said = program.stop(&topology);
-    assert_eq!(verdict(&said), (ROOM as u64, 0), "{said}");
+    // More than that where one was unused for so long that it made room.
+    let (accelerated, lost) = verdict(&said);
+    assert!(accelerated >= ROOM as u64 && lost == 0, "{said}");
     assert_quiet(&said);
 }

@@ -95,6 +95,8 @@ pub(super) struct Connection {
     /// When the peer last acknowledged something new, answered with a shut window, or had nothing to answer.
     pub(super) last_progress: Instant,
     last_reply_to_empty: Option<Instant>,
+    /// The largest window that the peer has stated, bytes.
+    window_max: u32,
     /// Its timestamp clock at time zero.
     clock_offset: u32,
 }
@@ -112,6 +114,7 @@ impl Connection {
             mss: agreed.payload_max,
             sack: agreed.sack,
             window: u32::from(syn.window),
+            peer_seq: syn.seq,
             policy: WindowPolicy::Honour,
             rto_max: RTO_MAX,
             timeout_segments: 1,
@@ -142,6 +145,7 @@ impl Connection {
             reno_sack: RenoSack::default(),
             last_progress: Instant::ZERO,
             last_reply_to_empty: None,
+            window_max: u32::from(syn.window),
             clock_offset: config.timestamps.unwrap_or(0),
         }
     }
@@ -210,9 +214,17 @@ impl Connection {
         self.acks.due = AckDue::Now;
     }
 
+    /// True when a segment acknowledges less than could be under way when it was written (RFC 5961 §5.2,
+    /// Linux `tcp_ack`).
+    pub(super) fn is_ack_too_old(&self, tcp: &Tcp, config: &EndpointConfig) -> bool {
+        let acked = self.acked(config).min(u64::from(self.window_max)) as u32;
+        tcp.ack.is_before(self.sender.una() - acked)
+    }
+
     /// Takes the acknowledgement fields; false when they acknowledge what was never sent.
     pub(super) fn on_ack(&mut self, tcp: &Tcp, stats: &mut EndpointStats, now: Instant) -> bool {
         let ack = AckIn {
+            seq: tcp.seq,
             ack: tcp.ack,
             window: self.agreed.peer_scale.window(tcp.window),
             sack: &tcp.options.sack,
@@ -224,6 +236,7 @@ impl Connection {
             stats.unacceptable_acks += 1;
             return false;
         }
+        self.window_max = self.window_max.max(self.sender.window());
         stats.invalid_sack_blocks += u64::from(out.invalid_sack_blocks);
         if !self.agreed.sack {
             self.reno_sack.on_ack(&mut out, self.sender.in_flight(), self.agreed.payload_max);
@@ -318,6 +331,7 @@ impl Connection {
             payload,
             fin: tcp.flags.contains(TcpFlags::FIN),
             timestamp: tcp.options.timestamps.filter(|_| self.agreed.timestamps).map(|ts| ts.value),
+            moves_time: true,
         };
         let had_holes = self.receiver.has_holes();
         let end = tcp.seq + payload.len() as u32;

@@ -72,6 +72,7 @@ impl SubflowSender {
     ) -> Self {
         controller.on_ack(&Ack { now, rtt: Some(handshake), min_rtt: Some(handshake), ..Ack::default() });
         let config = SenderConfig {
+            peer_seq: START,
             start: START,
             mss,
             sack: true,
@@ -167,7 +168,8 @@ impl SubflowSender {
     /// Takes an acknowledgement.
     pub(super) fn on_ack(&mut self, ack: SeqNum, sack: &SackBlocks, now: Instant) {
         let before = Bytes::from(self.sender.in_flight());
-        let out = self.sender.on_ack(&AckIn { ack, window: OWN_WINDOW, sack, has_payload: false }, now);
+        let ack = AckIn { seq: START, ack, window: OWN_WINDOW, sack, has_payload: false };
+        let out = self.sender.on_ack(&ack, now);
         let una = self.sender.una();
         while self.mappings.front().is_some_and(|one| (one.seq + one.len).is_at_or_before(una)) {
             self.mappings.pop_front();
@@ -277,7 +279,7 @@ impl SubflowReceiver {
         if let Ok(ahead) = u64::try_from(ahead) {
             self.mappings.insert(self.next + ahead, (data_seq, payload.len() as u32));
         }
-        let segment = SegmentIn { seq, payload, fin: false, timestamp: None };
+        let segment = SegmentIn { seq, payload, fin: false, timestamp: None, moves_time: true };
         let arrival = self.receiver.on_segment(&segment, &mut self.inbox);
         if let Arrival::InOrder { advanced } = arrival {
             self.next += u64::from(advanced);

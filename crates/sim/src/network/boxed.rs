@@ -14,6 +14,8 @@ pub(super) struct Waiting {
     virtio: VirtioNetHeader,
     packet: Vec<u8>,
     is_broken: bool,
+    /// None of the hosts has sent it.
+    is_strange: bool,
 }
 
 impl<M: MiddleboxUnderTest> Network<M> {
@@ -25,6 +27,9 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let mut are_intact = true;
         for packet in &arrivals {
             self.log.note(self.now, point, packet);
+            if let Some(strangers) = self.strangers.as_mut() {
+                strangers.note(from, packet);
+            }
             let parsed = wire::parse(packet).ok().filter(|_| is_intact(packet));
             are_intact &= parsed.is_some();
             if let Some(parsed) = parsed {
@@ -39,7 +44,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         for (virtio, packet) in arrivals {
             // Looked at again only where one of them was broken.
             let is_broken = !are_intact && virtio.gso_type == GsoType::None && !is_intact(&packet);
-            self.waiting.push_back(Waiting { from, virtio, packet, is_broken });
+            self.waiting.push_back(Waiting { from, virtio, packet, is_broken, is_strange: false });
         }
         self.let_waiting_enter()
     }
@@ -47,12 +52,38 @@ impl<M: MiddleboxUnderTest> Network<M> {
     /// What waits goes in, as long as somebody is there.
     pub(super) fn let_waiting_enter(&mut self) -> Result<(), Violation> {
         while !self.middlebox.is_shut()
-            && let Some(Waiting { from, virtio, packet, is_broken }) = self.waiting.pop_front()
+            && let Some(waiting) = self.waiting.pop_front()
         {
-            self.pass_through_middlebox(from, virtio, packet, is_broken)?;
+            if waiting.is_strange {
+                self.pass_strange(waiting);
+            } else {
+                let Waiting { from, virtio, packet, is_broken, .. } = waiting;
+                self.pass_through_middlebox(from, virtio, packet, is_broken)?;
+            }
             self.send_from_middlebox()?;
         }
         Ok(())
+    }
+
+    /// What strangers send at this time is about to enter the middlebox.
+    pub(super) fn let_strangers_act(&mut self) {
+        let Some(strangers) = self.strangers.as_mut() else { return };
+        while let Some((from, packet)) = strangers.poll(&self.servers, &self.clients, self.now) {
+            let point = if from == Port::Wired { Point::WiredIn } else { Point::MobileIn };
+            self.log.note(self.now, point, &packet);
+            self.log.remark(self.now, Some("of a stranger"));
+            let virtio = VirtioNetHeader::default();
+            self.waiting.push_back(Waiting { from, virtio, packet, is_broken: false, is_strange: true });
+        }
+    }
+
+    /// A stranger's packet enters the middlebox, and may pass: the rules are about what hosts have sent. What
+    /// it does to the middlebox shows in what that makes, and in what it makes of the hosts' own packets.
+    fn pass_strange(&mut self, waiting: Waiting) {
+        let Waiting { from, virtio, mut packet, .. } = waiting;
+        if self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) == Verdict::Forward {
+            self.leave(from.opposite(), packet);
+        }
     }
 
     fn pass_through_middlebox(

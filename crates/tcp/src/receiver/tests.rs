@@ -14,7 +14,7 @@ fn setup(window: u32) -> (Receiver, StreamBuffer) {
 }
 
 fn data<'a>(n: u32, payload: &'a [u8]) -> SegmentIn<'a> {
-    SegmentIn { seq: at(n), payload, fin: false, timestamp: Some(10) }
+    SegmentIn { seq: at(n), payload, fin: false, timestamp: Some(10), moves_time: true }
 }
 
 fn blocks(receiver: &mut Receiver) -> Vec<(u32, u32)> {
@@ -97,7 +97,7 @@ fn beyond_the_window_is_cut_or_refused() {
 #[test]
 fn a_fin_is_acknowledged_only_when_allowed() {
     let (mut r, mut b) = setup(1_000);
-    let fin = SegmentIn { seq: at(3), payload: b"de", fin: true, timestamp: Some(10) };
+    let fin = SegmentIn { seq: at(3), payload: b"de", fin: true, timestamp: Some(10), moves_time: true };
     assert_eq!(r.on_segment(&fin, &mut b), Arrival::OutOfOrder);
     assert!(!r.is_finished());
     r.on_segment(&data(0, b"abc"), &mut b);
@@ -114,7 +114,7 @@ fn a_fin_is_acknowledged_only_when_allowed() {
 fn a_fin_alone_closes_the_stream() {
     let (mut r, mut b) = setup(1_000);
     r.on_segment(&data(0, b"abc"), &mut b);
-    let fin = SegmentIn { seq: at(3), payload: b"", fin: true, timestamp: Some(10) };
+    let fin = SegmentIn { seq: at(3), payload: b"", fin: true, timestamp: Some(10), moves_time: true };
     assert_eq!(r.on_segment(&fin, &mut b), Arrival::InOrder { advanced: 0 });
     assert!(r.is_finished());
     assert_eq!(r.on_segment(&data(3, b"more"), &mut b), Arrival::OutOfWindow);
@@ -175,7 +175,7 @@ proptest! {
             let end = (start + len).min(2_300);
             let fin = end == 2_300;
             let payload = &stream[start as usize..end as usize];
-            r.on_segment(&SegmentIn { seq: at(start), payload, fin, timestamp: Some(10) }, &mut b);
+            r.on_segment(&SegmentIn { seq: at(start), payload, fin, timestamp: Some(10), moves_time: true }, &mut b);
             let ack = r.ack();
             for block in r.sack_blocks(4).iter() {
                 prop_assert!(block.start.is_before(block.end));
@@ -246,7 +246,13 @@ fn what_there_is_no_memory_for_is_neither_taken_nor_acknowledged() {
     let mut buffer = StreamBuffer::with_ring(start, crate::Ring::of_provider(std::sync::Arc::new(Small)));
     let mut take = |at: u32, len: usize, fin: bool, timestamp: u32| {
         let payload = vec![at as u8; len];
-        let segment = SegmentIn { seq: start + at, payload: &payload, fin, timestamp: Some(timestamp) };
+        let segment = SegmentIn {
+            seq: start + at,
+            payload: &payload,
+            fin,
+            timestamp: Some(timestamp),
+            moves_time: true,
+        };
         let arrival = receiver.on_segment(&segment, &mut buffer);
         (arrival, receiver.ack(), receiver.highest(), receiver.fin(), receiver.ts_recent())
     };

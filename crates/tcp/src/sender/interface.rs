@@ -26,6 +26,8 @@ pub struct SenderConfig {
     pub sack: bool,
     /// The peer's window in bytes at the start.
     pub window: u32,
+    /// The lowest number that a segment of the peer may have.
+    pub peer_seq: SeqNum,
     /// Whether it limits what is sent.
     pub policy: WindowPolicy,
     /// Longest retransmission time-out. After an outage the first attempt comes at most this late.
@@ -103,6 +105,8 @@ pub struct Transmission {
 /// An acknowledgement from the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct AckIn<'a> {
+    /// Its sequence number.
+    pub seq: SeqNum,
     /// Its acknowledgement number.
     pub ack: SeqNum,
     /// Its window in bytes, scaled.

@@ -63,10 +63,12 @@ fn a_flow_in_the_place_of_another_one_has_its_own_times_and_packets() {
     bench.now = ms(60_300);
     let both = TcpFlags::FIN.with(TcpFlags::ACK);
     bench.server_sends(4, 1, 0, both, 0);
+    bench.run_to(ms(60_300));
     bench.client_sends(4, 1, 2, both);
     bench.server_sends(4, 2, 1, TcpFlags::ACK, 0);
     bench.now = ms(72_000);
     bench.client_sends(4, 1_000_000, 0, TcpFlags::SYN);
+    bench.server_sends(4, 0, 1_000_000, TcpFlags::SYN.with(TcpFlags::ACK), 0);
     told.extend(taken(&mut bench));
     let seen = told.iter().map(|notice| match notice {
         Notice::Ended(ended) => (ended.began.unwrap(), ended.ended, ended.sides.map(|side| side.packets)),
@@ -82,7 +84,7 @@ fn a_flow_that_is_passed_is_told_of_with_the_reason() {
     let mut bench = Bench::new(EngineConfig { flows_max: 1, ..EngineConfig::default() });
     bench.engine.set_wants(Wants { events: true, ended: false });
     bench.establish(1);
-    bench.client_sends(2, 0, 0, TcpFlags::SYN);
+    bench.shake_hands(2);
     let passed = Notice::Passed(name(2), PassReason::TableFull);
     assert_eq!(taken(&mut bench), [Notice::Accelerated(name(1)), passed]);
     bench.client_sends(1, 1, 1, TcpFlags::RST.with(TcpFlags::ACK));

@@ -73,7 +73,7 @@ fn other_settings_hold_for_new_flows_and_end_none() {
     assert_eq!(bench.engine.path_of(0).unwrap().controller.name(), "adaptive", "its flow is under way");
     bench.server_sends(1, 501, 0, TcpFlags::ACK, 500);
     assert_eq!(bench.run_to(ms(100)), 500);
-    bench.client_sends(2, 0, 0, TcpFlags::SYN);
+    bench.shake_hands(2);
     assert_eq!(bench.engine.stats.passed_for(PassReason::TableFull), 1);
 
     bench.engine.reconfigure(EngineConfig { flows_max: 10, ..config });

@@ -166,6 +166,8 @@ fn a_rule_wins_over_the_group_and_drains_end_it() {
     bench.up(1, 0, 0, TcpFlags::SYN);
     assert_eq!(measured(&mut bench), [], "the same SYN again");
     bench.up(1, 7, 0, TcpFlags::SYN);
+    assert_eq!(measured(&mut bench), [], "anybody may send it");
+    bench.server_sends(1, 0, 7, TcpFlags::SYN.with(TcpFlags::ACK), 0);
     assert_eq!((measured(&mut bench).len(), bench.engine.stats.half_open_now), (1, 1));
 }
 

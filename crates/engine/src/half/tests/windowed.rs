@@ -325,6 +325,13 @@ fn its_own_syn_again_passes_and_a_new_one_begins_anew() {
     assert_eq!(bench.engine.stats.half_open_now, 0);
     let new = TcpHeaderSpec { seq: ISN + 77, ..syn };
     bench.unchanged(End::Sink, &new, 0);
+    assert_eq!(
+        (bench.engine.stats.flows_now, bench.engine.stats.half_open_now),
+        (1, 0),
+        "anybody may send it"
+    );
+    let accepted = TcpHeaderSpec { ack: ISN + 78, ..reply };
+    bench.unchanged(End::Source, &accepted, 0);
     assert_eq!((bench.engine.stats.flows_now, bench.engine.stats.half_open_now), (1, 1));
 }
 

@@ -80,6 +80,10 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.take_unknown_flow()
     }
 
+    fn take_news(&mut self) -> bool {
+        self.inner.take_news()
+    }
+
     fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {
         self.inner.set_mtu(to, mtu, now);
     }

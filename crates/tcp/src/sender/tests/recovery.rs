@@ -119,7 +119,13 @@ fn a_tail_probe_that_came_twice_repaired_nothing() {
         |hand, t| _ = hand.ack(t, 4_000, 900_000, &[]),
         |hand, t| {
             let sack = SackBlocks::new();
-            let ack = AckIn { ack: at(4_000), window: 1_000_000, sack: &sack, has_payload: true };
+            let ack = AckIn {
+                seq: SeqNum::new(0),
+                ack: at(4_000),
+                window: 1_000_000,
+                sack: &sack,
+                has_payload: true,
+            };
             hand.sender.on_ack(&ack, ms(t));
         },
     ];
@@ -195,7 +201,8 @@ fn acknowledgements_that_deliver_nothing_do_not_put_off_the_time_out() {
     // The peer uploads: each of its segments repeats the number.
     for t in first.as_millis() + 1..second.as_millis() {
         let sack = SackBlocks::new();
-        let ack = AckIn { ack: at(1_000), window: 1_000_000, sack: &sack, has_payload: true };
+        let ack =
+            AckIn { seq: SeqNum::new(0), ack: at(1_000), window: 1_000_000, sack: &sack, has_payload: true };
         hand.sender.on_ack(&ack, ms(t));
     }
     assert_eq!(hand.sender.next_deadline(), Some(second));
@@ -445,7 +452,8 @@ fn without_sack_one_segment_of_many_sent_at_once_is_lost() {
     assert_eq!((lost, starts(&hand.send_all(44))), (MSS, vec![1_000]));
     // What repeats the number with data in it is no partial acknowledgement.
     let sack = SackBlocks::new();
-    let ack = AckIn { ack: at(1_000), window: 1_000_000, sack: &sack, has_payload: true };
+    let ack =
+        AckIn { seq: SeqNum::new(0), ack: at(1_000), window: 1_000_000, sack: &sack, has_payload: true };
     assert_eq!(hand.sender.on_ack(&ack, ms(45)).lost, 0);
 }
 

@@ -90,7 +90,8 @@ fn transfer(
         for (_, sent) in arrived {
             let start = sent.seq.distance_from(at(0)).max(0) as usize;
             let payload = &stream[start.min(stream.len())..(start + sent.len as usize).min(stream.len())];
-            let segment = SegmentIn { seq: sent.seq, payload, fin: sent.fin, timestamp: None };
+            let segment =
+                SegmentIn { seq: sent.seq, payload, fin: sent.fin, timestamp: None, moves_time: true };
             receiver.on_segment(&segment, &mut buffer);
         }
         if is_read_time {
@@ -118,7 +119,13 @@ fn transfer(
         for (_, ack) in acks {
             let before = sender.una();
             let out = sender.on_ack(
-                &AckIn { ack: ack.ack, window: ack.window, sack: &ack.sack, has_payload: false },
+                &AckIn {
+                    seq: SeqNum::new(0),
+                    ack: ack.ack,
+                    window: ack.window,
+                    sack: &ack.sack,
+                    has_payload: false,
+                },
                 now,
             );
             assert!(!out.is_unacceptable);
