@@ -21,7 +21,7 @@ use stored::StoredError;
 use crate::config::ConfigError;
 
 /// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
-pub const IMAGE_VERSION: u16 = 2;
+pub const IMAGE_VERSION: u16 = 3;
 
 /// The oldest version that [`crate::Engine::resume`] reads: the one before.
 pub const IMAGE_VERSION_OLDEST: u16 = 1;

@@ -52,7 +52,8 @@ pub fn markdown(document: &Value) -> String {
     let mut programs: Vec<&Value> = document["programs"].as_array().unwrap().iter().collect();
     programs.sort_by(|a, b| seconds(&b["seconds"]).total_cmp(&seconds(&a["seconds"])));
     for program in programs.into_iter().filter(|program| seconds(&program["seconds"]) >= LEAST_S) {
-        let counted: u64 = program["counts"].as_array().unwrap()[..2].iter().map(|n| n.as_u64().unwrap()).sum();
+        let counted: u64 =
+            program["counts"].as_array().unwrap()[..2].iter().map(|n| n.as_u64().unwrap()).sum();
         let slowest = program["slowest"].as_array().unwrap().first();
         let slowest = slowest.map_or_else(String::new, |test| {
             format!("`{}` {:.0}", test[0].as_str().unwrap(), seconds(&test[1]))
