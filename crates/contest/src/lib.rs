@@ -45,7 +45,7 @@ pub use html::page;
 pub use lab_run::LabContest;
 pub use limit::{LimitPoint, limit, limit_at};
 pub use line_up::Buffer;
-pub use markdown::{bulk_markdown, short_markdown};
+pub use markdown::{beside_markdown, bulk_markdown, short_markdown};
 pub use offset::offset_ms;
 pub use path::{PathDocument, PathSettings};
 pub use radio::{Air, RadioSettings};
