@@ -345,10 +345,8 @@ impl Adaptive {
             is_limited,
             now: ack.now,
         };
-        self.competition.on_ack(ack, &seen);
-        if self.competition.is_competing() {
-            // The queue of others is no longer path.
-            self.floor.on_idle(ack.now);
+        if let Some(rtt) = self.competition.on_ack(ack, &seen) {
+            self.floor.on_look(rtt, ack.now);
         }
     }
 
@@ -482,7 +480,8 @@ impl Controller for Adaptive {
         // The first of a bunch makes room in the window for the rest (H15).
         let is_limited = self.limited_at.is_some_and(|at| ack.now.saturating_since(at) <= BUNCH);
         if let Some(rtt) = ack.rtt {
-            self.floor.update(rtt, is_limited, ack.now);
+            // Among others a look measures the floor.
+            self.floor.update(rtt, is_limited && !self.competition.is_competing(), ack.now);
             if is_limited && !self.is_draining() && self.start.window().is_none() {
                 self.adapt_headroom(rtt, ack.delivered);
             }

@@ -113,7 +113,7 @@ stored::fields!(Look { window, before, marked, smallest, samples });
 pub(super) struct Competition {
     look: Option<Look>,
     /// The window among others.
-    competing: Option<Cubic>,
+    competing: Option<Box<Cubic>>,
     /// When it looks again.
     look_at: Instant,
     /// Looks in a row that found others; and among others that found hardly anybody.
@@ -209,8 +209,8 @@ impl Competition {
         }
     }
 
-    /// Takes in an acknowledgement.
-    pub(super) fn on_ack(&mut self, ack: &Ack, seen: &Observation) {
+    /// Takes in an acknowledgement. Gives the round trip that a look has seen, if it ends with others there.
+    pub(super) fn on_ack(&mut self, ack: &Ack, seen: &Observation) -> Option<Duration> {
         let gap = seen.now.saturating_since(self.last);
         self.last = seen.now;
         if self.competing.is_none() && self.look.is_none() && self.since.is_none() && self.found == 0 {
@@ -218,13 +218,13 @@ impl Competition {
         } else {
             self.averaged_at = seen.now;
         }
-        let Some(rtt) = seen.rtt else { return };
+        let rtt = seen.rtt?;
         let waited = rtt.saturating_sub(seen.floor);
         if waited <= seen.near {
             // The queue has emptied by itself.
             (self.look, self.competing, self.since, self.found) = (None, None, None, 0);
         } else if self.look.is_some() {
-            self.follow_look(rtt, seen);
+            return self.follow_look(rtt, seen);
         } else if let Some(cubic) = &mut self.competing {
             cubic.on_ack(ack);
             if seen.now >= self.look_at {
@@ -237,6 +237,7 @@ impl Competition {
         } else if self.is_suspicious(rtt, seen) {
             self.begin_look(rtt, seen);
         }
+        None
     }
 
     /// A wait that is too long lasts.
@@ -260,8 +261,8 @@ impl Competition {
     }
 
     /// Waits until less is in flight, and then for what was sent at that moment.
-    fn follow_look(&mut self, rtt: Duration, seen: &Observation) {
-        let Some(mut look) = self.look else { return };
+    fn follow_look(&mut self, rtt: Duration, seen: &Observation) -> Option<Duration> {
+        let mut look = self.look?;
         match look.marked {
             None if seen.in_flight <= self.kept(&look, seen.least) => {
                 look.marked = Some((seen.now, seen.in_flight));
@@ -275,7 +276,7 @@ impl Competition {
         let is_empty = look.smallest.saturating_sub(seen.floor) <= seen.usual;
         if !is_empty && look.samples < SAMPLES {
             self.look = Some(look);
-            return;
+            return None;
         }
         self.look = None;
         match self.others(&look, seen.least).filter(|_| !is_empty) {
@@ -286,6 +287,7 @@ impl Competition {
                 self.refused_for = (self.refused_for * 2).min(REFUSED_MAX);
             }
         }
+        self.is_competing().then_some(look.smallest)
     }
 
     /// N, in bytes; none if it is next to nothing.
@@ -330,7 +332,7 @@ impl Competition {
             others
         };
         let window = window.max(seen.least.get());
-        self.competing = Some(Cubic::at(CubicParams::default(), Bytes::new(window)));
+        self.competing = Some(Box::new(Cubic::at(CubicParams::default(), Bytes::new(window))));
         let is_news = are_few || others >= own.saturating_mul(2);
         self.look_at = seen.now
             + if is_news {
