@@ -150,8 +150,10 @@ docs: build ## Run the demo and write its figures and pictures into the document
 docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER adds the measured traces
 	@mkdir -p $(OUT)/docs
 	$(CELLERATOR) contest $(CONTEST_PRESETS) --part bulk,short --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(OUT)/docs/contest-presets.json
+	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=bbr,beside=quic --buffer both --seeds 5 \
+	  --schemes direct:cubic,accel:adaptive,accel:adaptive?without=competition --json $(OUT)/docs/contest-beside.json
 	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json - >$(abspath $(OUT))/docs/contest-traces.json)
-	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(abspath $(OUT))/docs/contest-beside.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
 
 docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOLDER holds the measured traces
 	@test -n "$(TRACES)" || { echo "docs-terms: name the folder of the measured traces: TRACES=FOLDER"; exit 1; }

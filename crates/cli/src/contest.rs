@@ -32,7 +32,8 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_value = "4MB", value_name = "SIZE")]
     buffer: Vec<String>,
     /// What to run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed
-    /// (four flows and a call), flows=N (N downloads)
+    /// (four flows and a call), flows=N (N downloads),
+    /// beside=cubic|reno|bbr|quic[:N] (a download beside others that pass)
     #[arg(long, value_delimiter = ',', default_value = "bulk", value_name = "PART")]
     part: Vec<Part>,
     /// How late the senders of the limit know capacity and queue; one limit for each
@@ -118,7 +119,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let short = document.short.iter().map(|run| &run.problems);
     let mixed = document.mixed.iter().map(|run| &run.problems);
     let flows = document.flows.iter().map(|run| &run.problems);
-    let is_good = bulk.chain(short).chain(mixed).chain(flows).all(Vec::is_empty);
+    let beside = document.beside.iter().map(|run| &run.problems);
+    let is_good = bulk.chain(short).chain(mixed).chain(flows).chain(beside).all(Vec::is_empty);
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -99,6 +99,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/lab-results/1", "") => tables(&parsed(file, &text)),
         ("cellerator/lab-results/1", "pictures") => pictures(&parsed(file, &text)),
         ("cellerator/contest/1", "bulk") => contest::bulk_markdown(&parsed(file, &text)),
+        ("cellerator/contest/1", "beside") => contest::beside_markdown(&parsed(file, &text)),
         ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),

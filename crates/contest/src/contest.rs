@@ -9,10 +9,12 @@ use sim::SimError;
 use units::{Bytes, Duration, Rate};
 
 use crate::line_up::LineUp;
-use crate::results::{Delays, Document, FlowsRun, Limit, MixedRun, Run, SCHEMA, ShortRun, TraceFigures};
+use crate::results::{
+    BesideRun, Delays, Document, FlowsRun, Limit, MixedRun, Run, SCHEMA, ShortRun, TraceFigures,
+};
 use crate::{
-    Buffer, ContestError, PathSettings, Scheme, TraceSource, Treatment, bulk, flows, limit, mixed, offset_ms,
-    short,
+    Beside, Buffer, ContestError, PathSettings, Scheme, TraceSource, Treatment, beside, bulk, flows, limit,
+    mixed, offset_ms, short,
 };
 use jobs::{Job, Place};
 
@@ -49,12 +51,17 @@ pub enum Part {
     Mixed,
     /// So many downloads at once, 2 to 256.
     Flows(u16),
+    /// A download beside others of the client that the accelerator passes.
+    Beside(Beside),
 }
 
 impl core::str::FromStr for Part {
     type Err = ContestError;
 
     fn from_str(text: &str) -> Result<Self, ContestError> {
+        if let Some(neighbours) = text.strip_prefix("beside=") {
+            return neighbours.parse().map(Self::Beside);
+        }
         let flows =
             text.strip_prefix("flows=").and_then(|n| n.parse().ok()).filter(|n| (2..=256).contains(n));
         match (text, flows) {
@@ -65,7 +72,8 @@ impl core::str::FromStr for Part {
             _ => Err(ContestError::Setting {
                 what: "part",
                 problem: format!(
-                    "`{text}` is none; there are bulk, short, mixed, and flows=N with N from 2 to 256"
+                    "`{text}` is none; there are bulk, short, mixed, flows=N with N from 2 to 256, and \
+                     beside=cubic, reno, bbr or quic"
                 ),
             }),
         }
@@ -90,6 +98,7 @@ enum Made {
     Short(ShortRun),
     Mixed(MixedRun),
     Flows(FlowsRun),
+    Beside(BesideRun),
 }
 
 impl Contest {
@@ -150,6 +159,7 @@ impl Contest {
                 Made::Short(run) => document.short.push(run),
                 Made::Mixed(run) => document.mixed.push(run),
                 Made::Flows(run) => document.flows.push(run),
+                Made::Beside(run) => document.beside.push(run),
             }
         }
         document.summarise();
@@ -225,6 +235,18 @@ impl Contest {
                     ..FlowsRun::default()
                 };
                 flows::flows(&cell.line_up(), length, usize::from(count), run).map(Made::Flows)
+            }
+            Job::Beside(place, neighbours) => {
+                let cell = self.cell(place, is_over);
+                let run = BesideRun {
+                    trace: cell.trace.name.clone(),
+                    buffer: cell.buffer.to_string(),
+                    scheme: cell.scheme.label.clone(),
+                    seed: cell.seed,
+                    beside: neighbours.to_string(),
+                    ..BesideRun::default()
+                };
+                beside::beside(&cell.line_up(), length, neighbours, run).map(Made::Beside)
             }
         }
     }

@@ -9,7 +9,7 @@ use figures::stats;
 use maud::{Markup, html};
 
 use crate::results::{Document, Limit, Run, TraceFigures, grouped};
-use crate::table::{buffers, bulk_rows, first_seeds, flows_rows, mixed_rows, short_rows};
+use crate::table::{beside_rows, buffers, bulk_rows, first_seeds, flows_rows, mixed_rows, short_rows};
 use over_time::{fairness, over_time};
 use plane::{Dot, plane};
 
@@ -72,7 +72,8 @@ fn schemes(document: &Document) -> Vec<&str> {
     let short = document.short.iter().map(|run| run.scheme.as_str());
     let mixed = document.mixed.iter().map(|run| run.scheme.as_str());
     let flows = document.flows.iter().map(|run| run.scheme.as_str());
-    distinct(runs.chain(short).chain(mixed).chain(flows))
+    let beside = document.beside.iter().map(|run| run.scheme.as_str());
+    distinct(runs.chain(short).chain(mixed).chain(flows).chain(beside))
 }
 
 fn colour(schemes: &[&str], scheme: &str) -> usize {
@@ -175,15 +176,18 @@ fn tables(document: &Document, trace: &str, size: &str, schemes: &[&str]) -> Mar
     let short = here(&document.short, |r| is_here(&r.trace, &r.buffer));
     let mixed = here(&document.mixed, |r| is_here(&r.trace, &r.buffer));
     let flows = here(&document.flows, |r| is_here(&r.trace, &r.buffer));
+    let beside = here(&document.beside, |r| is_here(&r.trace, &r.buffer));
     let tables = [
         bulk_rows(&bulk, &document.limits_of(trace, size)),
         short_rows(&short),
         mixed_rows(&mixed),
         flows_rows(&flows),
+        beside_rows(&beside),
     ];
     let problems = bulk.iter().map(|r| (&r.scheme, &r.problems));
     let problems = problems.chain(short.iter().map(|r| (&r.scheme, &r.problems)));
     let problems = problems.chain(flows.iter().map(|r| (&r.scheme, &r.problems)));
+    let problems = problems.chain(beside.iter().map(|r| (&r.scheme, &r.problems)));
     let problems = problems.chain(mixed.iter().map(|r| (&r.scheme, &r.problems)));
     html! {
         @for table in tables.iter().filter(|table| !table.rows.is_empty()) { (of_schemes(table, schemes)) }

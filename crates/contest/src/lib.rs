@@ -10,6 +10,7 @@
 //! its own that takes the same way through accelerator and radio queue. All in virtual time ([`sim`]): the
 //! same seed gives the same figures whatever the number of threads.
 
+mod beside;
 mod bound;
 mod bulk;
 mod contest;
@@ -35,6 +36,7 @@ mod table;
 mod traces;
 mod traffic;
 
+pub use beside::{Beside, BesideKind};
 pub use contest::{Contest, Part, Settings};
 pub use error::ContestError;
 pub use estimate::Estimate;
@@ -43,13 +45,13 @@ pub use html::page;
 pub use lab_run::LabContest;
 pub use limit::{LimitPoint, limit, limit_at};
 pub use line_up::Buffer;
-pub use markdown::{bulk_markdown, short_markdown};
+pub use markdown::{beside_markdown, bulk_markdown, short_markdown};
 pub use offset::offset_ms;
 pub use path::{PathDocument, PathSettings};
 pub use radio::{Air, RadioSettings};
 pub use results::{
-    Delays, Document, FlowsRun, Limit, Maker, MixedRun, Run, SCHEMA, Series, ShortRun, Summary, TraceFigures,
-    Waiting,
+    BesideRun, Delays, Document, FlowsRun, Limit, Maker, MixedRun, Run, SCHEMA, Series, ShortRun, Summary,
+    TraceFigures, Waiting,
 };
 pub use scheme::{Scheme, Treatment};
 pub use sweep::{

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::limit::limit_at;
-use crate::results::{Document, Run, ShortRun};
-use crate::table::{buffers, first_seeds};
+use crate::results::{BesideRun, Document, Run, ShortRun};
+use crate::table::{beside_rows, buffers, first_seeds};
 
 /// The bulk part as a table in Markdown: a row for each trace and queue, by falling rate; for each scheme the
 /// share of the link in %, the 95th percentile of the queueing delay and that of the ping in ms. Behind them
@@ -41,6 +41,31 @@ pub fn bulk_markdown(document: &Document) -> String {
                 last.zip(limits.last()).and_then(|(run, limit)| limit_at(&limit.points, run.utilisation));
             let limit = point.map_or_else(|| "–".to_owned(), |point| format!("{:.0}", point.queue_p95_ms));
             let _ = writeln!(text, " | {limit} |");
+        }
+    }
+    text
+}
+
+/// The part `beside` as a table in Markdown: a row for each trace, queue, kind of neighbour and scheme, with the
+/// means over the seeds.
+#[must_use]
+pub fn beside_markdown(document: &Document) -> String {
+    let mut text = String::new();
+    for trace in first_seeds(document) {
+        for buffer in buffers(document, &trace.trace) {
+            let here = |r: &&BesideRun| r.trace == trace.trace && r.buffer == buffer;
+            let table = beside_rows(&document.beside.iter().filter(here).collect::<Vec<_>>());
+            if text.is_empty() {
+                let name = |(name, unit): &(&str, &str)| match *unit {
+                    "" => format!(" {name} |"),
+                    unit => format!(" {name}, {unit} |"),
+                };
+                let names: String = table.headings.iter().map(name).collect();
+                text = format!("| trace | queue |{names}\n|{}\n", "---|".repeat(table.headings.len() + 2));
+            }
+            for row in table.rows {
+                let _ = writeln!(text, "| {} | {buffer} | {} |", trace.trace, row.join(" | "));
+            }
         }
     }
     text

@@ -46,6 +46,9 @@ pub struct Document {
     /// Many downloads at once: one entry per trace, buffer, scheme, seed and number of downloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowsRun>,
+    /// A download beside others that pass: one entry per trace, buffer, scheme, seed and kind of neighbour.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<BesideRun>,
     /// What is possible: one entry per trace, seed that changes it, buffer and lateness.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
@@ -98,7 +101,7 @@ macro_rules! seeded {
         }
     )*};
 }
-seeded!(Run, MixedRun, FlowsRun);
+seeded!(Run, MixedRun, FlowsRun, BesideRun);
 
 /// Bulk runs that differ in their seed alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -232,6 +235,36 @@ pub struct MixedRun {
     pub bulk_mbps: [f64; 2],
     /// Jain's index of these: 1 for equal ones, a half where one gets everything.
     pub fairness: f64,
+    /// What did not come out as it must; empty when all is well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}
+
+/// A download beside others of the same client that pass, and a ping.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BesideRun {
+    /// The trace.
+    pub trace: String,
+    /// Size of the queue as asked for.
+    pub buffer: String,
+    /// The scheme.
+    pub scheme: String,
+    /// The seed.
+    pub seed: u64,
+    /// What is beside it.
+    pub beside: String,
+    /// Goodput of the download from a quarter of the run on.
+    pub own_mbps: f64,
+    /// Goodput of each of the others, in the same time.
+    pub beside_mbps: Vec<f64>,
+    /// Bytes delivered over bytes that could have been.
+    pub utilisation: f64,
+    /// From arrival in the radio queue to departure, of delivered packets.
+    pub queue_ms: Delays,
+    /// Share of packets that the queue dropped.
+    pub loss: f64,
+    /// Round trips of the ping.
+    pub ping_ms: Delays,
     /// What did not come out as it must; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,

@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use figures::Table;
 
 use crate::results::{
-    Document, FlowsRun, Limit, MixedRun, Run, Seeded, ShortRun, TraceFigures, Waiting, grouped,
+    BesideRun, Document, FlowsRun, Limit, MixedRun, Run, Seeded, ShortRun, TraceFigures, Waiting, grouped,
 };
 use crate::{Estimate, limit_at};
 
@@ -48,6 +48,9 @@ pub fn tables(document: &Document, columns: usize) -> String {
             let flows: Vec<&FlowsRun> =
                 document.flows.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
             text += &shown(&flows_rows(&flows), columns, &FLOWS_MAY_GO, &problems_of(&flows));
+            let beside: Vec<&BesideRun> =
+                document.beside.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
+            text += &shown(&beside_rows(&beside), columns, &BESIDE_MAY_GO, &problems_of(&beside));
         }
     }
     text
@@ -60,7 +63,9 @@ pub(crate) fn buffers<'a>(document: &'a Document, trace: &str) -> Vec<&'a str> {
     let mixed = document.mixed.iter().map(|r| (&r.trace, &r.buffer));
     let mut buffers: Vec<&str> = Vec::new();
     let flows = document.flows.iter().map(|r| (&r.trace, &r.buffer));
-    for (_, buffer) in bulk.chain(short).chain(mixed).chain(flows).filter(|(t, _)| *t == trace) {
+    let beside = document.beside.iter().map(|r| (&r.trace, &r.buffer));
+    for (_, buffer) in bulk.chain(short).chain(mixed).chain(flows).chain(beside).filter(|(t, _)| *t == trace)
+    {
         if !buffers.contains(&buffer.as_str()) {
             buffers.push(buffer);
         }
@@ -277,6 +282,58 @@ pub(crate) fn flows_rows(runs: &[&FlowsRun]) -> Table {
     counts.dedup();
     let rows = counts.iter().flat_map(|count| grouped(&of(*count)).iter().map(row).collect::<Vec<_>>());
     Table { headings: FLOWS_HEADINGS.to_vec(), rows: rows.collect() }
+}
+
+const BESIDE_HEADINGS: [(&str, &str); 9] = [
+    ("beside others", ""),
+    ("others", ""),
+    ("own", "Mbit/s"),
+    ("others'", "Mbit/s"),
+    ("own ÷ fair", ""),
+    ("used", "%"),
+    ("queue p95", "ms"),
+    ("loss", "%"),
+    ("ping p95", "ms"),
+];
+
+/// Columns that go first where the terminal is narrow.
+const BESIDE_MAY_GO: [&str; 3] = ["loss", "used", "queue p95"];
+
+/// What a download has without an accelerator beside the same, at most an equal share of all.
+fn fair_mbps(run: &BesideRun, all: &[&BesideRun]) -> Option<f64> {
+    let mut direct = all.iter().filter(|one| one.beside == run.beside && one.seed == run.seed);
+    let direct = direct.find(|one| one.scheme.starts_with("direct:"))?;
+    let whole = direct.own_mbps + direct.beside_mbps.iter().sum::<f64>();
+    Some(direct.own_mbps.min(whole / (1 + direct.beside_mbps.len()) as f64))
+}
+
+/// Who gets what, a row per kind of neighbour and scheme. The fair share is that of the first scheme without an
+/// accelerator, at most an equal one.
+pub(crate) fn beside_rows(runs: &[&BesideRun]) -> Table {
+    let mut kinds: Vec<&str> = Vec::new();
+    for run in runs {
+        if !kinds.contains(&run.beside.as_str()) {
+            kinds.push(&run.beside);
+        }
+    }
+    let row = |of: &Vec<&BesideRun>| {
+        let shares: Vec<f64> =
+            of.iter().filter_map(|run| fair_mbps(run, runs).map(|fair| run.own_mbps / fair)).collect();
+        vec![
+            of[0].scheme.clone(),
+            of[0].beside.clone(),
+            format!("{:.2}", estimate(of, |run| run.own_mbps)),
+            format!("{:.2}", estimate(of, |run| run.beside_mbps.iter().sum())),
+            if shares.is_empty() { "–".to_owned() } else { format!("{:.2}", Estimate::of(&shares)) },
+            format!("{:.1}", estimate(of, |run| run.utilisation * 100.0)),
+            format!("{:.0}", estimate(of, |run| run.queue_ms.p95)),
+            format!("{:.2}", estimate(of, |run| run.loss * 100.0)),
+            format!("{:.0}", estimate(of, |run| run.ping_ms.p95)),
+        ]
+    };
+    let of = |kind: &str| runs.iter().filter(|run| run.beside == kind).copied().collect::<Vec<_>>();
+    let rows = kinds.iter().flat_map(|kind| grouped(&of(kind)).iter().map(row).collect::<Vec<_>>());
+    Table { headings: BESIDE_HEADINGS.to_vec(), rows: rows.collect() }
 }
 
 const MIXED_HEADINGS: [(&str, &str); 16] = [

@@ -30,6 +30,7 @@
 //! | h: what long repairs hold back is in flight on top | `head_of_line.rs` |
 //! | Q: what a buffer smaller than W takes | `buffer.rs` |
 //! | S: what may be in flight after a time-out | `silence.rs` |
+//! | N: what others have in the queue, and a window that competes | `competition.rs` |
 //!
 //! Without acknowledgements nothing is sent. What was learnt stays while the subscriber is idle, up to
 //! `memory`. While the base station reports, its bandwidth fills the bins.
@@ -38,6 +39,7 @@
 
 mod buffer;
 mod bursts;
+mod competition;
 mod floor;
 mod grain;
 mod head_of_line;
@@ -54,6 +56,7 @@ use crate::{Ack, Control, Controller, Feedback, Known, Loss, LossKind, MSS_DEFAU
 
 use buffer::{Buffer, Heard};
 use bursts::Bursts;
+use competition::Competition;
 use floor::Floor;
 use grain::Grain;
 use head_of_line::{HeadOfLineBlocking, Observation};
@@ -180,6 +183,7 @@ pub struct Adaptive {
     bursts: Bursts,
     blocking: HeadOfLineBlocking,
     reports_valid_until: Instant,
+    competition: Competition,
 }
 stored::fields!(Adaptive {
     params,
@@ -198,6 +202,7 @@ stored::fields!(Adaptive {
     bursts,
     blocking,
     reports_valid_until,
+    competition: since(3, Competition::new()),
 });
 
 impl Adaptive {
@@ -220,6 +225,7 @@ impl Adaptive {
             bursts: Bursts::new(),
             blocking: HeadOfLineBlocking::default(),
             reports_valid_until: Instant::ZERO,
+            competition: Competition::new(),
             params,
         };
         new.update();
@@ -318,6 +324,32 @@ impl Adaptive {
         self.start.on_ack(ack, &signs);
     }
 
+    /// Competes with others in the queue, or not.
+    fn follow_competition(&mut self, ack: &Ack, is_limited: bool) {
+        let (Some(floor), Some(mean)) = (self.floor.get(), self.mean()) else { return };
+        if self.start.window().is_some() || !self.has(Term::Competition) {
+            return;
+        }
+        let near = headroom::near(self.grain.get(), floor, &self.params);
+        let own = self.headroom.get() + mean.time_for(self.params.constant).min(self.params.delay_max);
+        let usual = own + self.headroom_range().0 + near * 2 + self.blocked_for();
+        let seen = competition::Observation {
+            rtt: ack.rtt,
+            floor,
+            usual,
+            near,
+            mean,
+            window: self.window,
+            in_flight: ack.in_flight,
+            least: Bytes::new(self.params.mss.get().saturating_mul(SEGMENTS_MIN)),
+            is_limited,
+            now: ack.now,
+        };
+        if let Some(rtt) = self.competition.on_ack(ack, &seen) {
+            self.floor.on_look(rtt, ack.now);
+        }
+    }
+
     /// W without floor measurement and ceiling.
     fn model(&self) -> Option<Bytes> {
         let (floor, forecast) = (self.floor.get()?, self.offer.forecast()?);
@@ -366,6 +398,9 @@ impl Adaptive {
             window = window.min(forecast.bytes_in(floor / 2));
         }
         window = window.max(least);
+        if self.has(Term::Competition) {
+            window = self.competition.window(window, least);
+        }
         self.window = self.silence.bound(window);
         self.pacing_rate = match floor {
             Some(floor) => {
@@ -375,6 +410,7 @@ impl Adaptive {
                 // link was seen to carry.
                 let known = known.max(Rate::from_transfer(self.window, floor + self.delay_max(floor)));
                 match self.blocked_for() {
+                    _ if self.competition.is_competing() => by_window.max(known),
                     held if held > floor && self.has(Term::HeldPace) => {
                         Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
                     }
@@ -394,6 +430,7 @@ impl Controller for Adaptive {
 
     fn on_send(&mut self, sent: &Sent) {
         self.blocking.on_send(sent.now);
+        self.competition.on_sent(sent);
         if sent.in_flight > Bytes::ZERO {
             return;
         }
@@ -443,7 +480,8 @@ impl Controller for Adaptive {
         // The first of a bunch makes room in the window for the rest (H15).
         let is_limited = self.limited_at.is_some_and(|at| ack.now.saturating_since(at) <= BUNCH);
         if let Some(rtt) = ack.rtt {
-            self.floor.update(rtt, is_limited, ack.now);
+            // Among others a look measures the floor.
+            self.floor.update(rtt, is_limited && !self.competition.is_competing(), ack.now);
             if is_limited && !self.is_draining() && self.start.window().is_none() {
                 self.adapt_headroom(rtt, ack.delivered);
             }
@@ -483,10 +521,12 @@ impl Controller for Adaptive {
             now: ack.now,
         });
         self.follow_start(ack);
+        self.follow_competition(ack, is_limited);
         self.update();
     }
 
     fn on_loss(&mut self, loss: &Loss) {
+        self.competition.on_loss(loss);
         match loss.kind {
             LossKind::Fast => {
                 self.losses.on_lost();
@@ -496,7 +536,8 @@ impl Controller for Adaptive {
                     self.silence.on_radio_loss(loss.now);
                 }
             }
-            LossKind::Timeout if self.has(Term::Silence) => {
+            // Round trips of others' queues exceed the longest time-out: it tells nothing of an outage.
+            LossKind::Timeout if self.has(Term::Silence) && !self.competition.is_competing() => {
                 self.silence.on_timeout(self.params.mss, self.has(Term::Retry), loss.now);
                 self.update();
             }

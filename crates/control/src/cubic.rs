@@ -81,6 +81,14 @@ impl Cubic {
         };
         Self::with(rule, params.mss, params.initial_window_segments)
     }
+
+    /// A window of so many bytes, in congestion avoidance.
+    #[must_use]
+    pub(crate) fn at(params: CubicParams, window: Bytes) -> Self {
+        let mut new = Self::new(params);
+        (new.window.cwnd, new.window.ssthresh) = (window.get(), window.get());
+        new
+    }
 }
 
 /// Growth until one segment in so many acknowledged ones, before the first loss has told W_max: 5 % per round

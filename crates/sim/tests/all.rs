@@ -3,6 +3,7 @@
 // In helpers of tests, too, a failure is a failed test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod beside;
 mod broken_middleboxes;
 mod congestion_controls;
 mod crashes;

@@ -4,7 +4,7 @@ use scenario::Quantity;
 use units::{Bytes, Duration};
 
 use super::{Contest, Made, Part};
-use crate::{Buffer, short};
+use crate::{Beside, Buffer, short};
 
 /// One run to make.
 #[derive(Clone, Copy)]
@@ -15,6 +15,7 @@ pub(super) enum Job {
     Short { place: Place, size: Bytes, is_known: bool },
     Mixed(Place),
     Flows(Place, u16),
+    Beside(Place, Beside),
 }
 
 /// A scheme on a trace with a queue. Traces, seeds and schemes are numbered as in the contest.
@@ -41,6 +42,7 @@ impl Contest {
                     Part::Bulk => jobs.extend(places.map(Job::Bulk)),
                     Part::Mixed => jobs.extend(places.map(Job::Mixed)),
                     Part::Flows(count) => jobs.extend(places.map(|place| Job::Flows(place, *count))),
+                    Part::Beside(beside) => jobs.extend(places.map(|place| Job::Beside(place, *beside))),
                     Part::Short => jobs.extend(places.flat_map(|place| {
                         let kinds = short::SIZES.into_iter().flat_map(|size| [(size, false), (size, true)]);
                         kinds.map(move |(size, is_known)| Job::Short { place, size, is_known })
@@ -99,6 +101,7 @@ impl Contest {
             Job::Short { place, size, is_known } => format!("{}, {}", at(place), short_name(size, is_known)),
             Job::Mixed(place) => format!("{}, mixed", at(place)),
             Job::Flows(place, count) => format!("{}, {count} flows", at(place)),
+            Job::Beside(place, beside) => format!("{}, beside {beside}", at(place)),
         }
     }
 
@@ -126,6 +129,13 @@ impl Contest {
                 run.utilisation * 100.0,
                 run.queue_ms.p95,
                 run.fairness,
+                problem(&run.problems)
+            ),
+            Some(Made::Beside(run)) => format!(
+                ": {:.2} Mbit/s beside {:.2}, ping p95 {:.0} ms{}",
+                run.own_mbps,
+                run.beside_mbps.iter().sum::<f64>(),
+                run.ping_ms.p95,
                 problem(&run.problems)
             ),
             _ => String::new(),

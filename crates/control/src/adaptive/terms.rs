@@ -32,11 +32,13 @@ pub enum Term {
     Retry,
     /// Pacing over what repairs hold back; without: as for any link.
     HeldPace,
+    /// Where others fill the queue the window competes with theirs.
+    Competition,
 }
 
 impl Term {
     /// All of them, and their names.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 14] = [
         (Self::Patience, "patience"),
         (Self::Headroom, "headroom"),
         (Self::Grain, "grain"),
@@ -50,6 +52,7 @@ impl Term {
         (Self::Silence, "silence"),
         (Self::Retry, "retry"),
         (Self::HeldPace, "held-pace"),
+        (Self::Competition, "competition"),
     ];
 }
 

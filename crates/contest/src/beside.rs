@@ -1,0 +1,155 @@
+//! A download that is accelerated beside others of the same client that pass, and a ping.
+
+use core::fmt;
+use core::str::FromStr;
+use std::sync::atomic::AtomicBool;
+
+use control::{BbrParams, ControllerConfig, CubicParams, NewRenoParams};
+use engine::{Action, Engine, PassThrough, Rule};
+use link::Percentiles;
+use sim::{NetworkConfig, SimError};
+use units::{Duration, Instant};
+
+use crate::ContestError;
+use crate::bulk::{Observed, PING, SURPLUS, Watched, pings};
+use crate::line_up::{FlowPlan, LineUp};
+use crate::results::BesideRun;
+
+/// Port of the servers whose flows pass.
+pub(crate) const PASSED_PORT: u16 = 443;
+
+/// The neighbours begin so much later: the download has filled the link by then.
+const LATER: Duration = Duration::from_secs(2);
+
+/// QUIC implementations begin with more segments than TCP's ten (quic-go: 32).
+const QUIC_SEGMENTS: u64 = 32;
+
+const OWN: usize = 1;
+
+/// What downloads beside the accelerated flow, and how many of them: `cubic`, `reno`, `bbr` or `quic`, with a count
+/// as in `cubic:2`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beside {
+    /// The congestion control of their servers.
+    pub kind: BesideKind,
+    /// How many: 1 to 16.
+    pub count: u16,
+}
+
+/// The congestion control of a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BesideKind {
+    /// TCP with CUBIC.
+    Cubic,
+    /// TCP with NewReno.
+    Reno,
+    /// TCP with BBR.
+    Bbr,
+    /// CUBIC as QUIC's servers have it. What passes looks alike to the accelerator, whatever its headers are.
+    Quic,
+}
+
+impl BesideKind {
+    const ALL: [(Self, &'static str); 4] =
+        [(Self::Cubic, "cubic"), (Self::Reno, "reno"), (Self::Bbr, "bbr"), (Self::Quic, "quic")];
+
+    fn controller(self) -> ControllerConfig {
+        match self {
+            Self::Cubic => ControllerConfig::Cubic(CubicParams::default()),
+            Self::Reno => ControllerConfig::NewReno(NewRenoParams::default()),
+            Self::Bbr => ControllerConfig::Bbr(BbrParams::default()),
+            Self::Quic => ControllerConfig::Cubic(CubicParams {
+                initial_window_segments: QUIC_SEGMENTS,
+                ..CubicParams::default()
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = BesideKind::ALL.iter().find(|(kind, _)| *kind == self.kind).map_or("", |(_, name)| name);
+        if self.count == 1 { f.write_str(name) } else { write!(f, "{name}:{}", self.count) }
+    }
+}
+
+impl FromStr for Beside {
+    type Err = ContestError;
+
+    fn from_str(text: &str) -> Result<Self, ContestError> {
+        let (name, count) = text.split_once(':').unwrap_or((text, "1"));
+        let kind = BesideKind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
+        let count = count.parse().ok().filter(|count| (1..=16).contains(count));
+        kind.zip(count).map(|(kind, count)| Self { kind, count }).ok_or_else(|| ContestError::Setting {
+            what: "part",
+            problem: format!(
+                "`beside={text}` is none; write beside=cubic, reno, bbr or quic, with a count from 1 to 16 as in \
+                 beside=cubic:2"
+            ),
+        })
+    }
+}
+
+/// Runs them for `length`; shares are of the time from a quarter of it on.
+pub(crate) fn beside(
+    line_up: &LineUp<'_>,
+    length: Duration,
+    beside: Beside,
+    run: BesideRun,
+) -> Result<BesideRun, SimError> {
+    let all = (line_up.trace.down.offered_bytes(Duration::ZERO, length * 2) + SURPLUS).get();
+    let mut flows = vec![pings(length), FlowPlan::download(all, Instant::ZERO)];
+    flows.extend((0..beside.count).map(|_| FlowPlan::download(all, Instant::ZERO + LATER)));
+    let mut network = line_up.network(&flows);
+    for flow in network.flows.iter_mut().skip(OWN + 1) {
+        flow.server.local.set_port(PASSED_PORT);
+        flow.client.remote.set_port(PASSED_PORT);
+        flow.server.controller = beside.kind.controller();
+    }
+    match line_up.engine() {
+        None => through(PassThrough, (&network, line_up.is_over), length, run),
+        Some(mut config) => {
+            let port = Some(PASSED_PORT..=PASSED_PORT);
+            config.policy.rules.push(Rule { action: Action::Pass, client: None, server: None, port });
+            through(Engine::new(config)?, (&network, line_up.is_over), length, run)
+        }
+    }
+}
+
+fn through<M: Observed>(
+    middlebox: M,
+    (network, is_over): (&NetworkConfig, &AtomicBool),
+    length: Duration,
+    mut run: BesideRun,
+) -> Result<BesideRun, SimError> {
+    let mut watched = Watched::new(middlebox, network, is_over)?;
+    watched.run(length);
+    let (from, end) = (Instant::ZERO + length.mul_ratio(1, 4), Instant::ZERO + length);
+    let seconds = end.saturating_since(from).as_secs_f64();
+    let rate = |flow| (watched.read_by(flow, end) - watched.read_by(flow, from)) as f64 * 8e-6 / seconds;
+    run.own_mbps = rate(OWN);
+    run.beside_mbps = (OWN + 1..network.flows.len()).map(rate).collect();
+    let radio = watched.radio(length);
+    let arrived = radio.delivered_packets + radio.queue_full;
+    run.utilisation = radio.utilisation;
+    run.queue_ms = radio.queueing_delay.into();
+    run.loss = radio.queue_full as f64 / arrived.max(1) as f64;
+    run.ping_ms = Percentiles::of(watched.response_times(PING).to_vec()).into();
+    run.problems = watched.problems;
+    Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_read_as_they_are_written() {
+        for text in ["cubic", "reno:2", "bbr", "quic:16"] {
+            assert_eq!(text.parse::<Beside>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "vegas", "cubic:0", "cubic:17", "cubic:x"] {
+            assert!(wrong.parse::<Beside>().is_err(), "{wrong}");
+        }
+    }
+}
