@@ -126,9 +126,10 @@ fn through<M: Observed>(
     watched.run(length);
     let (from, end) = (Instant::ZERO + length.mul_ratio(1, 4), Instant::ZERO + length);
     let seconds = end.saturating_since(from).as_secs_f64();
-    let rate = |flow| (watched.read_by(flow, end) - watched.read_by(flow, from)) as f64 * 8e-6 / seconds;
-    run.own_mbps = rate(OWN);
-    run.beside_mbps = (OWN + 1..network.flows.len()).map(rate).collect();
+    let rate =
+        |flow: usize| (watched.read_by(flow, end) - watched.read_by(flow, from)) as f64 * 8e-6 / seconds;
+    let rates: Vec<f64> = (OWN..network.flows.len()).map(rate).collect();
+    (run.own_mbps, run.beside_mbps) = (rates[0], rates[1..].to_vec());
     let radio = watched.radio(length);
     let arrived = radio.delivered_packets + radio.queue_full;
     run.utilisation = radio.utilisation;

@@ -110,7 +110,7 @@ pub fn serve(
         }
         tcp.allow(server.sessions().map(|(id, is_turn)| (id, is_turn, server.volume_left(id, now))));
         while let Some(question) = server.poll_question() {
-            server.answer(&tcp.answer(question));
+            server.answer(&tcp.answer(&question));
         }
         for _ in 0..BATCH {
             let Some(transmit) = server.poll_transmit(clock.now(), &mut out) else { break };

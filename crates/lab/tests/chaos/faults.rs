@@ -281,7 +281,7 @@ impl Scene<'_> {
             std::iter::once(old).chain(started.into_iter().filter_map(Result::ok)).collect();
         let give_up = Clock::now() + PATIENCE;
         while all.len() > 1 && Clock::now() < give_up {
-            crate::pause_ms(20);
+            crate::chaos::pause_ms(20);
             all.retain_mut(Accelerator::runs);
         }
         let left = all.len();
@@ -364,7 +364,7 @@ impl Full {
         let filled = std::fs::File::create(&path)
             .and_then(|mut file| (0..FILL_MIB_MAX).try_for_each(|_| file.write_all(&vec![0; 1 << 20])));
         if filled.is_ok() {
-            crate::log("the state directory is in a large file system, and is not filled");
+            crate::chaos::log("the state directory is in a large file system, and is not filled");
         }
         Self(path)
     }

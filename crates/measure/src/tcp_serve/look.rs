@@ -94,8 +94,8 @@ impl TcpServer {
     }
 
     /// The answer to a question.
-    pub(crate) fn answer(&self, question: Question) -> probe::Message {
-        match question {
+    pub(crate) fn answer(&self, question: &Question) -> probe::Message {
+        match *question {
             Question::Ports { session } => probe::Message::Ports { session, ports: self.ports.own() },
             Question::Seen { session, run, from } => {
                 let json = self.report(session, run);

@@ -61,8 +61,8 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
     }
 
     /// Works until it is told to end, or a device is lost.
-    pub fn run(mut self, terms: Terms) -> Outcome<P> {
-        let result = self.serve(&terms);
+    pub fn run(mut self, terms: &Terms) -> Outcome<P> {
+        let result = self.serve(terms);
         if result.is_ok() && !self.is_succeeded {
             self.packet_loop.finish(&mut self.processor);
         }
