@@ -246,7 +246,7 @@ impl<P: Processor + Send + 'static> Shards<P> {
             Worker::new(packet_loop, processor, worker::Ends { inbox, woken, news }, Arc::clone(&beacon));
         let thread = thread::Builder::new()
             .name(format!("shard-{number}"))
-            .spawn(move || worker.run(terms))
+            .spawn(move || worker.run(&terms))
             .map_err(failed)?;
         self.all.push(Shard { commands, wake: Arc::new(wake), beacon, beats_seen: 0, thread });
         Ok(())

@@ -61,7 +61,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
     }
 
     /// Works until it is told to end, or a device is lost.
-    pub fn run(mut self, terms: Terms) -> Outcome<P> {
+    pub fn run(mut self, terms: &Terms) -> Outcome<P> {
         let result = self.serve(terms);
         if result.is_ok() && !self.is_succeeded {
             self.packet_loop.finish(&mut self.processor);
@@ -70,7 +70,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         Outcome { processor: self.processor, counters: self.packet_loop.counters(), result }
     }
 
-    fn serve(&mut self, terms: Terms) -> Result<(), IoError> {
+    fn serve(&mut self, terms: &Terms) -> Result<(), IoError> {
         // Here, because a waiter belongs to the thread that waits.
         let mut waiter = Waiter::new(terms.spin_margin)?;
         self.packet_loop.path().watch(&waiter, [WIRED, MOBILE])?;
