@@ -124,7 +124,7 @@ mod tests {
     fn time_passes_slowly_for_who_is_starved_and_not_for_who_is_stopped() {
         // On one processor, where others always come first.
         let starved = Busy::start(&["chrt", "--idle", "0"]);
-        let _others = [Busy::start(&[]), Busy::start(&[])];
+        let others = [Busy::start(&[]), Busy::start(&[])];
         let mut waiter = Waiter::new(Duration::ZERO).unwrap();
         let mut wait = |time| assert!(waiter.wait(Some(Clock::now() + time)).unwrap().is_empty());
         // All have become what they are to be.
@@ -142,7 +142,9 @@ mod tests {
         let mut time = RunningTime::of(starved.0.id(), Clock::now());
         let (passed, elapsed) = look(&mut time);
         assert!(passed * 2 < elapsed, "{passed} of {elapsed}");
-        PidFd::open(starved.0.id()).unwrap().send_signal(libc::SIGSTOP).unwrap();
+        let stopped = &others[0].0;
+        PidFd::open(stopped.id()).unwrap().send_signal(libc::SIGSTOP).unwrap();
+        let mut time = RunningTime::of(stopped.id(), Clock::now());
         // It takes a processor to stop.
         let (passed, elapsed) = [look(&mut time), look(&mut time), look(&mut time)][2];
         assert!(passed * 10 > elapsed * 9, "{passed} of {elapsed}");

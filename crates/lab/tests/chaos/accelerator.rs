@@ -141,11 +141,6 @@ impl Accelerator {
         self.heir.as_ref().map_or(self.child.id(), |(process, _)| *process)
     }
 
-    /// Waits until `watchdog` has undone everything.
-    pub fn await_watchdog(&self, watchdog: &PidFd) -> Result<(), String> {
-        await_end_of(watchdog, &self.name)
-    }
-
     /// Waits until `watchdog` has done what it does after a death; true when another process goes on.
     pub fn is_succeeded(&mut self, watchdog: Option<&PidFd>) -> Result<bool, String> {
         if let Some(watchdog) = watchdog {
