@@ -84,8 +84,8 @@ fn it_does_not_starve_beside_one_that_fills_the_queue_and_goes_back_when_that_en
                 network.run_until(at(until)).unwrap();
             }
             // A look is due within eight round trips of the full queue, and takes one.
-            network.run_until(at(until + 8)).unwrap();
-            let wait = longest_wait_ms(&mut network, at(until + 6), at(until + 8));
+            network.run_until(at(until + 10)).unwrap();
+            let wait = longest_wait_ms(&mut network, at(until + 8), at(until + 10));
             assert!(wait < 100, "{wait} ms");
         }
     }
