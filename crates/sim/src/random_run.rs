@@ -136,6 +136,12 @@ impl RandomRun {
         Self { seed, rare, network, engine, restarts, moves: Moves::Never, crashes: Vec::new(), traits }
     }
 
+    /// True when a host breaks a flow off.
+    #[must_use]
+    pub fn has_resets(&self) -> bool {
+        self.traits.breaks
+    }
+
     /// Runs it.
     ///
     /// # Errors

@@ -55,6 +55,8 @@ pub struct Ledger {
     kept_ns: Arc<AtomicU64>,
     /// Packets that came from other boxes before their flows.
     early: Arc<AtomicU64>,
+    /// Packets that other boxes have sent on although they have no part in their flows.
+    refused: Arc<AtomicU64>,
     /// Flows that this box cannot take back: their hosts are to be reset.
     lost: Arc<Mutex<Vec<Left>>>,
 }
@@ -73,13 +75,14 @@ impl Ledger {
     pub(crate) fn open(directory: PathBuf, peers: Vec<String>) -> Result<Self, IoError> {
         let failed = |error| IoError::system(format!("make {}", directory.display()), error);
         fs::create_dir_all(&directory).map_err(failed)?;
-        let (kept_ns, early, lost) = (Arc::default(), Arc::default(), Arc::default());
+        let (kept_ns, early, refused, lost) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
         Ok(Self {
             directory: directory.into(),
             peers: peers.into(),
             boot: boot().into(),
             kept_ns,
             early,
+            refused,
             lost,
         })
     }
@@ -107,6 +110,16 @@ impl Ledger {
     /// How many such packets there were.
     pub(crate) fn early(&self) -> u64 {
         self.early.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a box has sent a packet on that is none of its concern.
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many such packets there were.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The longest such time.
@@ -272,6 +285,7 @@ mod tests {
             refused: None,
             gone: Some(Gone { to, flows: Vec::new() }),
             until: Instant::FAR_FUTURE,
+            shared: None,
         };
         let ledger = open(&["north", "south"]);
         assert_eq!((ledger.line(7).unwrap(), ledger.line(8).unwrap()), (7, 7));

@@ -23,6 +23,14 @@ pub(super) struct RoamingArgs {
     /// May be given again
     #[arg(long, value_name = "NAME=ADDR:PORT[,FILE]", requires = "handover_listen", value_parser = parse_peer)]
     handover_peer: Vec<Peer>,
+    /// The subscribers that another box may take from here, as prefixes of their addresses: `north=10.45.0.0/16`.
+    /// Without it: any. `north=` is none. May be given again
+    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen", value_parser = parse_prefixes)]
+    handover_takes: Vec<Prefixes>,
+    /// The subscribers that another box may give to here, as prefixes of their addresses. Without it: any whose flows
+    /// are not here. May be given again
+    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen", value_parser = parse_prefixes)]
+    handover_gives: Vec<Prefixes>,
     /// Certificates (PEM) of those who vouch for the names of other boxes
     #[arg(long, value_name = "FILE", requires = "handover_listen")]
     handover_authorities: Option<PathBuf>,
@@ -38,6 +46,28 @@ struct Peer {
     name: String,
     address: SocketAddr,
     certificate: Option<PathBuf>,
+}
+
+/// Prefixes that are said of a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Prefixes {
+    peer: String,
+    all: Vec<String>,
+}
+
+fn parse_prefixes(text: &str) -> Result<Prefixes, String> {
+    let form = "it is not NAME=PREFIX or NAME=PREFIX,PREFIX";
+    let (peer, all) = text.split_once('=').filter(|(peer, _)| !peer.is_empty()).ok_or(form)?;
+    let all: Vec<&str> = if all.is_empty() { Vec::new() } else { all.split(',').collect() };
+    all.iter().try_for_each(|text| text.parse::<handover::Prefix>().map(drop))?;
+    Ok(Prefixes { peer: peer.to_owned(), all: all.into_iter().map(str::to_owned).collect() })
+}
+
+/// All that is said of a peer; none where nothing is.
+fn prefixes_of(said: &[Prefixes], peer: &str) -> Option<Vec<String>> {
+    let mut of_peer = said.iter().filter(|said| said.peer == peer).peekable();
+    of_peer.peek()?;
+    Some(of_peer.flat_map(|said| said.all.iter().cloned()).collect())
 }
 
 fn parse_peer(text: &str) -> Result<Peer, String> {
@@ -67,12 +97,22 @@ impl RoamingArgs {
                     peer.name
                 ));
             }
-            Ok(PeerConfig { name: peer.name.clone(), address: peer.address, certificate })
+            let takes = prefixes_of(&self.handover_takes, &peer.name);
+            let gives = prefixes_of(&self.handover_gives, &peer.name);
+            Ok(PeerConfig { name: peer.name.clone(), address: peer.address, certificate, takes, gives })
         });
         let peers: Vec<PeerConfig> = peers.collect::<Result<_, String>>()?;
         for (at, peer) in peers.iter().enumerate() {
             if peers.iter().take(at).any(|other| other.name == peer.name) {
                 return Err(format!("--handover-peer: there are two peers '{}'", peer.name));
+            }
+        }
+        let flags = [("--handover-takes", &self.handover_takes), ("--handover-gives", &self.handover_gives)];
+        for (flag, said) in flags {
+            let unknown = said.iter().find(|said| !peers.iter().any(|peer| peer.name == said.peer));
+            if let Some(Prefixes { peer, .. }) = unknown {
+                let names: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
+                return Err(format!("{flag}: no peer '{peer}'; there are: {}", names.join(", ")));
             }
         }
         let authorities = self.handover_authorities.as_deref().map(read).transpose()?;
@@ -132,6 +172,26 @@ mod tests {
         assert_eq!(config.encapsulation, "");
         let tunnelled = [&all[..], &["--handover-encapsulation", "gtp-u"]].concat();
         assert_eq!(parse(&tunnelled).unwrap().unwrap().encapsulation, "gtp-u");
+        assert_eq!((&config.peers[0].takes, &config.peers[0].gives), (&None, &None), "nothing is said");
+        let bounded = |words: &[&str]| {
+            let all: Vec<&str> = all.iter().chain(words).copied().collect();
+            parse(&all).map(|config| config.unwrap().peers.remove(0))
+        };
+        let words = ["--handover-takes=north=10.45.0.0/16,2001:db8::/32", "--handover-takes=north=10.46.0.0/16"];
+        let limited = bounded(&[words[0], words[1], "--handover-gives=north="]).unwrap();
+        let texts = |all: &[&str]| Some(all.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+        assert_eq!(limited.takes, texts(&["10.45.0.0/16", "2001:db8::/32", "10.46.0.0/16"]));
+        assert_eq!((&limited.gives, limited.rights().unwrap().gives), (&texts(&[]), Some(Vec::new())), "none");
+        for (word, part) in [
+            ("--handover-gives=south=10.45.0.0/16", "no peer 'south'; there are: north"),
+            ("--handover-gives=north=10.45.0.1/16", "'10.45.0.0/16' is meant"),
+            ("--handover-gives=north=10.45.0.0/16,", "is no prefix"),
+            ("--handover-gives=10.45.0.0/16", "not NAME=PREFIX"),
+            ("--handover-gives==10.45.0.0/16", "not NAME=PREFIX"),
+        ] {
+            let problem = bounded(&[word]).unwrap_err();
+            assert!(problem.contains(part), "{problem}");
+        }
         let named = ["--handover-peer", "south=192.0.2.8:7320"];
         let named: Vec<&str> = all.iter().copied().chain(named).collect();
         assert!(parse(&named).unwrap_err().contains("--handover-authorities"));

@@ -96,6 +96,8 @@ impl Sites {
                     name: peer.to_owned(),
                     address: address.parse().unwrap(),
                     certificate: theirs.to_owned(),
+                    takes: None,
+                    gives: None,
                 };
                 let [certificate, key] = own.map(str::to_owned);
                 let roaming = RoamingConfig {
