@@ -11,6 +11,7 @@
 mod capture;
 mod control;
 mod engine;
+mod handover;
 mod multipath;
 mod packet;
 mod probe;
@@ -35,6 +36,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "probe", run: crate::probe::probe },
     Target { name: "probe_tcp", run: crate::probe_tcp::probe_tcp },
     Target { name: "multipath", run: crate::multipath::multipath },
+    Target { name: "handover", run: crate::handover::handover },
+    Target { name: "handover_message", run: crate::handover::handover_message },
+    Target { name: "handover_note", run: crate::handover::handover_note },
     Target { name: "control", run: crate::control::control },
     Target { name: "trace", run: text::trace },
     Target { name: "scenario", run: text::scenario },

@@ -1,12 +1,19 @@
-//! [`Console`]: the control socket of a running instance, and who asks through it.
+//! [`Console`]: the control sockets of a running instance, and who asks through them.
 //!
-//! A Unix socket in the instance's directory, which only root may enter. One question per
-//! connection: a line of JSON there, a line of JSON back. A thread does the talking, so that the
-//! packet loop only answers what is ready. Who asks for a hand-over is answered at its end, by a thread of its own.
+//! Unix sockets in the instance's directory. One question per connection: a line of JSON there, a line of JSON back.
+//! A thread for each does the talking, so that the packet loop only answers what is ready. Who asks for a hand-over is
+//! answered at its end, by a thread of its own.
+//!
+//! | socket | who may connect | what it takes |
+//! |---|---|---|
+//! | `console` | root, and the accelerator's own user | every question |
+//! | `look` | the same, and members of `--look-group` | questions that change nothing |
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,15 +21,22 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use io::{Instance, IoError, Running};
+use io::{Caller, Instance, IoError, Running};
 use serde::{Deserialize, Serialize};
 
 use crate::herald::{Herald, Wishes};
 use crate::record::Record;
 use crate::{AbReport, FlowList, Offer, Snapshot, Status, SubscriberList, SubscriberView, leftovers};
 
-/// Name of the socket in an instance's directory.
-const SOCKET: &str = "console";
+/// Names of the sockets in an instance's directory.
+const CONSOLE: &str = "console";
+const LOOK: &str = "look";
+
+/// Of a directory with a socket for a group: everybody may look for names in it that they know.
+const ENTERED_BY_ALL: u32 = 0o711;
+
+/// Of the directory above it.
+const LISTED_BY_ALL: u32 = 0o055;
 
 /// Longest question.
 const QUESTION_LEN_MAX: u64 = 4_096;
@@ -94,6 +108,72 @@ pub enum Question {
     HandOver(Offer),
 }
 
+impl Question {
+    /// True when the answer changes nothing.
+    #[must_use]
+    pub fn only_looks(&self) -> bool {
+        match self {
+            Self::Status
+            | Self::Metrics
+            | Self::Listen(_)
+            | Self::Flows { .. }
+            | Self::Subscribers { .. }
+            | Self::Subscriber { .. }
+            | Self::Ab => true,
+            Self::Drain { .. }
+            | Self::Roam { .. }
+            | Self::Reload
+            | Self::BeginAb { .. }
+            | Self::EndAb
+            | Self::Share(_)
+            | Self::HandOver(_) => false,
+        }
+    }
+}
+
+/// Who may ask what through a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    /// Everything: root, and the user of this process.
+    Change,
+    /// What changes nothing: these, and a group.
+    Look { group: Option<u32> },
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Change => CONSOLE,
+            Self::Look { .. } => LOOK,
+        }
+    }
+
+    /// Permissions of the socket: who is meant by a group is asked of the kernel.
+    const fn mode(self) -> u32 {
+        match self {
+            Self::Look { group: Some(_) } => 0o666,
+            _ => 0o600,
+        }
+    }
+
+    /// Why somebody may not ask a question here, in one line.
+    fn objection(self, caller: &Caller, question: &Question) -> Option<String> {
+        let is_trusted = caller.uid == 0 || caller.uid == io::effective_user();
+        let is_member = |group: u32| caller.groups.contains(&group);
+        match self {
+            Self::Change if is_trusted => None,
+            Self::Change => Some(format!("user {} may change nothing here: ask as root", caller.uid)),
+            Self::Look { .. } if !question.only_looks() => {
+                Some("the socket 'look' changes nothing: ask through 'console', as root".to_owned())
+            }
+            Self::Look { group } if is_trusted || group.is_some_and(is_member) => None,
+            Self::Look { .. } => {
+                Some(format!("user {} may not look: it is in no group of --look-group", caller.uid))
+            }
+        }
+    }
+}
+
 /// What a running instance answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -124,8 +204,14 @@ pub(crate) struct Console {
     wake: UnixStream,
     /// The same, for whoever looks after each turn.
     is_asked: Arc<AtomicBool>,
-    path: PathBuf,
     is_closing: Arc<AtomicBool>,
+    sockets: Vec<Socket>,
+}
+
+/// One of the sockets, and the thread that serves it.
+#[derive(Debug)]
+struct Socket {
+    path: PathBuf,
     guest: Guest,
     is_answered: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -155,36 +241,43 @@ impl Asked {
 }
 
 impl Console {
-    /// Opens the socket in an instance's directory.
-    /// Whoever wants to hear what happens is handed over to `herald`.
-    pub fn open(directory: &Path, herald: Herald) -> Result<Self, IoError> {
-        let path = directory.join(SOCKET);
-        let failed = |error| IoError::system(format!("open the control socket {}", path.display()), error);
-        let listener = UnixListener::bind(&path).map_err(failed)?;
+    /// Opens the sockets in an instance's directory. Whoever wants to hear what happens is handed over to `herald`;
+    /// members of the group of number `look_group` may look.
+    pub fn open(directory: &Path, herald: &Herald, look_group: Option<u32>) -> Result<Self, IoError> {
+        let failed =
+            |error| IoError::system(format!("open the control sockets in {}", directory.display()), error);
         let (wake, waker) = UnixStream::pair().map_err(failed)?;
         wake.set_nonblocking(true).map_err(failed)?;
         waker.set_nonblocking(true).map_err(failed)?;
         let (ask, questions) = mpsc::channel();
         let is_closing = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&is_closing);
-        let guest = Guest::default();
-        let served = Arc::clone(&guest);
-        let is_answered = Arc::new(AtomicBool::new(false));
-        let is_asked = Arc::new(AtomicBool::new(false));
-        let mut desk = Desk {
-            ask,
-            waker,
-            is_asked: Arc::clone(&is_asked),
-            is_answered: Arc::clone(&is_answered),
-            herald,
-            waiting: Arc::default(),
-        };
-        let thread = thread::Builder::new()
-            .name("console".to_owned())
-            .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))
-            .map_err(failed)?;
-        let thread = Some(thread);
-        Ok(Self { questions, wake, is_asked, path, is_closing, guest, is_answered, thread })
+        let (is_asked, waiting) = <(Arc<AtomicBool>, Arc<AtomicUsize>)>::default();
+        let mut console =
+            Self { questions, wake, is_asked: Arc::clone(&is_asked), is_closing, sockets: Vec::new() };
+        for level in [Level::Change, Level::Look { group: look_group }] {
+            let desk = Desk {
+                ask: ask.clone(),
+                waker: waker.try_clone().map_err(failed)?,
+                is_asked: Arc::clone(&is_asked),
+                is_answered: Arc::default(),
+                herald: herald.clone(),
+                waiting: Arc::clone(&waiting),
+                level,
+            };
+            let opened = Socket::open(directory.join(level.name()), desk, &console.is_closing);
+            console.sockets.push(opened.map_err(failed)?);
+        }
+        if look_group.is_some() {
+            let may = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+            may(directory, ENTERED_BY_ALL).map_err(failed)?;
+            // Who looks for accelerators lists what is there.
+            let all = directory.parent().unwrap_or(directory);
+            let mode = fs::metadata(all).map_err(failed)?.permissions().mode();
+            if mode & LISTED_BY_ALL != LISTED_BY_ALL {
+                may(all, mode & 0o7777 | LISTED_BY_ALL).map_err(failed)?;
+            }
+        }
+        Ok(console)
     }
 
     /// True when a question has come: as cheap as a look can be, for a loop that does not wait.
@@ -214,6 +307,25 @@ impl Drop for Console {
         // Whoever waits for an answer is told that there will be none.
         let (_, nobody) = mpsc::channel();
         self.questions = nobody;
+        self.sockets.iter_mut().for_each(Socket::close);
+    }
+}
+
+impl Socket {
+    /// Opens it, and serves it on a thread of its own.
+    fn open(path: PathBuf, mut desk: Desk, is_closing: &Arc<AtomicBool>) -> std::io::Result<Self> {
+        let listener = UnixListener::bind(&path)?;
+        // Whatever the umask says.
+        fs::set_permissions(&path, fs::Permissions::from_mode(desk.level.mode()))?;
+        let (guest, is_over) = (Guest::default(), Arc::clone(is_closing));
+        let (served, is_answered) = (Arc::clone(&guest), Arc::clone(&desk.is_answered));
+        let thread = thread::Builder::new()
+            .name(desk.level.name().to_owned())
+            .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))?;
+        Ok(Self { path, guest, is_answered, thread: Some(thread) })
+    }
+
+    fn close(&mut self) {
         if let Some(guest) = self.guest.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             // An answer that was given is still brought: that to a drain which had nothing to do
             // ends us at once.
@@ -229,7 +341,7 @@ impl Drop for Console {
         {
             drop(thread.join());
         }
-        drop(std::fs::remove_file(&self.path));
+        drop(fs::remove_file(&self.path));
     }
 }
 
@@ -243,6 +355,8 @@ struct Desk {
     herald: Herald,
     /// Threads that answer later.
     waiting: Arc<AtomicUsize>,
+    /// Who may ask here, and what.
+    level: Level,
 }
 
 /// Serves one connection after the other.
@@ -275,7 +389,14 @@ fn serve(mut stream: &UnixStream, desk: &mut Desk) -> std::io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
-    let answer = match serde_json::from_str(&line) {
+    let objection = |question: &Question| match Caller::of(stream) {
+        Ok(caller) => desk.level.objection(&caller, question),
+        Err(error) => Some(format!("the kernel does not say who asks: {error}")),
+    };
+    let question = serde_json::from_str::<Question>(&line);
+    let objection = question.as_ref().ok().and_then(objection);
+    let answer = match question {
+        Ok(_) if objection.is_some() => Answer::Refused(objection.unwrap_or_default()),
         Ok(Question::Listen(wishes)) => return desk.hand_over(stream, wishes),
         Ok(question @ Question::Roam { .. }) => return desk.answer_later(stream, question),
         Ok(question) => desk.reply_to(question)(),
@@ -358,7 +479,7 @@ pub struct Found {
 pub fn find(state_directory: &Path) -> Result<Vec<Found>, IoError> {
     let running = Instance::running(state_directory, leftovers::KIND)?;
     let found = running.into_iter().map(|Running { owner, path }| {
-        let record = std::fs::read_to_string(path.join("record")).ok();
+        let record = fs::read_to_string(path.join("record")).ok();
         let name = record.and_then(|text| Record::parse(&text)).map(|record| record.name);
         Found { name: name.unwrap_or_default(), process: owner.pid(), directory: path }
     });
@@ -415,7 +536,7 @@ impl Found {
             IoError::system(format!("ask the accelerator '{}' (process {})", self.name, self.process), error)
         };
         let ask = || {
-            let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
+            let mut stream = self.connect(question)?;
             stream.set_read_timeout(Some(patience))?;
             stream.set_write_timeout(Some(patience))?;
             let mut text = serde_json::to_string(question)?;
@@ -440,10 +561,11 @@ impl Found {
             )
         };
         let listen = || {
-            let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
+            let question = Question::Listen(wishes);
+            let mut stream = self.connect(&question)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            let mut text = serde_json::to_string(&Question::Listen(wishes))?;
+            let mut text = serde_json::to_string(&question)?;
             text.push('\n');
             stream.write_all(text.as_bytes())?;
             let mut stream = BufReader::new(stream);
@@ -458,6 +580,16 @@ impl Found {
             Ok(stream)
         };
         listen().map_err(failed)
+    }
+
+    /// By the socket that gives no more rights than the question needs; an older program has but one.
+    fn connect(&self, question: &Question) -> std::io::Result<UnixStream> {
+        let look = question.only_looks().then(|| UnixStream::connect(self.directory.join(LOOK)));
+        match look {
+            Some(Ok(stream)) => Ok(stream),
+            Some(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(error),
+            _ => UnixStream::connect(self.directory.join(CONSOLE)),
+        }
     }
 
     /// True while it runs.
@@ -478,7 +610,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("ct-run-answered-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         for _ in 0..100 {
-            let console = Console::open(&directory, Herald::start().unwrap()).unwrap();
+            let console = Console::open(&directory, &Herald::start().unwrap(), None).unwrap();
             let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
             let asking = thread::spawn(move || found.ask(&Question::Drain { time_ms_max: None }));
             let asked = loop {
@@ -496,11 +628,84 @@ mod tests {
     }
 
     #[test]
+    fn who_may_look_changes_nothing_and_others_do_not_look() {
+        let all = std::env::temp_dir().join(format!("ct-run-levels-{}", std::process::id()));
+        let directory = all.join("run-1");
+        fs::create_dir_all(&directory).unwrap();
+        fs::set_permissions(&all, fs::Permissions::from_mode(0o700)).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+        let console = Console::open(&directory, &Herald::start().unwrap(), None).unwrap();
+        let modes = [&directory, &directory.join(CONSOLE), &directory.join(LOOK)].map(|path| mode(path));
+        assert_eq!(modes, [0o700, 0o600, 0o600], "without a group");
+        drop(console);
+        let console = Console::open(&directory, &Herald::start().unwrap(), Some(4_711)).unwrap();
+        let modes = [&directory, &directory.join(CONSOLE), &directory.join(LOOK)].map(|path| mode(path));
+        assert_eq!((modes, mode(&all)), ([0o711, 0o600, 0o666], 0o755));
+        // Through the socket for looks, also as root.
+        let mut guest = UnixStream::connect(directory.join(LOOK)).unwrap();
+        guest.write_all(b"\"reload\"\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(&guest).read_line(&mut line).unwrap();
+        assert!(line.contains("refused") && line.contains("'console'"), "{line}");
+        assert!(console.take().is_none(), "the packet loop is not asked");
+        let found = Found { name: "new".to_owned(), process: 1, directory: directory.clone() };
+        let asking = thread::spawn(move || found.ask(&Question::Ab));
+        let asked = loop {
+            match console.take() {
+                Some(asked) => break asked,
+                None => thread::yield_now(),
+            }
+        };
+        asked.answer(Box::new(|| Answer::Done("seen".to_owned())));
+        assert_eq!(asking.join().unwrap().unwrap(), Answer::Done("seen".to_owned()));
+        drop(console);
+        fs::remove_dir_all(&all).unwrap();
+    }
+
+    #[test]
+    fn users_and_groups_have_what_is_theirs() {
+        let caller = |uid, groups: &[u32]| Caller { uid, groups: groups.to_vec() };
+        let own = io::effective_user();
+        let (member, stranger) = (caller(own + 5, &[9, 4_711]), caller(own + 5, &[9]));
+        let look = Level::Look { group: Some(4_711) };
+        for (level, caller, question, may) in [
+            (Level::Change, &caller(0, &[]), Question::Reload, true),
+            (Level::Change, &caller(own, &[]), Question::Reload, true),
+            (Level::Change, &member, Question::Reload, false),
+            (Level::Change, &member, Question::Status, false),
+            (look, &member, Question::Status, true),
+            (look, &member, Question::Reload, false),
+            (look, &caller(0, &[]), Question::Reload, false),
+            (look, &stranger, Question::Status, false),
+            (Level::Look { group: None }, &member, Question::Status, false),
+            (Level::Look { group: None }, &caller(0, &[]), Question::Status, true),
+        ] {
+            let objection = level.objection(caller, &question);
+            assert_eq!(objection.is_none(), may, "{level:?} {caller:?} {question:?}: {objection:?}");
+        }
+    }
+
+    /// An older program has one socket, by the same name.
+    #[test]
+    fn an_older_program_is_asked_by_its_only_socket() {
+        let directory = std::env::temp_dir().join(format!("ct-run-older-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let listener = UnixListener::bind(directory.join(CONSOLE)).unwrap();
+        let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
+        let asking = thread::spawn(move || found.ask(&Question::Status));
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"{\"done\":\"so\"}\n").unwrap();
+        assert_eq!(asking.join().unwrap().unwrap(), Answer::Done("so".to_owned()));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
     fn who_says_nothing_does_not_keep_the_end_waiting() {
         let directory = std::env::temp_dir().join(format!("ct-run-console-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
-        let console = Console::open(&directory, Herald::start().unwrap()).unwrap();
-        let mut guest = UnixStream::connect(directory.join(SOCKET)).unwrap();
+        let console = Console::open(&directory, &Herald::start().unwrap(), None).unwrap();
+        let mut guest = UnixStream::connect(directory.join(CONSOLE)).unwrap();
         guest.write_all(b"\"stat").unwrap();
         let began = Clock::now();
         drop(console);

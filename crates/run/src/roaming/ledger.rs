@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::FlowEnds;
 use handover::{Fate, Note, Peer, fate_of};
-use io::{Clock, IoError, NamespaceId, put_in_place};
+use io::{Clock, IoError, NamespaceId, create_private, create_private_directory, put_in_place};
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
@@ -74,7 +74,11 @@ impl Ledger {
     /// The directory cannot be made.
     pub(crate) fn open(directory: PathBuf, peers: Vec<String>) -> Result<Self, IoError> {
         let failed = |error| IoError::system(format!("make {}", directory.display()), error);
-        fs::create_dir_all(&directory).map_err(failed)?;
+        if let Some(parent) = directory.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        // Notes have subscribers' data.
+        create_private_directory(&directory).map_err(failed)?;
         let (kept_ns, early, refused, lost) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
         Ok(Self {
             directory: directory.into(),
@@ -147,7 +151,7 @@ impl Ledger {
         write: impl FnOnce(&mut fs::File) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let new = self.directory.join(format!("{NEW}{name}"));
-        let mut file = fs::File::create(&new)?;
+        let mut file = create_private(&new)?;
         write(&mut file)?;
         // A packet loop waits for this, and nothing is to outlive the machine.
         put_in_place(&new, &self.directory.join(name))
@@ -267,6 +271,8 @@ fn boot() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use handover::{Gone, Name};
     use units::Instant;
 
@@ -297,6 +303,9 @@ mod tests {
         std::fs::write(directory.join("new.10.0.0.9"), "half").unwrap();
         std::fs::write(directory.join("10.0.0.8"), "damaged").unwrap();
         assert_eq!(ledger.read(), [over(1, 0), over(2, 1)]);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&directory), 0o700);
+        assert_eq!(["10.0.0.1", "line"].map(|name| mode(&directory.join(name))), [0o600; 2], "subscribers' data");
         let other = open(&["south"]);
         assert_eq!(other.read(), [over(1, NOBODY), over(2, 0)], "as the settings are now");
         assert_eq!(other.line(9).unwrap(), 7);

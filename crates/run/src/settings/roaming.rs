@@ -116,10 +116,15 @@ impl RoamingArgs {
             }
         }
         let authorities = self.handover_authorities.as_deref().map(read).transpose()?;
-        let (certificate, key) = (read(certificate)?, read(key)?);
+        let (certificate, key) = (read(certificate)?, read_key(key)?);
         let encapsulation = self.handover_encapsulation.clone().unwrap_or_default();
         Ok(Some(RoamingConfig { listen, certificate, key, authorities, encapsulation, peers }))
     }
+}
+
+fn read_key(path: &Path) -> Result<String, String> {
+    let key = io::read_secret(path).map_err(|error| format!("--handover-key: {error}"))?;
+    String::from_utf8(key).map_err(|_| format!("--handover-key: {} is no key (PEM)", path.display()))
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -161,6 +166,7 @@ mod tests {
         }
         let file = std::env::temp_dir().join(format!("cellerator-peer-{}", std::process::id()));
         std::fs::write(&file, "text").unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let path = file.to_str().unwrap();
         let peer = format!("north=192.0.2.7:7320,{path}");
         let all =
@@ -200,6 +206,9 @@ mod tests {
         assert_eq!((config.authorities.as_deref(), config.peers[1].certificate.as_str()), (Some("text"), ""));
         let twice: Vec<&str> = all.iter().copied().chain(["--handover-peer", &peer]).collect();
         assert!(parse(&twice).unwrap_err().contains("two peers"));
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let open = parse(&all).unwrap_err();
+        assert!(open.contains("--handover-key") && open.contains("its mode is 0644"), "{open}");
         std::fs::remove_file(&file).unwrap();
         assert!(parse(&all).unwrap_err().contains("cannot read"));
     }

@@ -349,7 +349,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             before: None,
             journal_alarm: self.journal_alarm,
             patience: Patience::default(),
-            console: Console::open(ground.instance.path(), self.herald.clone())?,
+            console: Console::open(ground.instance.path(), &self.herald, config.look_group)?,
             reports: Reports { receiver: None, next_look: Instant::ZERO },
             roaming: None,
             service: Service::find(),

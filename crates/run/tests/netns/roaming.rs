@@ -21,7 +21,7 @@ pub const CLIENT: &str = "10.9.0.2";
 const SERVER: &str = "10.8.0.2";
 
 const A: [&str; 2] = [include_str!("certificates/a.pem"), include_str!("certificates/a.key")];
-const B: [&str; 2] = [include_str!("certificates/b.pem"), include_str!("certificates/b.key")];
+pub const B: [&str; 2] = [include_str!("certificates/b.pem"), include_str!("certificates/b.key")];
 const STRANGER: [&str; 2] =
     [include_str!("certificates/stranger.pem"), include_str!("certificates/stranger.key")];
 
