@@ -49,7 +49,9 @@ fn start(args: &Args) -> Result<ExitCode, String> {
     dashboard::check_address(args.listen, secrets.is_some()).map_err(|error| error.to_string())?;
     let mut gate = Gate::new(&served.state_directory, served.names.clone()).with_pause(PAUSE);
     let arguments = ["dashboard", "--serve", "--listen", &args.listen.to_string()];
-    serve_beside(&arguments, &served.user, &served.state_directory, |server| gate.answer(server, secrets.as_ref()))
+    serve_beside(&arguments, &served.user, &served.state_directory, |server| {
+        gate.answer(server, secrets.as_ref())
+    })
 }
 
 fn serve(listen: SocketAddr) -> Result<ExitCode, String> {

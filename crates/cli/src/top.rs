@@ -129,9 +129,7 @@ fn serve(args: &Args, listen: SocketAddr) -> Result<ExitCode, String> {
         .map_err(|error| error.to_string())?;
     let mut gate = Gate::new(&args.state_directory, args.names.clone());
     let arguments = ["top", "--be-server", &listen.to_string()];
-    serve_beside(&arguments, &args.user, &args.state_directory, |server| {
-        gate.answer(server, Some(&secrets))
-    })
+    serve_beside(&arguments, &args.user, &args.state_directory, |server| gate.answer(server, Some(&secrets)))
 }
 
 fn be_server(listen: SocketAddr) -> Result<(), TopError> {

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ::engine::{FlowEnds, FlowRecord, MovedFlow};
 use ::handover::{
-    Claim, Config, Copies, Flows, Freeze, Gone, Handover, Loaded, MESSAGE_LEN_MAX, Message, Note, Peer, Rights,
-    Survey,
+    Claim, Config, Copies, Flows, Freeze, Gone, Handover, Loaded, MESSAGE_LEN_MAX, Message, Note, Peer,
+    Rights, Survey,
 };
 use units::{Duration, Instant, SeqNum};
 
@@ -213,7 +213,8 @@ impl Pair {
         let which = usize::from(kind >> 7);
         let subscriber = IpAddr::from([10, 0, 0, 1 + (value & 3)]);
         let server: SocketAddr = ([192, 0, 2, 1], 443).into();
-        let flow = FlowEnds { is_downlink: true, sink: (subscriber, u16::from(value >> 2)).into(), source: server };
+        let flow =
+            FlowEnds { is_downlink: true, sink: (subscriber, u16::from(value >> 2)).into(), source: server };
         match kind & 0x0f {
             0 | 1 => {
                 let is_there = self.boxes.iter().any(|(_, table)| table.flows.contains_key(&flow));

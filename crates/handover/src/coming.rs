@@ -316,7 +316,8 @@ impl Handover {
             }
             coming.flows.extend(new);
             let (until, flows_now) = (coming.until, coming.flows.clone());
-            let claim = Claim { name: coming.name, from: asked.from, until, flows: flows_now, bytes: promised, gone };
+            let claim =
+                Claim { name: coming.name, from: asked.from, until, flows: flows_now, bytes: promised, gone };
             flows.note(&Note::Holding(claim.clone()));
             flows.lead(subscriber, asked.from, &claim.flows);
         }
@@ -375,7 +376,8 @@ impl Handover {
     ) {
         let again = self.again(from, now);
         let gone = self.gone(name.subscriber);
-        let are_theirs = moved.len() <= FLOWS_MAX && self.are_of(name.subscriber, moved.iter().map(|flow| &flow.ends));
+        let are_theirs =
+            moved.len() <= FLOWS_MAX && self.are_of(name.subscriber, moved.iter().map(|flow| &flow.ends));
         let Some(coming) = self.coming_by(from, &name) else {
             // One that came and was confirmed: the confirmation has overtaken a copy of the commit.
             let past = self.past.get(&name.subscriber).filter(|past| past.name == name);

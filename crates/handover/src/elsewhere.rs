@@ -238,7 +238,8 @@ mod tests {
     fn packets_come_from_a_box_of_flows_that_it_has_a_part_in_and_of_no_others() {
         let mut elsewhere = Elsewhere::new(64);
         let (own, other, foreign) = (ends("10.0.0.1", 1), ends("10.0.0.1", 2), ends("10.0.0.9", 1));
-        let ways = |elsewhere: &Elsewhere, by| [own, other, foreign].map(|ends| elsewhere.way_of_relayed(by, ends));
+        let ways =
+            |elsewhere: &Elsewhere, by| [own, other, foreign].map(|ends| elsewhere.way_of_relayed(by, ends));
         use Relay::{Astray, Early, Here, Refused};
         assert_eq!(ways(&elsewhere, 1), [Refused; 3], "nothing was ever said of them");
         elsewhere.lead(own.0.ip(), 1, &[flow(own)]);

@@ -8,8 +8,8 @@ use units::{Instant, SeqNum};
 
 use crate::copies::PIECE;
 use crate::{
-    Again, Copies, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name,
-    Outcome, Past, Peer, Refusal, Survey, Terms, Urgency, VERSION, subscriber_of,
+    Again, Copies, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Outcome,
+    Past, Peer, Refusal, Survey, Terms, Urgency, VERSION, subscriber_of,
 };
 
 /// One that goes.
@@ -217,7 +217,8 @@ impl Handover {
             all.note(&note);
             all.announce(subscriber, to, &flows);
         }
-        let Some(flows) = self.going.get(&subscriber).map(|going| going.named.iter().copied().collect()) else {
+        let Some(flows) = self.going.get(&subscriber).map(|going| going.named.iter().copied().collect())
+        else {
             return;
         };
         let terms = Terms { packet, encapsulation: self.encapsulation.clone() };
@@ -252,7 +253,8 @@ impl Handover {
         going.began[1] = now;
         let lease = config.copying_max + config.lease;
         let broken_at = now + lease + lease / 4;
-        going.stage = Stage::Copying { until: now + config.copying_max, broken_at, round: Round::NONE, is_late: false };
+        going.stage =
+            Stage::Copying { until: now + config.copying_max, broken_at, round: Round::NONE, is_late: false };
         // If it was asked more than once, this may be an answer to a later question: the trip was not longer than that,
         // which is better than to know nothing.
         let (trip, is_first) = (now.saturating_since(going.began[0]), going.again.is_first());

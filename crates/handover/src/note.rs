@@ -304,10 +304,14 @@ mod tests {
         (1_u16, 4_u8).store(&mut old);
         (name(), Some(Refusal::Mtu)).store(&mut old);
         (Some(Gone { to: 3, flows: vec![flow(1)] }), Instant::from_millis(8)).store(&mut old);
-        let Ok(Note::Over { name: theirs, refused, gone, until, shared }) = Note::decode(&old.into_bytes()) else {
+        let Ok(Note::Over { name: theirs, refused, gone, until, shared }) = Note::decode(&old.into_bytes())
+        else {
             panic!("it is not read");
         };
-        assert_eq!((theirs, refused, until, shared), (name(), Some(Refusal::Mtu), Instant::from_millis(8), None));
+        assert_eq!(
+            (theirs, refused, until, shared),
+            (name(), Some(Refusal::Mtu), Instant::from_millis(8), None)
+        );
         assert_eq!(gone.map(|gone| (gone.to, gone.flows)), Some((3, vec![flow(1)])));
     }
 

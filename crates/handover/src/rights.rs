@@ -122,7 +122,10 @@ mod tests {
         let prefix = |text: &str| text.parse::<Prefix>().unwrap();
         let has = |text: &str, address: &str| prefix(text).contains(address.parse().unwrap());
         assert!(has("10.45.0.0/16", "10.45.255.255") && !has("10.45.0.0/16", "10.46.0.0"));
-        assert!(has("10.45.0.2", "10.45.0.2") && !has("10.45.0.2", "10.45.0.3"), "without a length: one address");
+        assert!(
+            has("10.45.0.2", "10.45.0.2") && !has("10.45.0.2", "10.45.0.3"),
+            "without a length: one address"
+        );
         assert!(has("0.0.0.0/0", "192.0.2.1") && !has("0.0.0.0/0", "::1"), "of one family");
         assert!(has("2001:db8::/32", "2001:db8:ffff::1") && !has("2001:db8::/32", "2001:db9::"));
         assert!(!has("::/0", "10.0.0.1") && has("::/0", "fd00::1"));

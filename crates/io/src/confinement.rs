@@ -125,7 +125,10 @@ mod tests {
 
     #[test]
     fn each_version_is_asked_for_what_it_knows() {
-        assert_eq!([1, 2, 3, 5, 9].map(|version| Ruleset::of(version).file_access.count_ones()), [13, 14, 15, 16, 16]);
+        assert_eq!(
+            [1, 2, 3, 5, 9].map(|version| Ruleset::of(version).file_access.count_ones()),
+            [13, 14, 15, 16, 16]
+        );
         assert_eq!([3, 4, 9].map(|version| Ruleset::of(version).network_access), [0, 3, 3]);
         assert_eq!([5, 6].map(|version| Ruleset::of(version).scopes), [0, 3]);
         assert_eq!([1, 4, 6].map(Ruleset::len), [8, 16, 24]);
@@ -151,7 +154,9 @@ mod tests {
         other.read_exact(&mut text).unwrap();
         assert_eq!(&text, b"open");
         println!("this kernel can do: {confinement:?}");
-        let is_denied = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        let is_denied = |result: io::Result<()>| {
+            result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        };
         if confinement != Confinement::Nothing {
             assert!(is_denied(status.map(drop)), "a file can be read");
         }

@@ -243,7 +243,9 @@ fn lock_base(base: &Path) -> Result<File, IoError> {
     loop {
         let file = open_lock(&path).doing(what)?;
         // Somebody may have replaced it since it was opened.
-        let is_there = |file: &File| Ok::<bool, io::Error>(identity(&file.metadata()?) == identity(&fs::metadata(&path)?));
+        let is_there = |file: &File| {
+            Ok::<bool, io::Error>(identity(&file.metadata()?) == identity(&fs::metadata(&path)?))
+        };
         if try_lock(&file).doing(what)? && is_there(&file).unwrap_or(false) {
             return Ok(file);
         }
@@ -403,7 +405,10 @@ mod tests {
         let waited = Clock::now().saturating_since(began);
         assert!(waited < LOCKED_WITHIN * 5, "{waited}");
         let own = format!("process {} (", std::process::id());
-        assert!(error.contains(&own) && error.contains("end that process") && error.lines().count() == 1, "{error}");
+        assert!(
+            error.contains(&own) && error.contains("end that process") && error.lines().count() == 1,
+            "{error}"
+        );
         drop(held);
         drop(Instance::register(&base, "run").unwrap());
         fs::remove_dir_all(base).unwrap();

@@ -378,15 +378,17 @@ fn a_box_ends_before_routing_follows_and_flows_go_on() {
             line_up.network.checks.is_passed_by = true;
             let what = format!("announced: {is_announced}, {between:?}");
             // A reset that goes past overtakes what is owed.
-            let tolerance =
-                if line_up.has_resets() { Tolerance::Failures } else { Tolerance::Nothing };
+            let tolerance = if line_up.has_resets() { Tolerance::Failures } else { Tolerance::Nothing };
             let end = run(&line_up, boxes, tolerance, &tally, &what);
             ended.fetch_add(u64::from(end.has_ended), Ordering::Relaxed);
         });
         let [gone, _, broken] = tally.map(AtomicU64::into_inner);
         let ended = ended.into_inner();
         println!("announced: {is_announced}: {gone} hand-overs, {ended} boxes ended");
-        assert!(gone > runs() / 4 && ended > runs() / 4 && broken == 0, "{gone} gone, {ended} ended, {broken} broken");
+        assert!(
+            gone > runs() / 4 && ended > runs() / 4 && broken == 0,
+            "{gone} gone, {ended} ended, {broken} broken"
+        );
     }
 }
 

@@ -109,7 +109,10 @@ fn the_server_has_no_rights_and_its_death_is_nobodys_harm() {
     assert_eq!(owner(format!("/proc/{server}/environ")), 0);
     let reader = fs::read_to_string(format!("/proc/{}/status", metrics.child.id())).unwrap();
     let rights = |name: &str| reader.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert_eq!([rights("CapEff"), rights("CapBnd")], ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000"]);
+    assert_eq!(
+        [rights("CapEff"), rights("CapBnd")],
+        ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000"]
+    );
     assert_eq!(rights("NoNewPrivs"), "NoNewPrivs:\t1");
     assert!(network.get(&at, "").contains("cellerator_up"));
     io::PidFd::open(server).unwrap().send_signal(SIGKILL).unwrap();

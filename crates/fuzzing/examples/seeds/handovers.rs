@@ -10,7 +10,11 @@ use crate::Seeds;
 
 fn flow(port: u16) -> FlowEnds {
     let subscriber = IpAddr::from([10, 0, 0, 1]);
-    FlowEnds { is_downlink: true, sink: SocketAddr::new(subscriber, port), source: ([192, 0, 2, 1], 443).into() }
+    FlowEnds {
+        is_downlink: true,
+        sink: SocketAddr::new(subscriber, port),
+        source: ([192, 0, 2, 1], 443).into(),
+    }
 }
 
 fn name(nonce: u64) -> Name {
@@ -82,9 +86,11 @@ pub fn notes() -> Seeds {
 pub fn handover() -> Seeds {
     let deliver = [3_u8, 0].repeat(12);
     let moves = [&[0, 0, 4, 0, 8, 2, 0][..], &deliver, &[0x82, 0], &deliver].concat();
-    let dies = [&[0, 0, 4, 2, 0][..], &[3, 0, 3, 0, 12, 0, 3, 0, 0x8c, 0], &deliver, &[9, 3], &deliver].concat();
+    let dies =
+        [&[0, 0, 4, 2, 0][..], &[3, 0, 3, 0, 12, 0, 3, 0, 0x8c, 0], &deliver, &[9, 3], &deliver].concat();
     let ends = [&[0, 0, 4, 2, 0][..], &deliver, &[11, 0], &deliver, &[8, 200, 10, 0]].concat();
-    let lost = [&[0, 0, 4, 2, 0][..], &[7, 0, 8, 100, 7, 0, 9, 2, 7, 0, 3, 0x40], &deliver, &[9, 200]].concat();
+    let lost =
+        [&[0, 0, 4, 2, 0][..], &[7, 0, 8, 100, 7, 0, 9, 2, 7, 0, 3, 0x40], &deliver, &[9, 200]].concat();
     let mut strange = vec![1, 0x80, 4];
     for (_, message) in all() {
         let bytes = message.encode();

@@ -103,7 +103,12 @@ fn flows_of_others_do_not_come_along() {
     protocol.on_message(0, Message::Copy(name, piece), &mut table, now());
     assert!(answers(&mut protocol).is_empty());
     // ... at the end.
-    protocol.on_message(0, Message::Commit(name, vec![moved(flow(1)), moved(of(foreign, 1))]), &mut table, now());
+    protocol.on_message(
+        0,
+        Message::Commit(name, vec![moved(flow(1)), moved(of(foreign, 1))]),
+        &mut table,
+        now(),
+    );
     assert_eq!(refusal(&mut protocol), Refusal::Subscriber);
     assert!(table.flows.is_empty() && table.led.is_none());
 }
@@ -119,7 +124,10 @@ fn a_part_of_a_prefix_is_no_subscriber() {
     protocol.on_message(0, prepare(first, 5_000, vec![of(other, 1)]), &mut table, now());
     assert!(matches!(answers(&mut protocol)[..], [Message::Ready { .. }]));
     let mut own = Table::with(1..2);
-    assert_eq!(protocol.begin("2001:db8:1::5".parse().unwrap(), 0, &mut own, now()), Ok("2001:db8:1::".parse().unwrap()));
+    assert_eq!(
+        protocol.begin("2001:db8:1::5".parse().unwrap(), 0, &mut own, now()),
+        Ok("2001:db8:1::".parse().unwrap())
+    );
 }
 
 /// Questions without end, each refused for another reason, or taken and broken off: what is remembered is bounded.
@@ -167,9 +175,16 @@ fn questions_that_are_refused_leave_next_to_nothing() {
             assert!(matches!(answers(&mut protocol)[..], [Message::Refused(..)]), "{what}");
             at += Duration::from_millis(1);
         }
-        let remembered: usize =
-            protocol.past.values().filter_map(|past| past.gone.as_ref()).map(|gone| gone.flows.len() + 16).sum();
-        assert!(remembered <= 131_072 && remembered < flows_named, "{what}: {remembered} of {flows_named} flows");
+        let remembered: usize = protocol
+            .past
+            .values()
+            .filter_map(|past| past.gone.as_ref())
+            .map(|gone| gone.flows.len() + 16)
+            .sum();
+        assert!(
+            remembered <= 131_072 && remembered < flows_named,
+            "{what}: {remembered} of {flows_named} flows"
+        );
         assert!(!is_nothing || protocol.past.is_empty(), "{what}: {} are remembered", protocol.past.len());
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use engine::{JournalEntry, MovedFlow, Port};
 use engine::FlowEnds;
+use engine::{JournalEntry, MovedFlow, Port};
 use handover::{Copies, Elsewhere, Loaded, Note, Peer, Survey};
 use io::Clock;
 use units::Instant;

@@ -305,7 +305,11 @@ mod tests {
         assert_eq!(ledger.read(), [over(1, 0), over(2, 1)]);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&directory), 0o700);
-        assert_eq!(["10.0.0.1", "line"].map(|name| mode(&directory.join(name))), [0o600; 2], "subscribers' data");
+        assert_eq!(
+            ["10.0.0.1", "line"].map(|name| mode(&directory.join(name))),
+            [0o600; 2],
+            "subscribers' data"
+        );
         let other = open(&["south"]);
         assert_eq!(other.read(), [over(1, NOBODY), over(2, 0)], "as the settings are now");
         assert_eq!(other.line(9).unwrap(), 7);

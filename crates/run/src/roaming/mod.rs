@@ -109,7 +109,8 @@ impl PeerConfig {
     /// One line: what is no prefix.
     pub(crate) fn rights(&self) -> Result<Rights, String> {
         let read = |prefixes: &Option<Vec<String>>| {
-            let read = |all: &Vec<String>| all.iter().map(|text| text.parse()).collect::<Result<Vec<_>, String>>();
+            let read =
+                |all: &Vec<String>| all.iter().map(|text| text.parse()).collect::<Result<Vec<_>, String>>();
             prefixes.as_ref().map(read).transpose()
         };
         let rights = (|| Ok(Rights { takes: read(&self.takes)?, gives: read(&self.gives)? }))();
@@ -189,7 +190,9 @@ impl Roam {
             Self::TakeIn(_, flows, ..) | Self::TakeBack(flows, ..) | Self::BreakFrozen(flows, _) => {
                 flows.iter().map(|(flow, _)| flow.ends).collect()
             }
-            Self::Lead(_, _, flows) | Self::Announce(_, _, flows) | Self::LetStay(_, Some(Gone { flows, .. })) => flows.clone(),
+            Self::Lead(_, _, flows)
+            | Self::Announce(_, _, flows)
+            | Self::LetStay(_, Some(Gone { flows, .. })) => flows.clone(),
             _ => Vec::new(),
         }
     }

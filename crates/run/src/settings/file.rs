@@ -150,7 +150,9 @@ fn handover_flags(table: &toml::Table) -> Result<Vec<String>, String> {
                         let Some(value) = said.get(name) else { continue };
                         let all = value.as_array().and_then(|all| all.iter().map(Value::as_str).collect());
                         let all: Vec<&str> = all.ok_or_else(|| {
-                            format!("peer '{peer}': '{name}' is a list of prefixes, such as [\"10.45.0.0/16\"]")
+                            format!(
+                                "peer '{peer}': '{name}' is a list of prefixes, such as [\"10.45.0.0/16\"]"
+                            )
                         })?;
                         flags.push(format!("--handover-{name}={peer}={}", all.join(",")));
                     }

@@ -183,11 +183,16 @@ mod tests {
             let all: Vec<&str> = all.iter().chain(words).copied().collect();
             parse(&all).map(|config| config.unwrap().peers.remove(0))
         };
-        let words = ["--handover-takes=north=10.45.0.0/16,2001:db8::/32", "--handover-takes=north=10.46.0.0/16"];
+        let words =
+            ["--handover-takes=north=10.45.0.0/16,2001:db8::/32", "--handover-takes=north=10.46.0.0/16"];
         let limited = bounded(&[words[0], words[1], "--handover-gives=north="]).unwrap();
         let texts = |all: &[&str]| Some(all.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
         assert_eq!(limited.takes, texts(&["10.45.0.0/16", "2001:db8::/32", "10.46.0.0/16"]));
-        assert_eq!((&limited.gives, limited.rights().unwrap().gives), (&texts(&[]), Some(Vec::new())), "none");
+        assert_eq!(
+            (&limited.gives, limited.rights().unwrap().gives),
+            (&texts(&[]), Some(Vec::new())),
+            "none"
+        );
         for (word, part) in [
             ("--handover-gives=south=10.45.0.0/16", "no peer 'south'; there are: north"),
             ("--handover-gives=north=10.45.0.1/16", "'10.45.0.0/16' is meant"),

@@ -314,8 +314,10 @@ impl<P: Processor + Send + 'static> Start<P> {
         let loops =
             paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()).reporting(herald.clone()));
         let notes_at = Ledger::path(&config.state_directory, ground.namespace, &config.instance_name());
-        let prepared =
-            config.roaming.as_ref().map(|wanted| roaming::Prepared::new(wanted, config.ipv6_prefix_len, notes_at));
+        let prepared = config
+            .roaming
+            .as_ref()
+            .map(|wanted| roaming::Prepared::new(wanted, config.ipv6_prefix_len, notes_at));
         let prepared = prepared.transpose()?;
         if let Some(prepared) = &prepared {
             let all = self.processors.iter_mut();

@@ -12,9 +12,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned,
-};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
 use units::{Duration, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, VirtioNetHeader};
 
@@ -142,7 +140,9 @@ fn strangers_that_are_slow_do_not_keep_a_peer_out() {
                 };
                 while !is_over.load(Ordering::Relaxed) {
                     let Ok(Ok(mut socket)) = at.run(connect) else { continue };
-                    while socket.write_all(&[hello.next().unwrap()]).is_ok() && !is_over.load(Ordering::Relaxed) {
+                    while socket.write_all(&[hello.next().unwrap()]).is_ok()
+                        && !is_over.load(Ordering::Relaxed)
+                    {
                         pause(200);
                     }
                 }
