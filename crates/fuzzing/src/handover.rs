@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
-use ::engine::{FlowEnds, FlowRecord, MovedFlow};
+use ::engine::{Engine, EngineConfig, FlowEnds, FlowRecord, Middlebox, MovedFlow, Port};
 use ::handover::{
     Claim, Config, Copies, Flows, Freeze, Gone, Handover, Loaded, MESSAGE_LEN_MAX, Message, Note, Peer,
     Rights, Survey,
 };
 use units::{Duration, Instant, SeqNum};
+use wire::{TcpFlags, TcpHeaderSpec, VirtioNetHeader};
 
 /// Operations of one input at most.
 const OPERATIONS_MAX: usize = 400;
@@ -31,6 +33,37 @@ pub(crate) fn handover_note(bytes: &[u8]) {
     if let Ok(note) = Note::decode(bytes) {
         assert_eq!(Note::decode(&note.encode()), Ok(note), "it is read otherwise");
     }
+}
+
+/// How a flow stands in an engine right after its handshake.
+///
+/// # Panics
+/// If an engine does not accelerate it.
+#[must_use]
+pub fn flow_record() -> FlowRecord {
+    static RECORD: OnceLock<FlowRecord> = OnceLock::new();
+    *RECORD.get_or_init(|| {
+        let mut engine = Engine::new(EngineConfig::default()).expect("default settings");
+        let client: SocketAddr = ([10, 0, 0, 1], 1).into();
+        let server: SocketAddr = ([192, 0, 2, 1], 443).into();
+        let [own, other] = [1_000, 2_000].map(SeqNum::new);
+        let opening = [
+            (Port::Mobile, client, server, own, SeqNum::new(0), TcpFlags::SYN),
+            (Port::Wired, server, client, other, own + 1, TcpFlags::SYN | TcpFlags::ACK),
+            (Port::Mobile, client, server, own + 1, other + 1, TcpFlags::ACK),
+        ];
+        let mut now = Instant::from_millis(1_000);
+        for (from, src, dst, seq, ack, flags) in opening {
+            let mss = flags.contains(TcpFlags::SYN).then_some(1_460);
+            let spec = TcpHeaderSpec { window: 60_000, mss, ..TcpHeaderSpec::new(src, dst, seq, ack, flags) };
+            let mut packet = vec![0; TcpHeaderSpec::MAX_LEN];
+            let len = spec.emit(&mut packet, &[]).expect("a header").len;
+            // It passes.
+            let _ = engine.handle_packet(from, &VirtioNetHeader::default(), &mut packet[..len], now);
+            now += Duration::from_millis(50);
+        }
+        engine.moved(client.ip(), now).first().expect("an accelerated flow").0.record
+    })
 }
 
 /// Flows of one box that hold nothing.
@@ -68,7 +101,7 @@ impl Flows for Table {
     }
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
         let all = self.of(freeze.name.subscriber);
-        let record = FlowRecord::default();
+        let record = flow_record();
         let moved = |ends: &FlowEnds| (MovedFlow { ends: *ends, record, clock_ms: 0 }, Vec::new());
         let loaded: Vec<Loaded> = all.iter().map(moved).collect();
         self.note(&freeze.note(loaded.clone()));

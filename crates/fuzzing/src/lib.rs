@@ -18,6 +18,8 @@ mod probe;
 mod probe_tcp;
 mod text;
 
+pub use crate::handover::flow_record;
+
 /// A fuzz target: its name, which is that of its corpus, and what it does with bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
