@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use top::{Gate, Secrets};
 use units::Duration;
 
-use crate::served::{Served, reader, say, serve_beside};
+use crate::served::{Served, reader, say_ready, serve_beside};
 
 /// Time between two questions to accelerators, whoever looks and at how much: at most 200 in a second.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -49,13 +49,15 @@ fn start(args: &Args) -> Result<ExitCode, String> {
     dashboard::check_address(args.listen, secrets.is_some()).map_err(|error| error.to_string())?;
     let mut gate = Gate::new(&served.state_directory, served.names.clone()).with_pause(PAUSE);
     let arguments = ["dashboard", "--serve", "--listen", &args.listen.to_string()];
-    serve_beside(&arguments, &served.user, |server| gate.answer(server, secrets.as_ref()))
+    serve_beside(&arguments, &served.user, &served.state_directory, |server| {
+        gate.answer(server, secrets.as_ref())
+    })
 }
 
 fn serve(listen: SocketAddr) -> Result<ExitCode, String> {
     let ready = |at: SocketAddr, has_tls: bool| {
         let scheme = if has_tls { "https" } else { "http" };
-        say(&format!("dashboard at {scheme}://{at}/"));
+        say_ready(&format!("dashboard at {scheme}://{at}/"));
     };
     dashboard::serve(listen, reader()?, ready).map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)

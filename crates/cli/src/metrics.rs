@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use telemetry::Gatherer;
 
-use crate::served::{Served, reader, say, serve_beside};
+use crate::served::{Served, reader, say_ready, serve_beside};
 
 /// Arguments of `cellerator metrics`.
 #[derive(clap::Args)]
@@ -25,13 +25,13 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     } else {
         let mut gatherer = Gatherer::new(&served.state_directory, served.names.clone());
         let arguments = ["metrics", "--serve", "--listen", &args.listen.to_string()];
-        serve_beside(&arguments, &served.user, |server| gatherer.answer(server))
+        serve_beside(&arguments, &served.user, &served.state_directory, |server| gatherer.answer(server))
     }
     .map_err(|error| format!("metrics: {error}"))
 }
 
 fn serve(listen: SocketAddr) -> Result<ExitCode, String> {
-    let ready = |at: SocketAddr| say(&format!("metrics at http://{at}/metrics"));
+    let ready = |at: SocketAddr| say_ready(&format!("metrics at http://{at}/metrics"));
     telemetry::serve(listen, reader()?, ready).map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)
 }

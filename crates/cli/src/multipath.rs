@@ -199,7 +199,7 @@ fn settings(args: &RunArgs) -> Result<Settings, String> {
         thresholds.probe_idle = every;
     }
     let key = args.key_file.as_ref().map(|path| {
-        let bytes = fs::read(path).map_err(|e| format!("cannot read the key {}: {e}", path.display()))?;
+        let bytes = io::read_secret(path).map_err(|error| format!("the key: {error}"))?;
         match bytes.trim_ascii_end() {
             [] => Err(format!("{} is empty: a key has at least one byte", path.display())),
             key => Ok(key.to_vec()),

@@ -632,7 +632,7 @@ fn positive(times: &[(&str, Duration)]) -> Result<(), String> {
 
 /// The key in a file: all of it but the end of the last line.
 fn read_key(path: &Path) -> Result<Key, String> {
-    let text = fs::read(path).map_err(|e| format!("cannot read the key in {}: {e}", path.display()))?;
+    let text = io::read_secret(path).map_err(|error| format!("the key: {error}"))?;
     Key::new(text.trim_ascii_end())
         .ok_or_else(|| format!("{} is empty: a key has at least one byte", path.display()))
 }

@@ -1,14 +1,15 @@
 //! Servers of what the control sockets tell, `cellerator metrics`, `cellerator dashboard` and `cellerator top --serve`:
-//! two processes. One may use the control sockets and speaks to nobody else; the other one speaks to the network and
-//! may do nothing.
+//! two processes. One may use the control sockets, speaks to nobody else and has no capability; the other one speaks to
+//! the network and may do nothing: it opens no file and makes no connection.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use io::Confinement;
 use telemetry::User;
 
 /// SIGKILL, for the server when this process ends.
@@ -32,9 +33,11 @@ pub struct Served {
 }
 
 /// Starts this program with `arguments` as a server without any rights, and has `answer` answer it until it has gone.
+/// `state_directory` is where accelerators are.
 pub fn serve_beside<E: std::fmt::Display>(
     arguments: &[&str],
     user_name: &str,
+    state_directory: &Path,
     answer: impl FnOnce(&UnixStream) -> Result<(), E>,
 ) -> Result<ExitCode, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
@@ -55,6 +58,8 @@ pub fn serve_beside<E: std::fmt::Display>(
     // With it goes the other end, which the server alone is to have.
     drop(server);
     let mut server = started?;
+    // Before the other one says a word.
+    run::keep_privileges_to_ask(state_directory).map_err(|error| text(&error))?;
     let answered = answer(&own);
     drop(own);
     let ended = server.wait().map_err(|error| text(&error))?;
@@ -67,10 +72,26 @@ pub fn serve_beside<E: std::fmt::Display>(
     }
 }
 
-/// The way to the other process, which is standard input.
+/// The way to the other process, which is standard input. From here on this process is the server.
 pub fn reader() -> Result<UnixStream, String> {
+    io::forgo_privileges().map_err(|error| error.to_string())?;
     let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
     Ok(UnixStream::from(input.map_err(|error| error.to_string())?))
+}
+
+/// Says that the server is there, once it can do nothing but serve: what it needs is open.
+pub fn say_ready(line: &str) {
+    match io::confine() {
+        Ok(Confinement::Whole { .. }) => {}
+        Ok(Confinement::Files) => {
+            say("this kernel cannot keep the server from making connections: Linux 6.7 can")
+        }
+        Ok(Confinement::Nothing) => {
+            say("this kernel has no Landlock: the server can open what its user can");
+        }
+        Err(error) => say(&format!("the server can open what its user can: {error}")),
+    }
+    say(line);
 }
 
 /// Says a line.

@@ -9,7 +9,7 @@ use scenario::Quantity;
 use top::{Gate, Live, Local, Remote, Secrets, Source, TopError};
 use units::Duration;
 
-use crate::served::{reader, say, serve_beside};
+use crate::served::{reader, say, say_ready, serve_beside};
 
 /// Shortest time between two samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -128,12 +128,11 @@ fn serve(args: &Args, listen: SocketAddr) -> Result<ExitCode, String> {
     let secrets = Secrets::read(&file(&args.certificate), &file(&args.key), &file(&args.token_file))
         .map_err(|error| error.to_string())?;
     let mut gate = Gate::new(&args.state_directory, args.names.clone());
-    serve_beside(&["top", "--be-server", &listen.to_string()], &args.user, |server| {
-        gate.answer(server, Some(&secrets))
-    })
+    let arguments = ["top", "--be-server", &listen.to_string()];
+    serve_beside(&arguments, &args.user, &args.state_directory, |server| gate.answer(server, Some(&secrets)))
 }
 
 fn be_server(listen: SocketAddr) -> Result<(), TopError> {
     let gate = reader().map_err(TopError::Setting)?;
-    top::serve(listen, gate, |at| say(&format!("top --connect {at}")))
+    top::serve(listen, gate, |at| say_ready(&format!("top --connect {at}")))
 }

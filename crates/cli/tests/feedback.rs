@@ -93,6 +93,7 @@ fn a_document_with_nothing_in_it_is_refused() {
 fn signed_datagrams_need_the_key() {
     let path = std::env::temp_dir().join(format!("cf-key-{}", std::process::id()));
     std::fs::write(&path, "a key of more than sixteen bytes").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let (datagrams, _) =
         adapt(&["srsran", "--map", "17921=10.45.0.2", "--key-file", path.to_str().unwrap()], METRICS);
     std::fs::remove_file(&path).unwrap();

@@ -11,6 +11,7 @@
 mod capture;
 mod control;
 mod engine;
+mod handover;
 mod kept;
 mod multipath;
 mod mutation;
@@ -20,6 +21,7 @@ mod probe_tcp;
 mod shells;
 mod text;
 
+pub use crate::handover::flow_record;
 pub use mutation::Mutations;
 
 /// A fuzz target: its name, which is that of its corpus, and what it does with bytes.
@@ -40,6 +42,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "probe", run: crate::probe::probe },
     Target { name: "probe_tcp", run: crate::probe_tcp::probe_tcp },
     Target { name: "multipath", run: crate::multipath::multipath },
+    Target { name: "handover", run: crate::handover::handover },
+    Target { name: "handover_message", run: crate::handover::handover_message },
+    Target { name: "handover_note", run: crate::handover::handover_note },
     Target { name: "control", run: crate::control::control },
     Target { name: "trace", run: text::trace },
     Target { name: "scenario", run: text::scenario },

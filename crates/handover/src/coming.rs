@@ -1,18 +1,39 @@
 //! A subscriber that comes: the part of the box that takes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
 use units::{Duration, Instant, SeqNum};
 
+use crate::allowance::{may_have, weight_of};
 use crate::{
-    Again, Claim, Ended, Flows, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Peer, Refusal,
-    Terms, VERSION,
+    Again, Claim, Ended, Flows, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Past, Peer,
+    Refusal, Rights, Terms, VERSION, subscriber_of,
 };
 
 /// Flows of one subscriber at most.
 const FLOWS_MAX: usize = 16_384;
+
+/// Pieces of data of one flow at most: of what may be held in pieces as they are sent it is a multiple.
+const PIECES_MAX: usize = 8_192;
+
+/// What a piece takes beside its bytes.
+const PIECE_COST: u64 = 96;
+
+/// Epochs have wall clocks in them, which are far below that.
+const EPOCH_MAX: u64 = u64::MAX / 2;
+
+/// What [`Message::Prepare`] says, and who says it.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub from: Peer,
+    pub name: Name,
+    pub versions: (u16, u32),
+    pub held: u64,
+    pub flows: Vec<FlowEnds>,
+    pub terms: Terms,
+}
 
 /// One that comes.
 #[derive(Debug)]
@@ -40,7 +61,7 @@ struct Copied {
     /// Places are counted from here.
     base: SeqNum,
     pieces: BTreeMap<i32, Vec<u8>>,
-    /// Bytes of all pieces.
+    /// Memory that all pieces take, bytes.
     len: u64,
 }
 
@@ -54,15 +75,17 @@ impl Copied {
         let una = piece.una.distance_from(self.base);
         let is_over = |at: i32, bytes: &[u8]| at.saturating_add_unsigned(bytes.len() as u32) <= una;
         while let Some(first) = self.pieces.first_entry().filter(|one| is_over(*one.key(), one.get())) {
-            self.len -= first.remove().len() as u64;
+            self.len -= cost_of(&first.remove());
         }
         let at = piece.start.distance_from(self.base);
-        if piece.bytes.is_empty() || self.pieces.get(&at).is_some_and(|old| old.len() >= piece.bytes.len()) {
+        let old = self.pieces.get(&at);
+        let is_no_room = old.is_none() && self.pieces.len() >= PIECES_MAX;
+        if is_no_room || old.map_or(0, Vec::len) >= piece.bytes.len() {
             return;
         }
-        self.len += piece.bytes.len() as u64;
+        self.len += cost_of(&piece.bytes);
         let old = self.pieces.insert(at, piece.bytes.clone());
-        self.len -= old.map_or(0, |old| old.len() as u64);
+        self.len -= old.map_or(0, |old| cost_of(&old));
     }
 
     /// The bytes from a number on, as far as there is no hole.
@@ -92,6 +115,11 @@ impl Copied {
     }
 }
 
+/// Memory that a piece takes, bytes.
+fn cost_of(piece: &[u8]) -> u64 {
+    piece.len() as u64 + PIECE_COST
+}
+
 impl Coming {
     /// One that a process before this one has promised to take: no data of it is here.
     pub(crate) fn promised_before(claim: Claim) -> Self {
@@ -115,6 +143,11 @@ impl Coming {
         matches!(self.stage, Stage::Owning { .. })
     }
 
+    /// True when its flows are here, and a box may still send packets of them on.
+    pub(crate) fn is_owned_from(&self, peer: Peer) -> bool {
+        self.from == peer && self.is_owning()
+    }
+
     pub(crate) fn due(&self) -> Instant {
         match &self.stage {
             Stage::Holding { .. } => self.until,
@@ -123,15 +156,19 @@ impl Coming {
     }
 
     /// Memory that it takes, or was promised.
-    fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         match &self.stage {
             Stage::Holding { promised, held, .. } => *promised.max(held),
             Stage::Owning { .. } => 0,
         }
     }
 
-    /// What stays where it is if it does not come.
-    fn stay(&self) -> Gone {
+    fn ready(&self) -> Message {
+        Message::Ready { name: self.name, flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// Its flows and the other box: they stay there if it does not come, and are known there if it does.
+    fn theirs(&self) -> Gone {
         Gone { to: self.from, flows: self.flows.clone() }
     }
 
@@ -154,60 +191,145 @@ impl Handover {
         self.coming.get_mut(&name.subscriber).filter(|coming| coming.from == from && coming.name == *name)
     }
 
-    pub(crate) fn on_prepare(
-        &mut self,
-        from: Peer,
-        name: Name,
-        (versions, terms): ((u16, u32), Terms),
-        (theirs, held): (Vec<FlowEnds>, u64),
-        flows: &mut impl Flows,
-        now: Instant,
-    ) {
-        let subscriber = name.subscriber;
-        let known = self.coming.get(&subscriber);
-        let is_same = |coming: &&Coming| coming.from == from && coming.name.epoch == name.epoch;
-        if let Some(name) = known.filter(is_same).map(|coming| coming.name) {
-            // It is asked again: the same answer.
-            return self.say(from, Message::Ready(name));
+    /// Why the box that asks may not ask for this, if so: then nothing of it is remembered.
+    fn objection_to(&mut self, asked: &Asked, now: Instant) -> Option<Refusal> {
+        let Asked { from, name, versions, flows, .. } = asked;
+        let any = Rights::default();
+        if !self.rights.get(from).unwrap_or(&any).may_give(name.subscriber) {
+            return Some(Refusal::Forbidden);
         }
-        let memory: u64 = self.coming.values().map(Coming::memory).sum();
-        let is_busy = self.going.contains_key(&subscriber) || known.is_some_and(Coming::is_owning);
-        let is_old = name.epoch <= self.epoch_of(subscriber);
+        if *versions != (VERSION, RECORD_VERSION) {
+            return Some(Refusal::Version);
+        }
+        if name.epoch > EPOCH_MAX {
+            return Some(Refusal::Epoch);
+        }
+        if flows.is_empty() || !self.are_of(name.subscriber, flows.iter()) {
+            return Some(Refusal::Subscriber);
+        }
+        let coming = self.coming.values().filter(|coming| coming.from == *from);
+        let under_way = coming.map(|coming| weight_of(coming.flows.len())).sum();
+        let weight = weight_of(flows.len());
+        let allowance = self.allowances.entry(*from).or_default();
+        let has_room = allowance.has_room(under_way, weight) && flows.len() <= FLOWS_MAX;
+        (!allowance.take(weight, now) || !has_room).then_some(Refusal::Memory)
+    }
+
+    /// True when these are flows of a subscriber, as this box counts subscribers.
+    fn are_of<'a>(&self, subscriber: IpAddr, mut flows: impl Iterator<Item = &'a FlowEnds>) -> bool {
+        let bits = self.ipv6_prefix_len;
+        let is_one = subscriber_of(subscriber, bits) == subscriber;
+        is_one && flows.all(|flow| subscriber_of(flow.client_and_server().0.ip(), bits) == subscriber)
+    }
+
+    /// True when `from` may have so much more of the memory for subscribers that come.
+    fn has_memory(&self, from: Peer, more: u64) -> bool {
+        let memory = |is_meant: &dyn Fn(&Coming) -> bool| -> u64 {
+            self.coming.values().filter(|coming| is_meant(coming)).map(Coming::memory).sum()
+        };
+        let (own, total) = (memory(&|coming| coming.from == from), memory(&|_| true));
+        may_have(more, own, total, self.config.memory_max, self.is_only_peer())
+    }
+
+    /// True when `from` may begin one more hand-over to here.
+    fn has_turn(&self, from: Peer) -> bool {
+        let own = self.coming.values().filter(|coming| coming.from == from).count() as u64;
+        let max = self.config.transfers_max as u64;
+        may_have(1, own, self.under_way() as u64, max, self.is_only_peer())
+    }
+
+    fn is_only_peer(&self) -> bool {
+        self.rights.len() < 2
+    }
+
+    pub(crate) fn on_prepare(&mut self, asked: Asked, flows: &mut impl Flows, now: Instant) {
+        let Asked { from, name, .. } = asked;
+        let subscriber = name.subscriber;
+        if let Some(why) = self.objection_to(&asked, now) {
+            return self.refuse(from, name, why);
+        }
+        let known = self.coming.get(&subscriber);
+        let is_same = known.is_some_and(|coming| coming.from == from && coming.name.epoch == name.epoch);
+        if is_same {
+            return self.on_asked_again(&asked, flows, now);
+        }
+        // What another box has promised, or one of these has taken, is decided first.
+        let is_busy = self.going.contains_key(&subscriber)
+            || known.is_some_and(|coming| coming.is_owning() || coming.from != from);
+        if is_busy {
+            return self.refuse(from, name, Refusal::Busy);
+        }
+        if name.epoch <= self.epoch_of(subscriber) {
+            return self.refuse(from, name, Refusal::Epoch);
+        }
+        if has_any(flows, subscriber, &asked.flows) {
+            return self.refuse(from, name, Refusal::Owned);
+        }
+        // One of an earlier number is over with it.
+        let was_promised = self.coming.remove(&subscriber).is_some();
+        let Asked { held, flows: theirs, terms, .. } = asked;
         let refusals = [
-            (versions != (VERSION, RECORD_VERSION), Refusal::Version),
             (self.is_ending, Refusal::Ending),
-            (is_busy, Refusal::Busy),
-            (is_old, Refusal::Epoch),
-            (memory.saturating_add(held) > self.config.memory_max, Refusal::Memory),
-            (self.under_way() >= self.config.transfers_max || theirs.len() > FLOWS_MAX, Refusal::Memory),
+            (!self.has_memory(from, held) || !self.has_turn(from), Refusal::Memory),
             (terms.encapsulation != self.encapsulation, Refusal::Encapsulation),
         ];
         let refusal = refusals.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why);
         let mtu = if refusal.is_none() { flows.mtu(subscriber) } else { None };
         let is_too_long = mtu.is_some_and(|mtu| mtu < terms.packet);
         if let Some(why) = refusal.or(is_too_long.then_some(Refusal::Mtu)) {
-            self.counters.refused[why as usize] += 1;
-            // The next time the other box takes a higher number.
-            self.say(from, Message::Refused(name, why));
+            self.refuse(from, name, why);
+            // Asked once more, the answer may be another one: the next time the other box takes a higher number.
+            let earlier = Name { epoch: name.epoch.saturating_sub(1), ..name };
             let is_reachable = !matches!(why, Refusal::Ending | Refusal::Encapsulation);
-            // Whatever it was refused for: what is written down of a hand-over under way stays.
-            if !is_busy && !is_old && is_reachable && theirs.len() <= FLOWS_MAX {
-                // One of an earlier number is over with it; asked once more, the answer may be another one.
-                self.coming.remove(&subscriber);
-                let earlier = Name { epoch: name.epoch.saturating_sub(1), ..name };
+            if is_reachable || was_promised {
+                let theirs = if is_reachable { theirs } else { Vec::new() };
                 self.let_be(earlier, why, Gone { to: from, flows: theirs }, flows, now);
             }
             return;
         }
-        self.coming.remove(&subscriber);
         let name = Name { nonce: self.draw_nonce(), ..name };
         let until = now + self.config.copying_max + self.config.lease;
         let gone = self.gone(subscriber);
         let claim = Claim { name, from, until, flows: theirs, bytes: held, gone };
         flows.note(&Note::Holding(claim.clone()));
         flows.lead(subscriber, from, &claim.flows);
-        self.coming.insert(subscriber, Coming::promised_before(claim));
-        self.say(from, Message::Ready(name));
+        let coming = Coming::promised_before(claim);
+        self.say(from, coming.ready());
+        self.coming.insert(subscriber, coming);
+    }
+
+    /// The same answer; flows that are new come along.
+    fn on_asked_again(&mut self, asked: &Asked, flows: &mut impl Flows, now: Instant) {
+        let subscriber = asked.name.subscriber;
+        let gone = self.gone(subscriber);
+        let Some(coming) = self.coming.get_mut(&subscriber) else { return };
+        let known: BTreeSet<FlowEnds> = coming.flows.iter().copied().collect();
+        let new: Vec<FlowEnds> = asked.flows.iter().filter(|flow| !known.contains(flow)).copied().collect();
+        if let Stage::Holding { promised, .. } = coming.stage
+            && !new.is_empty()
+        {
+            if known.len() + new.len() > FLOWS_MAX {
+                return self.decline(subscriber, Refusal::Memory, flows, now);
+            }
+            if has_any(flows, subscriber, &new) {
+                return self.decline(subscriber, Refusal::Owned, flows, now);
+            }
+            coming.flows.extend(new);
+            let (until, flows_now) = (coming.until, coming.flows.clone());
+            let claim =
+                Claim { name: coming.name, from: asked.from, until, flows: flows_now, bytes: promised, gone };
+            flows.note(&Note::Holding(claim.clone()));
+            flows.lead(subscriber, asked.from, &claim.flows);
+        }
+        if let Some(ready) = self.coming.get(&subscriber).map(Coming::ready) {
+            self.say(asked.from, ready);
+        }
+    }
+
+    /// Says that it is not taken, and counts that.
+    fn refuse(&mut self, to: Peer, name: Name, why: Refusal) {
+        self.counters.refused[why as usize] += 1;
+        self.say(to, Message::Refused(name, why));
     }
 
     pub(crate) fn on_copy(
@@ -218,8 +340,9 @@ impl Handover {
         flows: &mut impl Flows,
         now: Instant,
     ) {
-        let memory_max = self.config.memory_max;
-        let others: u64 = self.coming.values().filter(|one| one.name != name).map(Coming::memory).sum();
+        if !self.are_of(name.subscriber, std::iter::once(&piece.flow)) {
+            return;
+        }
         let is_past = self.past.get(&name.subscriber).is_some_and(|past| past.name == name);
         let Some(coming) = self.coming_by(from, &name) else {
             if !is_past {
@@ -237,8 +360,7 @@ impl Handover {
         copied.add(piece);
         *held = (*held + copied.len).saturating_sub(before);
         let (through, flow) = (copied.through(piece.una), piece.flow);
-        let is_full = others + *held > memory_max;
-        if is_full {
+        if !self.has_memory(from, 0) {
             return self.decline(name.subscriber, Refusal::Memory, flows, now);
         }
         self.say(from, Message::Copied { name, flow, through });
@@ -254,6 +376,8 @@ impl Handover {
     ) {
         let again = self.again(from, now);
         let gone = self.gone(name.subscriber);
+        let are_theirs =
+            moved.len() <= FLOWS_MAX && self.are_of(name.subscriber, moved.iter().map(|flow| &flow.ends));
         let Some(coming) = self.coming_by(from, &name) else {
             // One that came and was confirmed: the confirmation has overtaken a copy of the commit.
             let past = self.past.get(&name.subscriber).filter(|past| past.name == name);
@@ -266,6 +390,9 @@ impl Handover {
         let Stage::Holding { copies, .. } = &coming.stage else {
             return self.say(from, Message::Committed(name));
         };
+        if !are_theirs {
+            return self.decline(name.subscriber, Refusal::Subscriber, flows, now);
+        }
         let mut loaded: Vec<Loaded> = Vec::new();
         let mut lacking = Vec::new();
         for flow in moved {
@@ -287,10 +414,16 @@ impl Handover {
             return self.say(from, Message::Lacking(name, lacking));
         }
         let bytes = loaded.iter().map(|(_, held)| held.len() as u64).sum();
-        let ends = loaded.iter().map(|(flow, _)| flow.ends).collect();
+        let ends: Vec<FlowEnds> = loaded.iter().map(|(flow, _)| flow.ends).collect();
+        let named: BTreeSet<FlowEnds> = coming.flows.iter().copied().collect();
+        let unnamed: Vec<FlowEnds> = ends.iter().filter(|flow| !named.contains(flow)).copied().collect();
         let claim = Claim { name, from, until: coming.until, flows: ends, bytes, gone };
         if !flows.take_in(&claim, loaded, now) {
             return self.decline(name.subscriber, Refusal::Flows, flows, now);
+        }
+        if !unnamed.is_empty() {
+            // Nobody has kept their packets from going past this box.
+            flows.doubt(name.subscriber, &unnamed, now);
         }
         coming.flows = claim.flows;
         coming.stage = Stage::Owning { again, bytes };
@@ -314,7 +447,8 @@ impl Handover {
         self.counters.flows[1] += coming.flows.len() as u64;
         self.counters.bytes[1] += bytes;
         self.ended.push_back(coming.ended(Outcome::Come, bytes));
-        let note = self.over(name, None, now);
+        let past = self.past_of(name, now).begun_by(from, coming.flows.len());
+        let note = self.over(Past { shared: Some(coming.theirs()), ..past });
         flows.note(&note);
     }
 
@@ -326,15 +460,16 @@ impl Handover {
         };
         let is_held = self.coming.get(&name.subscriber).filter(is_meant).is_some_and(|one| !one.is_owning());
         if let Some(coming) = is_held.then(|| self.coming.remove(&name.subscriber)).flatten() {
-            self.let_be(coming.name, Refusal::Never, coming.stay(), flows, now);
+            self.let_be(coming.name, Refusal::Never, coming.theirs(), flows, now);
         }
     }
 
     /// It does not come: its flows stay where they are, as far as is known.
     fn let_be(&mut self, name: Name, why: Refusal, stay: Gone, flows: &mut impl Flows, now: Instant) {
-        let stay = if stay.flows.is_empty() { self.gone(name.subscriber) } else { Some(stay) };
-        flows.let_stay(name.subscriber, stay.as_ref());
-        let note = self.over_with(name, Some(why), stay, now);
+        let past = self.past_of(name, now).begun_by(stay.to, stay.flows.len());
+        let gone = if stay.flows.is_empty() { self.gone(name.subscriber) } else { Some(stay) };
+        flows.let_stay(name.subscriber, gone.as_ref());
+        let note = self.over(Past { refused: Some(why), gone, ..past });
         flows.note(&note);
     }
 
@@ -346,7 +481,7 @@ impl Handover {
         let Some(coming) = self.coming.remove(&subscriber) else { return };
         self.counters.refused[why as usize] += 1;
         self.say(coming.from, Message::Refused(coming.name, why));
-        self.let_be(coming.name, why, coming.stay(), flows, now);
+        self.let_be(coming.name, why, coming.theirs(), flows, now);
     }
 
     pub(crate) fn on_coming_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
@@ -354,7 +489,7 @@ impl Handover {
         let is_over = coming.until <= now;
         match &mut coming.stage {
             Stage::Holding { .. } => {
-                let (name, stay) = (coming.name, coming.stay());
+                let (name, stay) = (coming.name, coming.theirs());
                 self.coming.remove(&subscriber);
                 self.let_be(name, Refusal::Never, stay, flows, now);
             }
@@ -362,8 +497,11 @@ impl Handover {
                 // The other box has not said that it knows, and may give them up itself soon.
                 let bytes = *bytes;
                 let Some(coming) = self.coming.remove(&subscriber) else { return };
-                // It had them: the other one must not go on as if they had never come.
-                let note = self.over(coming.name, Some(Refusal::Unknown), now);
+                // It had them: the other one must not go on as if they had never come. Who was to come back and did
+                // not is where it was.
+                let gone = self.gone(subscriber);
+                let past = self.past_of(coming.name, now).begun_by(coming.from, coming.flows.len());
+                let note = self.over(Past { refused: Some(Refusal::Unknown), gone, ..past });
                 flows.break_off(&coming.flows, &note, now);
                 self.counters.broken += 1;
                 self.ended.push_back(coming.ended(Outcome::Broken, bytes));
@@ -375,6 +513,13 @@ impl Handover {
             }
         }
     }
+}
+
+/// True when one of these flows of a subscriber is here.
+fn has_any(flows: &mut impl Flows, subscriber: IpAddr, named: &[FlowEnds]) -> bool {
+    let own = flows.survey(subscriber).flows;
+    let own: BTreeSet<_> = own.iter().map(FlowEnds::client_and_server).collect();
+    !own.is_empty() && named.iter().any(|flow| own.contains(&flow.client_and_server()))
 }
 
 #[cfg(test)]
@@ -398,14 +543,15 @@ mod tests {
         };
         let mut copied = Copied::new(number(10));
         copied.add(&piece(0, 10, 20));
-        assert_eq!((copied.through(number(0)), copied.len), (number(0), 10), "a hole");
+        assert_eq!((copied.through(number(0)), copied.len), (number(0), 10 + PIECE_COST), "a hole");
         copied.add(&piece(0, 0, 12));
         assert_eq!(copied.between(number(0), number(20)).as_deref(), Some(&data[..20]));
         copied.add(&piece(0, 0, 4));
         copied.add(&piece(0, 30, 40));
         assert_eq!(copied.between(number(3), number(21)), None);
         copied.add(&piece(13, 18, 31));
-        assert_eq!(copied.len, 10 + 10 + 13, "what the sink has acknowledged is forgotten");
+        let costs = 10 + 10 + 13 + 3 * PIECE_COST;
+        assert_eq!(copied.len, costs, "what the sink has acknowledged is forgotten");
         assert_eq!(copied.between(number(13), number(40)).as_deref(), Some(&data[13..]));
         assert_eq!(copied.through(number(13)), number(40));
     }

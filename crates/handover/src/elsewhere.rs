@@ -1,33 +1,59 @@
-//! [`Elsewhere`]: where packets go whose flows another box has.
+//! [`Elsewhere`]: where packets go whose flows another box has, and of which flows another box may send packets on.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 
-use engine::FlowEnds;
+use engine::{FlowEnds, Port};
 
+use crate::rights::subscriber_of;
 use crate::{Gone, Peer};
+
+/// Client and server.
+type Ends = (SocketAddr, SocketAddr);
 
 /// What is to become of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// It is the engine's.
     Here,
-    /// It goes to that box. If it came from there it waits until the flows are here, where the subscriber is led there
-    /// for the time being; else it is dropped: as on any link, it is sent again.
+    /// It goes to that box.
     To(Peer),
     /// It passes as it is, and the engine does not see it.
     Past,
 }
 
+/// What is to become of a packet that another box has sent on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relay {
+    /// It is the engine's, if it knows the flow; else it passes.
+    Here,
+    /// It waits until its flow is here.
+    Early,
+    /// It passes as it is.
+    Past,
+    /// It is dropped: its flow has gone to that box, or back there. As on any link, it is sent again.
+    Astray,
+    /// It is dropped: that box has no part in its flow.
+    Refused,
+}
+
 /// Of one subscriber.
 #[derive(Clone, Debug, Default)]
 struct Absent {
-    /// Who has all of it for the time being.
-    led: Option<Peer>,
+    /// Who has promised these flows, and has them for the time being. All others are this box's.
+    promised: Option<(Peer, BTreeSet<Ends>)>,
     /// These flows are there.
-    gone: BTreeMap<(SocketAddr, SocketAddr), Peer>,
+    gone: BTreeMap<Ends, Peer>,
     /// It has left: all its other flows pass. Else they are this box's.
     has_left: bool,
+}
+
+/// Flows of one subscriber of which another box may send packets on.
+#[derive(Clone, Debug, Default)]
+struct Shared {
+    flows: BTreeMap<Ends, Peer>,
+    /// By the side it came from: whether the last packet came by way of another box; none before the first.
+    is_relayed: [Option<bool>; 2],
 }
 
 /// Which subscribers are elsewhere, and where. Empty for nearly all packets: then it costs a comparison.
@@ -35,57 +61,96 @@ struct Absent {
 pub struct Elsewhere {
     ipv6_prefix_len: u8,
     all: BTreeMap<IpAddr, Absent>,
+    shared: BTreeMap<IpAddr, Shared>,
 }
 
 impl Elsewhere {
     /// With so long a prefix of IPv6 addresses for a subscriber, in bits.
     #[must_use]
     pub fn new(ipv6_prefix_len: u8) -> Self {
-        Self { ipv6_prefix_len, all: BTreeMap::new() }
+        Self { ipv6_prefix_len, all: BTreeMap::new(), shared: BTreeMap::new() }
     }
 
     fn key(&self, client: IpAddr) -> IpAddr {
-        match client {
-            IpAddr::V4(_) => client,
-            IpAddr::V6(address) => {
-                let host_bits = 128 - u32::from(self.ipv6_prefix_len.min(128));
-                let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & mask))
-            }
-        }
+        subscriber_of(client, self.ipv6_prefix_len)
     }
 
-    /// True when nobody is.
+    /// True when nobody is, and no other box sends packets on.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.is_empty() && self.shared.is_empty()
     }
 
     /// What is to become of a packet between a client and a server.
     #[must_use]
-    pub fn way_of(&self, ends: (SocketAddr, SocketAddr)) -> Way {
+    pub fn way_of(&self, ends: Ends) -> Way {
         let absent = if self.all.is_empty() { None } else { self.all.get(&self.key(ends.0.ip())) };
-        match absent {
-            None => Way::Here,
-            Some(Absent { led: Some(to), .. }) => Way::To(*to),
-            Some(Absent { gone, has_left, .. }) => {
+        let Some(Absent { promised, gone, has_left }) = absent else { return Way::Here };
+        match promised {
+            Some((to, flows)) if flows.contains(&ends) => Way::To(*to),
+            _ => {
                 let others = if *has_left { Way::Past } else { Way::Here };
                 gone.get(&ends).map_or(others, |to| Way::To(*to))
             }
         }
     }
 
-    /// True when all packets of a client go elsewhere.
+    /// What is to become of a packet between a client and a server that a box has sent on.
+    #[must_use]
+    pub fn way_of_relayed(&self, by: Peer, ends: Ends) -> Relay {
+        let key = self.key(ends.0.ip());
+        if self.shared.get(&key).and_then(|shared| shared.flows.get(&ends)) != Some(&by) {
+            return Relay::Refused;
+        }
+        let promised = self.all.get(&key).and_then(|absent| absent.promised.as_ref());
+        match self.way_of(ends) {
+            Way::Here => Relay::Here,
+            Way::Past => Relay::Past,
+            Way::To(_) if promised.is_some_and(|(from, flows)| *from == by && flows.contains(&ends)) => {
+                Relay::Early
+            }
+            Way::To(_) => Relay::Astray,
+        }
+    }
+
+    /// Notes that a packet of a flow has come from a side, by way of another box or straight.
+    pub fn note_packet(&mut self, ends: Ends, from: Port, is_relayed: bool) {
+        if self.shared.is_empty() {
+            return;
+        }
+        let key = self.key(ends.0.ip());
+        if let Some(shared) = self.shared.get_mut(&key).filter(|shared| shared.flows.contains_key(&ends)) {
+            shared.is_relayed[from.index()] = Some(is_relayed);
+        }
+    }
+
+    /// Flows of a subscriber whose packets come by way of a box, or would as far as is known: clients and servers.
+    #[must_use]
+    pub fn relayed_by(&self, subscriber: IpAddr, by: Peer) -> BTreeSet<(SocketAddr, SocketAddr)> {
+        let shared = self.shared.get(&self.key(subscriber));
+        let shared = shared.filter(|shared| shared.is_relayed != [Some(false); 2]);
+        let flows = shared.into_iter().flat_map(|shared| &shared.flows);
+        flows.filter(|(_, peer)| **peer == by).map(|(ends, _)| *ends).collect()
+    }
+
+    /// True when flows of a client are promised to this box.
     #[must_use]
     pub fn is_led(&self, client: IpAddr) -> bool {
-        self.all.get(&self.key(client)).is_some_and(|absent| absent.led.is_some())
+        self.all.get(&self.key(client)).is_some_and(|absent| absent.promised.is_some())
+    }
+
+    /// As [`crate::Flows::announce`].
+    pub fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
+        let shared = self.shared.entry(self.key(subscriber)).or_default();
+        shared.flows.extend(flows.iter().map(|flow| (flow.client_and_server(), to)));
+        shared.is_relayed = [None; 2];
     }
 
     /// As [`crate::Flows::give_away`].
     pub fn give_away(&mut self, subscriber: IpAddr, flows: impl Iterator<Item = FlowEnds>, to: Peer) {
         let absent = self.all.entry(self.key(subscriber)).or_default();
         // What begins now is the other box's soon. What stayed at another one before is still there.
-        (absent.led, absent.has_left) = (None, true);
+        (absent.promised, absent.has_left) = (None, true);
         absent.gone.extend(flows.map(|flow| (flow.client_and_server(), to)));
     }
 
@@ -95,8 +160,10 @@ impl Elsewhere {
     }
 
     /// As [`crate::Flows::lead`].
-    pub fn lead(&mut self, subscriber: IpAddr, to: Peer) {
-        self.all.entry(self.key(subscriber)).or_default().led = Some(to);
+    pub fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
+        let led = flows.iter().map(FlowEnds::client_and_server).collect();
+        self.all.entry(self.key(subscriber)).or_default().promised = Some((to, led));
+        self.announce(subscriber, to, flows);
     }
 
     /// As [`crate::Flows::let_stay`].
@@ -107,15 +174,16 @@ impl Elsewhere {
             return;
         };
         let gone = flows.iter().map(|flow| (flow.client_and_server(), *to)).collect();
-        self.all.insert(key, Absent { led: None, gone, has_left: false });
+        self.all.insert(key, Absent { promised: None, gone, has_left: false });
     }
 
     /// As [`crate::Flows::forget`].
     pub fn forget(&mut self, subscriber: IpAddr) {
         let key = self.key(subscriber);
+        self.shared.remove(&key);
         if let Some(absent) = self.all.get_mut(&key) {
             (absent.gone, absent.has_left) = (BTreeMap::new(), false);
-            if absent.led.is_none() {
+            if absent.promised.is_none() {
                 self.all.remove(&key);
             }
         }
@@ -126,24 +194,29 @@ impl Elsewhere {
 mod tests {
     use super::*;
 
+    fn ends(client: &str, port: u16) -> Ends {
+        let client = SocketAddr::new(client.parse().unwrap(), port);
+        (client, "192.0.2.1:443".parse().unwrap())
+    }
+
+    fn flow((sink, source): Ends) -> FlowEnds {
+        FlowEnds { is_downlink: true, sink, source }
+    }
+
     #[test]
-    fn who_is_led_goes_whole_and_who_has_gone_by_flows() {
+    fn flows_go_to_who_has_them_and_no_others() {
         let mut elsewhere = Elsewhere::new(64);
-        let ends = |client: &str, port: u16| {
-            let client = SocketAddr::new(client.parse().unwrap(), port);
-            (client, "192.0.2.1:443".parse().unwrap())
-        };
-        let flow = |(sink, source)| FlowEnds { is_downlink: true, sink, source };
         let (old, new, near) = (ends("2001:db8::1", 1), ends("2001:db8::1", 2), ends("2001:db8::2", 1));
         assert_eq!(elsewhere.way_of(old), Way::Here);
-        elsewhere.lead(old.0.ip(), 3);
-        assert_eq!([old, new, near].map(|ends| elsewhere.way_of(ends)), [Way::To(3); 3], "of one prefix");
+        elsewhere.lead(old.0.ip(), 3, &[flow(old)]);
+        let ways = [old, new, near].map(|ends| elsewhere.way_of(ends));
+        assert_eq!(ways, [Way::To(3), Way::Here, Way::Here], "what was not promised is not led away");
+        assert!(elsewhere.is_led(near.0.ip()));
         elsewhere.let_stay(old.0.ip(), None);
-        assert!(elsewhere.is_empty());
         elsewhere.give_away(old.0.ip(), [flow(old)].into_iter(), 4);
         assert_eq!([old, new].map(|ends| elsewhere.way_of(ends)), [Way::To(4), Way::Past]);
-        elsewhere.lead(old.0.ip(), 4);
-        assert_eq!(elsewhere.way_of(new), Way::To(4));
+        elsewhere.lead(old.0.ip(), 4, &[flow(old)]);
+        assert_eq!([old, new].map(|ends| elsewhere.way_of(ends)), [Way::To(4), Way::Past]);
         elsewhere.let_stay(old.0.ip(), Some(&Gone { to: 4, flows: vec![flow(old)] }));
         let ways = [old, new, near].map(|ends| elsewhere.way_of(ends));
         assert_eq!(
@@ -159,5 +232,43 @@ mod tests {
         elsewhere.give_away(old.0.ip(), [flow(old)].into_iter(), 4);
         elsewhere.take_in(near.0.ip());
         assert_eq!(elsewhere.way_of(old), Way::Here);
+    }
+
+    #[test]
+    fn packets_come_from_a_box_of_flows_that_it_has_a_part_in_and_of_no_others() {
+        let mut elsewhere = Elsewhere::new(64);
+        let (own, other, foreign) = (ends("10.0.0.1", 1), ends("10.0.0.1", 2), ends("10.0.0.9", 1));
+        let ways =
+            |elsewhere: &Elsewhere, by| [own, other, foreign].map(|ends| elsewhere.way_of_relayed(by, ends));
+        use Relay::{Astray, Early, Here, Refused};
+        assert_eq!(ways(&elsewhere, 1), [Refused; 3], "nothing was ever said of them");
+        elsewhere.lead(own.0.ip(), 1, &[flow(own)]);
+        assert_eq!(ways(&elsewhere, 1), [Early, Refused, Refused]);
+        assert_eq!(ways(&elsewhere, 2), [Refused; 3], "it is another box's");
+        elsewhere.take_in(own.0.ip());
+        assert_eq!(ways(&elsewhere, 1), [Here, Refused, Refused]);
+        elsewhere.give_away(own.0.ip(), [flow(own)].into_iter(), 2);
+        assert_eq!(ways(&elsewhere, 1), [Astray, Refused, Refused], "it has gone on");
+        elsewhere.forget(own.0.ip());
+        assert_eq!(ways(&elsewhere, 1), [Refused; 3]);
+        elsewhere.announce(own.0.ip(), 2, &[flow(other)]);
+        assert_eq!(ways(&elsewhere, 2), [Refused, Here, Refused], "it was asked to take that one");
+    }
+
+    #[test]
+    fn who_is_relied_on_is_known_by_the_last_packets() {
+        let mut elsewhere = Elsewhere::new(64);
+        let (own, other) = (ends("10.0.0.1", 1), ends("10.0.0.1", 2));
+        elsewhere.announce(own.0.ip(), 1, &[flow(own)]);
+        let relies = |elsewhere: &Elsewhere| !elsewhere.relayed_by(own.0.ip(), 1).is_empty();
+        assert!(relies(&elsewhere), "nobody knows yet");
+        elsewhere.note_packet(own, Port::Mobile, false);
+        elsewhere.note_packet(other, Port::Wired, false);
+        assert!(relies(&elsewhere), "one side is not all, and another flow is not this one");
+        elsewhere.note_packet(own, Port::Wired, false);
+        assert!(!relies(&elsewhere));
+        elsewhere.note_packet(own, Port::Wired, true);
+        assert_eq!(elsewhere.relayed_by(own.0.ip(), 1), [own].into());
+        assert!(elsewhere.relayed_by(own.0.ip(), 2).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! A subscriber that goes: the part of the box that has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use engine::{FlowEnds, HeldPiece, RECORD_VERSION};
@@ -8,8 +8,8 @@ use units::{Instant, SeqNum};
 
 use crate::copies::PIECE;
 use crate::{
-    Again, Copies, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Note,
-    Outcome, Peer, Refusal, Survey, Terms, Urgency, VERSION,
+    Again, Copies, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Outcome,
+    Past, Peer, Refusal, Survey, Terms, Urgency, VERSION, subscriber_of,
 };
 
 /// One that goes.
@@ -19,6 +19,10 @@ pub(crate) struct Going {
     name: Name,
     stage: Stage,
     again: Again,
+    /// Flows that the other box was told of: it may send packets of them on.
+    named: BTreeSet<FlowEnds>,
+    /// How many of them it has said to know.
+    known: usize,
     /// Of each flow: up to where its data was sent, and up to where it is known to have come.
     sent: BTreeMap<FlowEnds, [SeqNum; 2]>,
     /// Data that may be under way, bytes; less after something was lost.
@@ -34,8 +38,9 @@ pub(crate) struct Going {
 enum Stage {
     /// The other box is asked, until then.
     Asking { until: Instant },
-    /// Data goes ahead, until then at the latest. At `broken_at` the other box can have it no more.
-    Copying { until: Instant, broken_at: Instant, round: Round },
+    /// Data goes ahead, until then at the latest. At `broken_at` the other box can have it no more. `is_late`: it is
+    /// only waited for until the other box knows all flows, or the subscriber stays.
+    Copying { until: Instant, broken_at: Instant, round: Round, is_late: bool },
     /// It is nobody's here any more.
     Frozen { broken_at: Instant, flows: Vec<Loaded> },
 }
@@ -70,12 +75,27 @@ impl Going {
         again: Again,
     ) -> Self {
         let (stage, now) = (Stage::Frozen { broken_at, flows }, again.at);
-        let (sent, window) = (BTreeMap::new(), 0);
-        Self { to, name, stage, again, sent, window, timed: None, bytes: 0, began: [now; 3] }
+        let (named, known, sent, window) = (BTreeSet::new(), 0, BTreeMap::new(), 0);
+        Self { to, name, stage, again, named, known, sent, window, timed: None, bytes: 0, began: [now; 3] }
     }
 
     pub(crate) fn is_frozen(&self) -> bool {
         matches!(self.stage, Stage::Frozen { .. })
+    }
+
+    /// True when its flows are here, and a box was told of them.
+    pub(crate) fn is_offered_to(&self, peer: Peer) -> bool {
+        self.to == peer && !self.is_frozen()
+    }
+
+    /// Flows that stay here after all, or come back, and the box that was told of them.
+    fn shared(&self) -> Option<Gone> {
+        let back = match &self.stage {
+            Stage::Frozen { flows, .. } => ends_of(flows),
+            Stage::Asking { .. } | Stage::Copying { .. } => Vec::new(),
+        };
+        let flows: BTreeSet<FlowEnds> = self.named.iter().copied().chain(back).collect();
+        (!flows.is_empty()).then(|| Gone { to: self.to, flows: flows.into_iter().collect() })
     }
 
     pub(crate) fn due(&self) -> Instant {
@@ -134,19 +154,25 @@ impl Going {
 }
 
 impl Handover {
-    /// Begins to hand a subscriber over to another box.
+    /// Begins to hand the subscriber of an address over to another box; gives its name in what follows
+    /// ([`Ended::subscriber`]): the address, or the first one of its prefix.
     ///
     /// # Errors
-    /// Why not: another hand-over of it is under way, there are too many, or this box ends.
+    /// Why not: the settings do not let it go there, another hand-over of it is under way, there are too many, or this
+    /// box ends.
     pub fn begin(
         &mut self,
         subscriber: IpAddr,
         to: Peer,
         flows: &mut impl Flows,
         now: Instant,
-    ) -> Result<(), Refusal> {
+    ) -> Result<IpAddr, Refusal> {
+        let subscriber = subscriber_of(subscriber, self.ipv6_prefix_len);
         if self.is_ending {
             return Err(Refusal::Ending);
+        }
+        if self.rights.get(&to).is_some_and(|rights| !rights.may_take(subscriber)) {
+            return Err(Refusal::Forbidden);
         }
         if self.going.contains_key(&subscriber) || self.coming.contains_key(&subscriber) {
             return Err(Refusal::Busy);
@@ -164,6 +190,8 @@ impl Handover {
             name,
             stage: Stage::Asking { until: now + self.config.asking_max },
             again: self.again(to, now),
+            named: BTreeSet::new(),
+            known: 0,
             sent: BTreeMap::new(),
             window: self.config.window,
             timed: None,
@@ -171,15 +199,28 @@ impl Handover {
             began: [now, Instant::FAR_FUTURE, Instant::FAR_FUTURE],
         };
         self.going.insert(subscriber, going);
-        self.ask(subscriber, survey);
-        Ok(())
+        self.ask(subscriber, survey, flows, now);
+        Ok(subscriber)
     }
 
-    fn ask(&mut self, subscriber: IpAddr, survey: Survey) {
-        let Some((to, name)) = self.going.get(&subscriber).map(|going| (going.to, going.name)) else {
+    /// Asks the other box, or says which flows are new. Who comes after this process knows of what it was told.
+    fn ask(&mut self, subscriber: IpAddr, survey: Survey, all: &mut impl Flows, now: Instant) {
+        let until = now + self.config.linger;
+        let past = self.past.get(&subscriber).cloned();
+        let Some(going) = self.going.get_mut(&subscriber) else { return };
+        let (to, name, known) = (going.to, going.name, going.named.len());
+        let Survey { flows, held, packet } = survey;
+        going.named.extend(&flows);
+        if going.named.len() > known {
+            let past = past.unwrap_or(Past::new(name, until));
+            let note = Past { name, shared: going.shared(), forgotten_at: until, ..past }.note();
+            all.note(&note);
+            all.announce(subscriber, to, &flows);
+        }
+        let Some(flows) = self.going.get(&subscriber).map(|going| going.named.iter().copied().collect())
+        else {
             return;
         };
-        let Survey { flows, held, packet } = survey;
         let terms = Terms { packet, encapsulation: self.encapsulation.clone() };
         self.say(to, Message::Prepare { name, versions: (VERSION, RECORD_VERSION), held, flows, terms });
     }
@@ -189,21 +230,31 @@ impl Handover {
         self.going.get_mut(&name.subscriber).filter(|going| going.to == from && going.name == *name)
     }
 
-    pub(crate) fn on_ready(&mut self, from: Peer, name: Name, flows: &mut impl Flows, now: Instant) {
+    pub(crate) fn on_ready(
+        &mut self,
+        from: Peer,
+        name: Name,
+        known: u32,
+        flows: &mut impl Flows,
+        now: Instant,
+    ) {
         let config = self.config;
         let asked = Name { nonce: 0, ..name };
         let Some(going) = self.going_by(from, &asked) else {
-            if self.going_by(from, &name).is_none() {
+            let Some(going) = self.going_by(from, &name) else {
                 // Of one that is over.
-                self.say(from, Message::Abort(name));
-            }
-            return;
+                return self.say(from, Message::Abort(name));
+            };
+            going.known = going.known.max(known as usize);
+            return self.copy_on(name.subscriber, flows, now);
         };
+        going.known = known as usize;
         going.name = name;
         going.began[1] = now;
         let lease = config.copying_max + config.lease;
         let broken_at = now + lease + lease / 4;
-        going.stage = Stage::Copying { until: now + config.copying_max, broken_at, round: Round::NONE };
+        going.stage =
+            Stage::Copying { until: now + config.copying_max, broken_at, round: Round::NONE, is_late: false };
         // If it was asked more than once, this may be an answer to a later question: the trip was not longer than that,
         // which is better than to know nothing.
         let (trip, is_first) = (now.saturating_since(going.began[0]), going.again.is_first());
@@ -228,15 +279,19 @@ impl Handover {
         let part = self.part_of_window(to);
         let Some(going) = self.going.get_mut(&subscriber) else { return };
         let (window, under_way) = (part.min(going.window), going.under_way());
-        let Stage::Copying { round, .. } = &mut going.stage else { return };
+        let Stage::Copying { round, is_late, .. } = &mut going.stage else { return };
         if under_way >= window || (round.is_sent && under_way > 0) {
             return;
         }
         let sent = going.sent.iter().map(|(flow, [sent, _])| (*flow, *sent)).collect();
         let copies = flows.copies(subscriber, sent, u64::from(window - under_way));
+        let is_new_round = round.is_sent;
         if round.is_sent {
-            if round.is_last(&copies) {
-                return self.freeze(subscriber, flows, now);
+            if *is_late || round.is_last(&copies) {
+                if self.are_all_known(subscriber, flows, now) {
+                    self.freeze(subscriber, flows, now);
+                }
+                return;
             }
             *round = Round { sent: 0, is_sent: false };
         }
@@ -246,6 +301,22 @@ impl Handover {
             going.note_sent(&piece, now);
             self.outbox.push_back((going.to, Message::Copy(going.name, piece), Urgency::Ahead));
         }
+        if is_new_round {
+            // If they are known by the time of the next one, nothing waits for that.
+            self.are_all_known(subscriber, flows, now);
+        }
+    }
+
+    /// True when the other box knows all flows. Tells it of those that have begun meanwhile: it would let their packets
+    /// past, should routing lead them there.
+    fn are_all_known(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) -> bool {
+        let survey = flows.survey(subscriber);
+        let Some(going) = self.going.get(&subscriber) else { return false };
+        if survey.flows.iter().any(|flow| !going.named.contains(flow)) {
+            self.ask(subscriber, survey, flows, now);
+            return false;
+        }
+        going.known >= going.named.len()
     }
 
     /// From here on nobody has it, until the other box takes it.
@@ -346,8 +417,12 @@ impl Handover {
         let ends = ends_of(loaded);
         let until = now + self.config.linger;
         let gone = Some(Gone { to: from, flows: ends.clone() });
-        flows.note(&Note::Over { name, refused: None, gone: gone.clone(), until });
-        self.remember_until(name, None, gone, until);
+        let note = self.over(Past { gone, ..Past::new(name, until) });
+        flows.note(&note);
+        if self.is_ending {
+            self.leave(name.subscriber, from, now);
+            self.repeat_leaving(from);
+        }
         self.counters.gone += 1;
         self.counters.flows[0] += ends.len() as u64;
         self.counters.bytes[0] += going.bytes;
@@ -374,7 +449,8 @@ impl Handover {
         let Some(going) = self.going.remove(&name.subscriber) else { return };
         let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
         // Nothing of this name is to come alive again.
-        let note = self.over(name, None, now);
+        let past = self.past_of(name, now);
+        let note = self.over(Past { shared: going.shared(), ..past });
         let is_back = flows.take_back(loaded, &note, now);
         self.counters.stayed += u64::from(is_back);
         self.counters.broken += u64::from(!is_back);
@@ -397,7 +473,8 @@ impl Handover {
         self.counters.stayed += 1;
         self.ended.push_back(going.ended(outcome, 0, now));
         self.say(going.to, Message::Abort(going.name));
-        let note = self.over(going.name, None, now);
+        let past = self.past_of(going.name, now);
+        let note = self.over(Past { shared: going.shared(), ..past });
         flows.note(&note);
     }
 
@@ -405,7 +482,8 @@ impl Handover {
     fn break_off(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
         let Some(going) = self.going.remove(&subscriber) else { return };
         let Stage::Frozen { flows: loaded, .. } = &going.stage else { return };
-        let note = self.over(going.name, None, now);
+        let past = self.past_of(going.name, now);
+        let note = self.over(past);
         flows.break_frozen(loaded, &note, now);
         self.counters.broken += 1;
         self.ended.push_back(going.ended(Outcome::Broken, loaded.len(), now));
@@ -419,19 +497,51 @@ impl Handover {
             if !going.is_frozen() {
                 going.send_again();
             }
+            if matches!(going.stage, Stage::Copying { .. }) {
+                self.name_again(subscriber, flows, now);
+            }
         }
+        let Some(going) = self.going.get_mut(&subscriber) else { return };
         match going.stage {
             Stage::Asking { until } if until <= now => {
                 self.keep(subscriber, Outcome::Unanswered, flows, now);
             }
             Stage::Asking { .. } => {
                 let survey = flows.survey(subscriber);
-                self.ask(subscriber, survey);
+                self.ask(subscriber, survey, flows, now);
             }
-            Stage::Copying { until, .. } if until <= now => self.freeze(subscriber, flows, now),
+            Stage::Copying { until, is_late, .. } if until <= now => {
+                self.end_copying(subscriber, is_late, flows, now);
+            }
             Stage::Copying { .. } => self.copy_on(subscriber, flows, now),
             Stage::Frozen { broken_at, .. } if broken_at <= now => self.break_off(subscriber, flows, now),
             Stage::Frozen { .. } => self.commit(subscriber, Urgency::Now),
+        }
+    }
+}
+
+impl Handover {
+    /// Enough is copied: freezes as soon as the other box knows all flows; if it never does, the subscriber stays.
+    fn end_copying(&mut self, subscriber: IpAddr, was_late: bool, flows: &mut impl Flows, now: Instant) {
+        if self.are_all_known(subscriber, flows, now) {
+            return self.freeze(subscriber, flows, now);
+        }
+        if was_late {
+            return self.keep(subscriber, Outcome::Unanswered, flows, now);
+        }
+        let later = now + self.config.asking_max;
+        let going = self.going.get_mut(&subscriber);
+        if let Some(Stage::Copying { until, is_late, .. }) = going.map(|going| &mut going.stage) {
+            (*until, *is_late) = (later, true);
+        }
+        self.name_again(subscriber, flows, now);
+    }
+
+    /// Names all flows once more where the other box does not know them all.
+    fn name_again(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
+        if self.going.get(&subscriber).is_some_and(|going| going.known < going.named.len()) {
+            let survey = flows.survey(subscriber);
+            self.ask(subscriber, survey, flows, now);
         }
     }
 }

@@ -28,20 +28,29 @@ use std::net::IpAddr;
 use engine::{FlowEnds, MovedFlow};
 use units::{Duration, Instant, SeqNum};
 
+mod allowance;
 mod coming;
 mod copies;
 mod elsewhere;
 mod going;
+mod leaving;
 mod message;
 mod note;
+mod past;
+mod rights;
 mod trips;
 
-use coming::Coming;
+use allowance::Allowance;
+use coming::{Asked, Coming};
 pub use copies::{Copies, Survey};
-pub use elsewhere::{Elsewhere, Way};
+pub use elsewhere::{Elsewhere, Relay, Way};
 use going::Going;
+use leaving::Leaving;
 pub use message::{Lack, MESSAGE_LEN_MAX, Message, Name, Refusal, Terms, VERSION};
 pub use note::{Claim, Fate, Freeze, Gone, Note, fate_of};
+use past::Past;
+use rights::subscriber_of;
+pub use rights::{Prefix, Rights};
 use trips::{Again, Trips};
 
 /// A box that is known, by its place in the settings.
@@ -76,9 +85,23 @@ pub trait Flows {
     /// are reset if they are owed something: false if there is one.
     fn take_back(&mut self, flows: &[Loaded], note: &Note, now: Instant) -> bool;
 
-    /// Has all packets of a subscriber go to `to`, who has it for the time being. `flows` are to come: their packets
-    /// may not go past this box any more.
+    /// Has packets of these flows go to `to`, who has them for the time being: they may not go past this box any more.
+    /// All other flows of the subscriber are this box's, as before. Once they are here, `to` may send packets of them
+    /// on. They take the place of those that were named before.
     fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]);
+
+    /// Lets `to` send packets of these flows to here from here on: it was told that they are here. Their packets may
+    /// not go past this box any more.
+    fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]);
+
+    /// Packets of flows that are here, and that come by way of `relay`, go past this box from here on, or may have
+    /// done so already: these flows are handed back as soon as nothing is owed to them. True while one of them is
+    /// here.
+    fn hand_back(&mut self, subscriber: IpAddr, relay: Peer, now: Instant) -> bool;
+
+    /// Packets of these flows may have gone past this box before they came: they are handed back as soon as nothing
+    /// is owed to them.
+    fn doubt(&mut self, subscriber: IpAddr, flows: &[FlowEnds], now: Instant);
 
     /// The subscriber does not come. Packets of those flows that stay where they are go there, should routing lead
     /// them here: past this box they would break what the other one delivers. All others are this box's.
@@ -218,17 +241,6 @@ pub struct Counters {
     pub bytes: [u64; 2],
 }
 
-/// A hand-over that a box remembers although it is over.
-#[derive(Clone, Debug)]
-struct Past {
-    name: Name,
-    /// Why it was not taken here, if it was not; it never will be by this name.
-    refused: Option<Refusal>,
-    /// Where the subscriber went from here, if it did.
-    gone: Option<Gone>,
-    forgotten_at: Instant,
-}
-
 /// The hand-overs of one box.
 #[derive(Debug)]
 pub struct Handover {
@@ -241,6 +253,11 @@ pub struct Handover {
     wall_ms: u64,
     /// How packets are encapsulated here.
     encapsulation: String,
+    /// So many bits of an IPv6 address make a subscriber.
+    ipv6_prefix_len: u8,
+    /// What other boxes may move.
+    rights: BTreeMap<Peer, Rights>,
+    allowances: BTreeMap<Peer, Allowance>,
     going: BTreeMap<IpAddr, Going>,
     coming: BTreeMap<IpAddr, Coming>,
     past: BTreeMap<IpAddr, Past>,
@@ -250,7 +267,12 @@ pub struct Handover {
     ended: VecDeque<Ended>,
     counters: Counters,
     is_ending: bool,
+    /// Boxes that are told of this one's end.
+    leaving: BTreeMap<Peer, Leaving>,
 }
+
+/// What a subscriber is by default: a /64 of IPv6.
+const IPV6_PREFIX_LEN: u8 = 64;
 
 impl Handover {
     /// One without any. `random` must be another one for each process: nobody may guess or repeat it. `wall_ms` is
@@ -266,6 +288,9 @@ impl Handover {
             line: 0,
             wall_ms,
             encapsulation: String::new(),
+            ipv6_prefix_len: IPV6_PREFIX_LEN,
+            rights: BTreeMap::new(),
+            allowances: BTreeMap::new(),
             going: BTreeMap::new(),
             coming: BTreeMap::new(),
             past: BTreeMap::new(),
@@ -274,6 +299,7 @@ impl Handover {
             ended: VecDeque::new(),
             counters: Counters::default(),
             is_ending: false,
+            leaving: BTreeMap::new(),
         };
         new.line = (new.draw() >> 32) as u32;
         new
@@ -282,6 +308,17 @@ impl Handover {
     /// Says how packets are encapsulated here: subscribers come only from boxes of which the same is said.
     pub fn state_encapsulation(&mut self, word: &str) {
         word.clone_into(&mut self.encapsulation);
+    }
+
+    /// Says how many bits of an IPv6 address make a subscriber; 64 if nothing is said. Subscribers move between boxes
+    /// with the same number only.
+    pub fn state_ipv6_prefix_len(&mut self, bits: u8) {
+        self.ipv6_prefix_len = bits;
+    }
+
+    /// Says which subscribers a box may take and give; every one if nothing is said.
+    pub fn state_rights(&mut self, peer: Peer, rights: Rights) {
+        self.rights.insert(peer, rights);
     }
 
     /// What a process in this one's place is to be told beside the notes ([`Handover::remember_all`]).
@@ -303,8 +340,11 @@ impl Handover {
                 }
                 // What was not taken whole was not taken: its data is to come again.
                 Note::Holding(claim) | Note::Taking(claim) => {
-                    let past = Name { epoch: 0, nonce: 0, ..name };
-                    self.remember_until(past, None, claim.gone.clone(), claim.until + self.config.linger);
+                    let past = Past {
+                        gone: claim.gone.clone(),
+                        ..Past::new(Name { epoch: 0, nonce: 0, ..name }, claim.until + self.config.linger)
+                    };
+                    self.remember(past);
                     self.coming.insert(name.subscriber, Coming::promised_before(claim));
                 }
                 Note::Taken(claim) => {
@@ -313,7 +353,9 @@ impl Handover {
                         Coming::taken_before(claim, Again::at_once(&self.config, now)),
                     );
                 }
-                Note::Over { refused, gone, until, .. } => self.remember_until(name, refused, gone, until),
+                Note::Over { refused, gone, until, shared, .. } => {
+                    self.remember(Past { refused, gone, shared, ..Past::new(name, until) });
+                }
             }
         }
     }
@@ -348,31 +390,45 @@ impl Handover {
             .for_each(|subscriber| self.keep(subscriber, Outcome::Stayed(Refusal::Ending), flows, now));
         let all: Vec<IpAddr> = self.coming.keys().copied().collect();
         all.into_iter().for_each(|subscriber| self.decline(subscriber, Refusal::Ending, flows, now));
+        self.say_leaving(now);
     }
 
-    /// True while it is not known who has a subscriber.
+    /// A box has gone, or cannot be heard any more: packets that it has sent on so far may go past both from here on.
+    pub fn on_peer_lost(&mut self, peer: Peer, flows: &mut impl Flows, now: Instant) {
+        for subscriber in self.shared_with(peer) {
+            // It is handed back by and by.
+            let _ = flows.hand_back(subscriber, peer, now);
+        }
+    }
+
+    /// True while it is not known who has a subscriber, or while one that ends has yet to be told that nothing relies
+    /// on it.
     #[must_use]
     pub fn is_undecided(&self) -> bool {
-        self.going.values().any(Going::is_frozen) || self.coming.values().any(Coming::is_owning)
+        let is_owning = self.coming.values().any(Coming::is_owning);
+        is_owning || self.going.values().any(Going::is_frozen) || !self.leaving.is_empty()
     }
 
     /// Takes in what another box says.
     pub fn on_message(&mut self, from: Peer, message: Message, flows: &mut impl Flows, now: Instant) {
         match message {
             Message::Prepare { name, versions, held, flows: theirs, terms } => {
-                self.on_prepare(from, name, (versions, terms), (theirs, held), flows, now);
+                let asked = Asked { from, name, versions, held, flows: theirs, terms };
+                self.on_prepare(asked, flows, now);
             }
             Message::Copy(name, piece) => self.on_copy(from, name, &piece, flows, now),
             Message::Commit(name, moved) => self.on_commit(from, name, moved, flows, now),
             Message::Confirm(name) => self.on_confirm(from, name, flows, now),
             Message::Abort(name) => self.on_abort(from, name, flows, now),
-            Message::Ready(name) => self.on_ready(from, name, flows, now),
+            Message::Ready { name, flows: count } => self.on_ready(from, name, count, flows, now),
             Message::Copied { name, flow, through } => {
                 self.on_copied(from, name, (flow, through), flows, now);
             }
             Message::Committed(name) => self.on_committed(from, name, flows, now),
             Message::Lacking(name, lacking) => self.on_lacking(from, name, &lacking, now),
             Message::Refused(name, why) => self.on_refused(from, name, why, flows, now),
+            Message::Leaving(subscribers) => self.on_leaving(from, &subscribers, flows, now),
+            Message::Left(subscribers) => self.on_left(from, &subscribers, now),
         }
     }
 
@@ -382,7 +438,8 @@ impl Handover {
         let going = self.going.values().map(Going::due);
         let coming = self.coming.values().map(Coming::due);
         let past = self.past.values().map(|past| past.forgotten_at);
-        going.chain(coming).chain(past).min()
+        let leaving = self.leaving.values().map(Leaving::due);
+        going.chain(coming).chain(past).chain(leaving).min()
     }
 
     /// Acts on every deadline up to `now`.
@@ -394,18 +451,8 @@ impl Handover {
         let coming: Vec<IpAddr> =
             self.coming.iter().filter(|(_, one)| due(one.due())).map(|(&who, _)| who).collect();
         coming.into_iter().for_each(|subscriber| self.on_coming_due(subscriber, flows, now));
-        let past: Vec<IpAddr> =
-            self.past.iter().filter(|(_, one)| due(one.forgotten_at)).map(|(&who, _)| who).collect();
-        for subscriber in past {
-            self.past.remove(&subscriber);
-            let is_newer = |going: Option<&Going>, coming: Option<&Coming>| {
-                going.is_some_and(Going::is_frozen) || coming.is_some_and(Coming::is_owning)
-            };
-            // What is written down is about that one then.
-            if !is_newer(self.going.get(&subscriber), self.coming.get(&subscriber)) {
-                flows.forget(subscriber);
-            }
-        }
+        self.forget_past(flows, now);
+        self.on_leaving_due(now);
     }
 
     fn say(&mut self, to: Peer, message: Message) {
@@ -430,37 +477,7 @@ impl Handover {
 
     /// The next epoch of a subscriber that this box has.
     fn next_epoch(&self, subscriber: IpAddr, now: Instant) -> u64 {
-        (self.epoch_of(subscriber) + 1).max(self.wall_ms.saturating_add(now.as_millis()))
-    }
-
-    /// Remembers a hand-over that is over.
-    fn remember_until(
-        &mut self,
-        name: Name,
-        refused: Option<Refusal>,
-        gone: Option<Gone>,
-        forgotten_at: Instant,
-    ) {
-        self.past.insert(name.subscriber, Past { name, refused, gone, forgotten_at });
-    }
-
-    /// Where a subscriber went from here, if it did.
-    fn gone(&self, subscriber: IpAddr) -> Option<Gone> {
-        self.past.get(&subscriber).and_then(|past| past.gone.clone())
-    }
-
-    /// What is written down of one that is decided, and remembered with it.
-    fn over(&mut self, name: Name, refused: Option<Refusal>, now: Instant) -> Note {
-        // Who was to come back and did not is where it was.
-        let gone = refused.and_then(|_| self.gone(name.subscriber));
-        self.over_with(name, refused, gone, now)
-    }
-
-    /// The same with flows that another box has.
-    fn over_with(&mut self, name: Name, refused: Option<Refusal>, gone: Option<Gone>, now: Instant) -> Note {
-        let until = now + self.config.linger;
-        self.remember_until(name, refused, gone.clone(), until);
-        Note::Over { name, refused, gone, until }
+        self.epoch_of(subscriber).saturating_add(1).max(self.wall_ms.saturating_add(now.as_millis()))
     }
 
     /// True when a hand-over was promised by this process, or one before it whose notes it has.

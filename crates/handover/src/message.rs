@@ -8,7 +8,7 @@ use units::SeqNum;
 
 /// The version of the messages. A box refuses what has another one, or records of another
 /// [`engine::RECORD_VERSION`].
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Longest message, bytes.
 pub const MESSAGE_LEN_MAX: usize = 4 << 20;
@@ -58,15 +58,24 @@ pub enum Refusal {
     /// Packets have other headers in front there.
     #[error("packets are encapsulated otherwise there")]
     Encapsulation,
+    /// The settings do not let the box that asks give this subscriber, or the one that is asked take it.
+    #[error("its settings do not take this subscriber from here")]
+    Forbidden,
+    /// The box that is asked has one of these flows itself.
+    #[error("it has one of these flows itself")]
+    Owned,
+    /// The flows are not those of one subscriber, as the box that is asked counts subscribers.
+    #[error("these are not the flows of one subscriber there (--ipv6-prefix)")]
+    Subscriber,
 }
 stored::variants! {
     Refusal: 0 => Version, 1 => Epoch, 2 => Busy, 3 => Memory, 4 => Flows, 5 => Ending, 6 => Unknown,
-    7 => Never, 8 => Mtu, 9 => Encapsulation,
+    7 => Never, 8 => Mtu, 9 => Encapsulation, 10 => Forbidden, 11 => Owned, 12 => Subscriber,
 }
 
 impl Refusal {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Version,
         Self::Epoch,
         Self::Busy,
@@ -77,6 +86,9 @@ impl Refusal {
         Self::Never,
         Self::Mtu,
         Self::Encapsulation,
+        Self::Forbidden,
+        Self::Owned,
+        Self::Subscriber,
     ];
 
     /// The name used in counters.
@@ -93,6 +105,9 @@ impl Refusal {
             Self::Never => "never",
             Self::Mtu => "mtu",
             Self::Encapsulation => "encapsulation",
+            Self::Forbidden => "forbidden",
+            Self::Owned => "owned",
+            Self::Subscriber => "subscriber",
         }
     }
 }
@@ -100,7 +115,7 @@ impl Refusal {
 /// What one box says to another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Will you take it? From who has it.
+    /// Will you take it? From who has it. Said again with flows that are new.
     Prepare {
         /// Which.
         name: Name,
@@ -114,7 +129,12 @@ pub enum Message {
         terms: Terms,
     },
     /// Yes. The name has a nonce from here on.
-    Ready(Name),
+    Ready {
+        /// Which.
+        name: Name,
+        /// Flows of it that the box was told of.
+        flows: u32,
+    },
     /// No, and never by this name.
     Refused(Name, Refusal),
     /// Data that a flow holds.
@@ -138,6 +158,10 @@ pub enum Message {
     Abort(Name),
     /// I cannot take it yet: data of these flows is lacking.
     Lacking(Name, Vec<Lack>),
+    /// I end: packets of these subscribers that come to me go past us both from then on.
+    Leaving(Vec<IpAddr>),
+    /// No flow here relies on you any more, of these subscribers.
+    Left(Vec<IpAddr>),
 }
 
 /// What a box needs to take a subscriber.
@@ -162,10 +186,10 @@ stored::fields!(Lack { flow, through });
 
 stored::variants! {
     Message:
-    0 => Prepare { name, versions, held, flows, terms }, 1 => Ready(name), 2 => Refused(name, why),
+    0 => Prepare { name, versions, held, flows, terms }, 1 => Ready { name, flows }, 2 => Refused(name, why),
     3 => Copy(name, piece), 4 => Copied { name, flow, through }, 5 => Commit(name, flows),
     6 => Committed(name), 7 => Confirm(name), 8 => Abort(name),
-    9 => Lacking(name, lacks),
+    9 => Lacking(name, lacks), 10 => Leaving(subscribers), 11 => Left(subscribers),
 }
 
 impl Message {

@@ -14,8 +14,8 @@ use units::Instant;
 
 use crate::{Elsewhere, Loaded, Name, Peer, Refusal};
 
-/// The version of notes. What has another one is not read.
-const NOTE_VERSION: u16 = 1;
+/// The version of notes. A newer one is not read.
+const NOTE_VERSION: u16 = 2;
 
 /// The number of [`Note::Frozen`].
 const FROZEN: u8 = 0;
@@ -50,18 +50,20 @@ pub enum Note {
         gone: Option<Gone>,
         /// Nobody asks any more from then on.
         until: Instant,
+        /// Flows that came to this box or stay here, and of which another box may send packets on.
+        shared: Option<Gone>,
     },
 }
 stored::variants! {
     Note:
     0 => Frozen { name, to, broken_at, flows }, 1 => Holding(claim), 2 => Taking(claim), 3 => Taken(claim),
-    4 => Over { name, refused, gone, until },
+    4 => Over { name, refused, gone, until, shared: since(2, None) },
 }
 
-/// Flows that went from this box, or stay at the other one that was to hand them over.
+/// Flows and another box: they went there or stayed there, or are here and that box knows of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gone {
-    /// Who has them.
+    /// The other box.
     pub to: Peer,
     /// Which they are.
     pub flows: Vec<FlowEnds>,
@@ -120,7 +122,9 @@ impl Note {
     pub fn peers_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
         let (one, other) = match self {
             Self::Frozen { to, .. } => (Some(to), None),
-            Self::Over { gone, .. } => (gone.as_mut().map(|gone| &mut gone.to), None),
+            Self::Over { gone, shared, .. } => {
+                (gone.as_mut().map(|gone| &mut gone.to), shared.as_mut().map(|shared| &mut shared.to))
+            }
             Self::Holding(claim) | Self::Taking(claim) | Self::Taken(claim) => {
                 (Some(&mut claim.from), claim.gone.as_mut().map(|gone| &mut gone.to))
             }
@@ -128,26 +132,34 @@ impl Note {
         one.into_iter().chain(other)
     }
 
-    /// Has packets go where this says that they go.
+    /// Has packets go where this says that they go, and come from where it says that they may.
     pub fn lead(&self, elsewhere: &mut Elsewhere) {
         let subscriber = self.name().subscriber;
         match self {
             Self::Frozen { to, flows, .. } => {
-                elsewhere.give_away(subscriber, flows.iter().map(|(flow, _)| flow.ends), *to);
+                let flows: Vec<FlowEnds> = flows.iter().map(|(flow, _)| flow.ends).collect();
+                elsewhere.announce(subscriber, *to, &flows);
+                elsewhere.give_away(subscriber, flows.into_iter(), *to);
             }
-            Self::Over { refused: Some(_), gone: Some(gone), .. } => {
-                elsewhere.let_stay(subscriber, Some(gone));
-            }
-            Self::Over { gone: Some(gone), .. } => {
-                elsewhere.give_away(subscriber, gone.flows.iter().copied(), gone.to);
+            Self::Over { refused, gone, shared, .. } => {
+                match gone {
+                    Some(_) if refused.is_some() => elsewhere.let_stay(subscriber, gone.as_ref()),
+                    Some(Gone { to, flows }) => {
+                        elsewhere.give_away(subscriber, flows.iter().copied(), *to);
+                    }
+                    None => {}
+                }
+                if let Some(Gone { to, flows }) = shared {
+                    elsewhere.announce(subscriber, *to, flows);
+                }
             }
             Self::Holding(claim) | Self::Taking(claim) => {
                 if let Some(gone) = &claim.gone {
                     elsewhere.give_away(subscriber, gone.flows.iter().copied(), gone.to);
                 }
-                elsewhere.lead(subscriber, claim.from);
+                elsewhere.lead(subscriber, claim.from, &claim.flows);
             }
-            Self::Taken(_) | Self::Over { gone: None, .. } => {}
+            Self::Taken(claim) => elsewhere.announce(subscriber, claim.from, &claim.flows),
         }
     }
 
@@ -194,9 +206,10 @@ impl Note {
     pub fn decode(bytes: &[u8]) -> Result<Self, StoredError> {
         let mut from = Reader::new(NOTE_VERSION, bytes);
         let version: u16 = from.value()?;
-        if version != NOTE_VERSION {
+        if !(1..=NOTE_VERSION).contains(&version) {
             return Err(Reader::senseless(0, "a note of this version"));
         }
+        let mut from = Reader::new(version, bytes.get(size_of::<u16>()..).unwrap_or_default());
         let note = from.value()?;
         from.finish()?;
         Ok(note)
@@ -265,7 +278,13 @@ mod tests {
             Note::Holding(claim.clone()),
             Note::Taking(claim.clone()),
             Note::Taken(claim),
-            Note::Over { name: name(), refused: Some(Refusal::Memory), gone: None, until: Instant::ZERO },
+            Note::Over {
+                name: name(),
+                refused: Some(Refusal::Memory),
+                gone: None,
+                until: Instant::ZERO,
+                shared: Some(Gone { to: 4, flows: vec![flow(2)] }),
+            },
         ] {
             let bytes = note.encode();
             assert_eq!(Note::decode(&bytes), Ok(note));
@@ -276,6 +295,24 @@ mod tests {
             newer[0] += 1;
             assert!(Note::decode(&newer).is_err(), "another version");
         }
+    }
+
+    /// As the first version wrote it: without the flows that another box may send packets of.
+    #[test]
+    fn a_note_of_an_older_program_is_read() {
+        let mut old = Writer::default();
+        (1_u16, 4_u8).store(&mut old);
+        (name(), Some(Refusal::Mtu)).store(&mut old);
+        (Some(Gone { to: 3, flows: vec![flow(1)] }), Instant::from_millis(8)).store(&mut old);
+        let Ok(Note::Over { name: theirs, refused, gone, until, shared }) = Note::decode(&old.into_bytes())
+        else {
+            panic!("it is not read");
+        };
+        assert_eq!(
+            (theirs, refused, until, shared),
+            (name(), Some(Refusal::Mtu), Instant::from_millis(8), None)
+        );
+        assert_eq!(gone.map(|gone| (gone.to, gone.flows)), Some((3, vec![flow(1)])));
     }
 
     #[test]

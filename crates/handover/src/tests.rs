@@ -7,11 +7,17 @@ use engine::{FlowRecord, RECORD_VERSION};
 
 use super::*;
 
+mod attacks;
+
 /// A box whose flows are what they hold. Records are all the same: nothing is held as far as they know.
 #[derive(Debug, Default)]
 struct Table {
     flows: BTreeMap<FlowEnds, ()>,
     led: Option<Peer>,
+    led_flows: Vec<FlowEnds>,
+    /// By way of whom packets of its flows came that are handed back.
+    handed_back: Vec<Peer>,
+    doubted: Vec<FlowEnds>,
     refuses: bool,
     mtu: Option<u32>,
     /// It gives nothing away.
@@ -73,8 +79,16 @@ impl Flows for Table {
         self.note(note);
         true
     }
-    fn lead(&mut self, _: IpAddr, to: Peer, _: &[FlowEnds]) {
-        self.led = Some(to);
+    fn lead(&mut self, _: IpAddr, to: Peer, flows: &[FlowEnds]) {
+        (self.led, self.led_flows) = (Some(to), flows.to_vec());
+    }
+    fn announce(&mut self, _: IpAddr, _: Peer, _: &[FlowEnds]) {}
+    fn hand_back(&mut self, _: IpAddr, relay: Peer, _: Instant) -> bool {
+        self.handed_back.push(relay);
+        !self.flows.is_empty()
+    }
+    fn doubt(&mut self, _: IpAddr, flows: &[FlowEnds], _: Instant) {
+        self.doubted.extend(flows);
     }
     fn let_stay(&mut self, _: IpAddr, stay: Option<&Gone>) {
         (self.led, self.stay) = (None, stay.cloned());
@@ -117,7 +131,7 @@ impl Pair {
 
     fn begin(&mut self, from: usize) -> Result<(), Refusal> {
         let (protocol, table) = &mut self.boxes[from];
-        protocol.begin(who(), 1 - from as Peer, table, self.now)
+        protocol.begin(who(), 1 - from as Peer, table, self.now).map(|_| ())
     }
 
     fn deliver(&mut self, to: usize, message: Message) {
@@ -195,7 +209,7 @@ fn a_commit_is_taken_once() {
     pair.begin(0).unwrap();
     pair.talk(|_| false);
     let commit = pair.said.iter().find(|one| matches!(one, Message::Commit(..))).cloned().unwrap();
-    let ready = pair.said.iter().find(|one| matches!(one, Message::Ready(_))).cloned().unwrap();
+    let ready = pair.said.iter().find(|one| matches!(one, Message::Ready { .. })).cloned().unwrap();
     // It has gone on from there.
     pair.boxes[1].1.flows.clear();
     pair.deliver(1, commit.clone());
@@ -215,7 +229,7 @@ fn a_commit_is_taken_once() {
 fn what_is_lost_is_said_again() {
     let kinds: [fn(&Message) -> bool; 5] = [
         |one| matches!(one, Message::Prepare { .. }),
-        |one| matches!(one, Message::Ready(_)),
+        |one| matches!(one, Message::Ready { .. }),
         |one| matches!(one, Message::Commit(..)),
         |one| matches!(one, Message::Committed(_)),
         |one| matches!(one, Message::Confirm(_)),
@@ -291,8 +305,8 @@ fn other_versions_and_older_numbers_are_refused() {
     let said: Vec<Message> = std::iter::from_fn(|| pair.boxes[1].0.poll()).map(|(_, one, _)| one).collect();
     let [
         Message::Refused(_, Refusal::Version),
-        Message::Ready(a),
-        Message::Ready(b),
+        Message::Ready { name: a, .. },
+        Message::Ready { name: b, .. },
         Message::Refused(_, older),
     ] = said[..]
     else {

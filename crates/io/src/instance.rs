@@ -7,12 +7,15 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use units::Duration;
+
 use crate::error::Context;
-use crate::{IoError, ProcessId, put_in_place};
+use crate::private_file::create_with_mode;
+use crate::{Clock, IoError, ProcessId, put_in_place};
 
 /// Where instances are kept by default; emptied by a restart of the machine.
 pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
@@ -26,6 +29,15 @@ pub const RECORD: &str = "record";
 /// The same, since somebody undoes it or goes on with it because the instance has died: nobody else can take
 /// it over from there ([`Instance::take_record`]).
 pub const RECORD_OF_DEAD: &str = "record.dead";
+
+/// Of the files that others find an instance by: its directory says who may.
+const FOR_FINDERS: u32 = 0o644;
+
+/// How long who registers, or looks for what is left, waits for others that do.
+const LOCKED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Pause before another look at a lock.
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// A running instance, and its directory, which is removed when this is dropped.
 ///
@@ -120,7 +132,7 @@ impl Instance {
             let lock = File::open(path)?;
             return if try_lock(&lock)? { Ok(lock) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
-        let mut lock = File::create_new(&path)?;
+        let mut lock = create_with_mode(&path, FOR_FINDERS)?;
         let written = flock(&lock, libc::LOCK_EX).and_then(|()| writeln!(lock, "{}", self.owner));
         if written.is_err() {
             // One that names nobody is nobody's.
@@ -203,7 +215,8 @@ impl Instance {
 
     fn write(&self, text: &str) -> Result<(), IoError> {
         let new = self.path.join("record.new");
-        fs::write(&new, text)
+        create_with_mode(&new, FOR_FINDERS)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
             .and_then(|()| put_in_place(&new, &self.path.join(RECORD)))
             .doing(|| format!("write {}", new.display()))?;
         self.state().is_written = true;
@@ -341,16 +354,88 @@ fn instances(base: &Path, kind: &str) -> Result<Vec<PathBuf>, IoError> {
 }
 
 /// Held while instances come and go, so that none is seen between its creation and its lock.
+///
+/// Whoever can open a file can keep it locked. So nobody else may open this one: one that others may open is replaced,
+/// and who has that open has nothing.
 fn lock_base(base: &Path) -> Result<File, IoError> {
-    let lock = || -> io::Result<File> {
-        fs::create_dir_all(base)?;
-        let path = base.join("lock");
-        // Another user may have made it.
-        let file = File::open(&path).or_else(|_| File::create(&path))?;
-        flock(&file, libc::LOCK_EX)?;
-        Ok(file)
+    make_base(base).doing(|| format!("create {}", base.display()))?;
+    let path = base.join("lock");
+    let what = || format!("lock {}", path.display());
+    let give_up = Clock::now() + LOCKED_WITHIN;
+    loop {
+        let file = open_lock(&path).doing(what)?;
+        // Somebody may have replaced it since it was opened.
+        let is_there = |file: &File| {
+            Ok::<bool, io::Error>(identity(&file.metadata()?) == identity(&fs::metadata(&path)?))
+        };
+        if try_lock(&file).doing(what)? && is_there(&file).unwrap_or(false) {
+            return Ok(file);
+        }
+        if Clock::now() > give_up {
+            let who = holder_of(&file).unwrap_or_else(|| "another process".to_owned());
+            let why = format!("{who} has held it for {LOCKED_WITHIN}: end that process, and try again");
+            return Err(IoError::Refused { what: what(), why, log: String::new() });
+        }
+        std::thread::park_timeout(LOCK_PAUSE);
+    }
+}
+
+/// Makes the directory of all instances: everybody may enter it, its owner alone may change it.
+fn make_base(base: &Path) -> io::Result<()> {
+    if base.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = base.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o755).create(base) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => {
+            result?;
+            // Whatever the umask says.
+            fs::set_permissions(base, fs::Permissions::from_mode(0o755))
+        }
+    }
+}
+
+fn identity(data: &fs::Metadata) -> (u64, u64) {
+    (data.dev(), data.ino())
+}
+
+/// Opens the lock, which its owner alone may open.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let open = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    match open {
+        Ok(file) if file.metadata().is_ok_and(|data| data.is_file() && data.mode() & 0o077 == 0) => Ok(file),
+        Ok(_) => replace_lock(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+            made.or_else(|_| File::open(path))
+        }
+        // Another user has made it, or it is no file; this is that one's directory, or ours.
+        Err(_) => replace_lock(path),
+    }
+}
+
+/// Puts a new lock in the place of one that others may open, or that this user may not.
+fn replace_lock(path: &Path) -> io::Result<File> {
+    let new = path.with_extension(std::process::id().to_string());
+    let file = create_with_mode(&new, 0o600)?;
+    fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))?;
+    Ok(file)
+}
+
+/// Which process holds a lock on a file, as `process 17 (sleep)`.
+fn holder_of(file: &File) -> Option<String> {
+    let inode = format!(":{}", file.metadata().ok()?.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let is_it = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace();
+        fields.nth(1) == Some("FLOCK") && fields.nth(3).is_some_and(|id| id.ends_with(&inode))
     };
-    lock().doing(|| format!("lock {}", base.display()))
+    let pid = locks.lines().find(is_it)?.split_ascii_whitespace().nth(4)?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(format!("process {pid} ({})", name.trim()))
 }
 
 /// Takes a lock on `file` unless another open descriptor of it has one; true when it is ours. It
@@ -458,5 +543,41 @@ mod tests {
         assert_eq!(fs::read_to_string(instance.path().join(RECORD)).unwrap(), "late");
         drop(instance);
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_a_stranger_holds_is_replaced() {
+        let base = std::env::temp_dir().join(format!("ct-io-stranger-{}", std::process::id()));
+        fs::create_dir(&base).unwrap();
+        // As an earlier program has made it: anybody may open it.
+        fs::write(base.join("lock"), "").unwrap();
+        fs::set_permissions(base.join("lock"), fs::Permissions::from_mode(0o644)).unwrap();
+        let held = File::open(base.join("lock")).unwrap();
+        flock(&held, libc::LOCK_EX).unwrap();
+        let began = Clock::now();
+        let instance = Instance::register(&base, "run").unwrap();
+        assert!(Clock::now().saturating_since(began) < LOCKED_WITHIN, "it waited");
+        let mode = fs::metadata(base.join("lock")).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop((held, instance));
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_is_held_on_and_on_is_waited_for_no_longer_than_it_takes() {
+        let base = std::env::temp_dir().join(format!("ct-io-held-{}", std::process::id()));
+        let held = lock_base(&base).unwrap();
+        let began = Clock::now();
+        let error = Instance::register(&base, "run").unwrap_err().to_string();
+        let waited = Clock::now().saturating_since(began);
+        assert!(waited < LOCKED_WITHIN * 5, "{waited}");
+        let own = format!("process {} (", std::process::id());
+        assert!(
+            error.contains(&own) && error.contains("end that process") && error.lines().count() == 1,
+            "{error}"
+        );
+        drop(held);
+        drop(Instance::register(&base, "run").unwrap());
+        fs::remove_dir_all(base).unwrap();
     }
 }

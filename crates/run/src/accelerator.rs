@@ -10,7 +10,7 @@ use engine::{
     ConfigError, ControlGroup, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice,
     PassReason, Port, Stats, Transmit, Verdict, Wants,
 };
-use handover::{Elsewhere, Note, Way};
+use handover::{Elsewhere, Note, Peer, Relay, Way};
 use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
@@ -161,16 +161,13 @@ impl Accelerator {
     }
 
     /// What is to become of a packet that came from a side.
-    fn way_of(&self, packet: &[u8], from: Port) -> Way {
+    fn way_of(&mut self, packet: &[u8], from: Port) -> Way {
         if self.elsewhere.is_empty() {
             return Way::Here;
         }
-        let Ok(parsed) = wire::parse(packet) else { return Way::Here };
-        let Some(tcp) = parsed.tcp() else { return Way::Here };
-        let sender = SocketAddr::new(parsed.ip.src, tcp.src_port);
-        let receiver = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
-        let is_upward = from == Port::Mobile;
-        self.elsewhere.way_of(if is_upward { (sender, receiver) } else { (receiver, sender) })
+        let Some(ends) = ends_of(packet, from) else { return Way::Here };
+        self.elsewhere.note_packet(ends, from, false);
+        self.elsewhere.way_of(ends)
     }
 
     fn start_uplink_journal(&mut self) {
@@ -180,6 +177,15 @@ impl Accelerator {
             self.engine.set_uplink_journal(journal);
         }
     }
+}
+
+/// Client and server of a TCP packet that came from a side.
+fn ends_of(packet: &[u8], from: Port) -> Option<(SocketAddr, SocketAddr)> {
+    let parsed = wire::parse(packet).ok()?;
+    let tcp = parsed.tcp()?;
+    let sender = SocketAddr::new(parsed.ip.src, tcp.src_port);
+    let receiver = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
+    Some(if from == Port::Mobile { (sender, receiver) } else { (receiver, sender) })
 }
 
 /// An engine whose held data lies in `arena`, or on the heap.
@@ -497,22 +503,26 @@ impl Processor for Accelerator {
 
     fn handle_relayed(
         &mut self,
+        by: Peer,
         from: Port,
         virtio: &VirtioNetHeader,
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
-        match self.way_of(packet, from) {
-            Way::Here => self.engine.handle_packet(from, virtio, packet, now),
-            Way::Past => Verdict::Forward,
-            Way::To(_) => {
-                self.wait_for_flows(from, virtio, packet);
-                Verdict::Consumed
-            }
+        let Some(ends) = ends_of(packet, from) else { return Verdict::Consumed };
+        let way = self.elsewhere.way_of_relayed(by, ends);
+        self.elsewhere.note_packet(ends, from, true);
+        match way {
+            Relay::Here => return self.engine.handle_packet(from, virtio, packet, now),
+            Relay::Past => return Verdict::Forward,
+            Relay::Early => self.wait_for_flows(ends.0.ip(), by, from, virtio, packet),
+            Relay::Astray => {}
+            Relay::Refused => self.ledger.iter().for_each(Ledger::note_refused),
         }
+        Verdict::Consumed
     }
 
-    fn take_early(&mut self) -> Option<Relayed> {
+    fn take_early(&mut self) -> Option<(Peer, Relayed)> {
         self.early.take(&self.elsewhere)
     }
 

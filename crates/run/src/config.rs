@@ -51,6 +51,8 @@ pub struct Config {
     pub roaming: Option<RoamingConfig>,
     /// Write down what happens to flows and subscribers, too.
     pub log_flows: bool,
+    /// Number of the group whose members may look at the instance, and change nothing; none: root alone may.
+    pub look_group: Option<u32>,
     /// Where running instances are recorded.
     pub state_directory: PathBuf,
     /// The record of an instance that has died, with whose flows this one goes on. Its watchdog is at the
@@ -119,6 +121,7 @@ impl Default for Config {
             feedback: None,
             roaming: None,
             log_flows: false,
+            look_group: None,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),
             recover: None,
             replaced_process: None,

@@ -1,13 +1,19 @@
-//! [`Console`]: the control socket of a running instance, and who asks through it.
+//! [`Console`]: the control sockets of a running instance, and who asks through them.
 //!
-//! A Unix socket in the instance's directory, which only root may enter. One question per
-//! connection: a line of JSON there, a line of JSON back. A thread does the talking, so that the
-//! packet loop only answers what is ready. Who asks for a hand-over is answered at its end, by a thread of its own.
+//! Unix sockets in the instance's directory. One question per connection: a line of JSON there, a line of JSON back.
+//! A thread for each does the talking, so that the packet loop only answers what is ready. Who asks for a hand-over is
+//! answered at its end, by a thread of its own.
+//!
+//! | socket | who may connect | what it takes |
+//! |---|---|---|
+//! | `console` | root, and the accelerator's own user | every question |
+//! | `look` | the same, and members of `--look-group` | questions that change nothing |
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,15 +21,22 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use io::{Instance, IoError, Running};
+use io::{Caller, Instance, IoError, Running};
 use serde::{Deserialize, Serialize};
 
 use crate::herald::{Herald, Wishes};
 use crate::record::Record;
 use crate::{AbReport, FlowList, Offer, Snapshot, Status, SubscriberList, SubscriberView, leftovers};
 
-/// Name of the socket in an instance's directory.
-const SOCKET: &str = "console";
+/// Names of the sockets in an instance's directory.
+const CONSOLE: &str = "console";
+const LOOK: &str = "look";
+
+/// Of a directory with a socket for a group: everybody may look for names in it that they know.
+const ENTERED_BY_ALL: u32 = 0o711;
+
+/// Of the directory above it.
+const LISTED_BY_ALL: u32 = 0o055;
 
 /// Longest question.
 const QUESTION_LEN_MAX: u64 = 4_096;
@@ -95,6 +108,72 @@ pub enum Question {
     HandOver(Offer),
 }
 
+impl Question {
+    /// True when the answer changes nothing.
+    #[must_use]
+    pub fn only_looks(&self) -> bool {
+        match self {
+            Self::Status
+            | Self::Metrics
+            | Self::Listen(_)
+            | Self::Flows { .. }
+            | Self::Subscribers { .. }
+            | Self::Subscriber { .. }
+            | Self::Ab => true,
+            Self::Drain { .. }
+            | Self::Roam { .. }
+            | Self::Reload
+            | Self::BeginAb { .. }
+            | Self::EndAb
+            | Self::Share(_)
+            | Self::HandOver(_) => false,
+        }
+    }
+}
+
+/// Who may ask what through a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    /// Everything: root, and the user of this process.
+    Change,
+    /// What changes nothing: these, and a group.
+    Look { group: Option<u32> },
+}
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Change => CONSOLE,
+            Self::Look { .. } => LOOK,
+        }
+    }
+
+    /// Permissions of the socket: who is meant by a group is asked of the kernel.
+    const fn mode(self) -> u32 {
+        match self {
+            Self::Look { group: Some(_) } => 0o666,
+            _ => 0o600,
+        }
+    }
+
+    /// Why somebody may not ask a question here, in one line.
+    fn objection(self, caller: &Caller, question: &Question) -> Option<String> {
+        let is_trusted = caller.uid == 0 || caller.uid == io::effective_user();
+        let is_member = |group: u32| caller.groups.contains(&group);
+        match self {
+            Self::Change if is_trusted => None,
+            Self::Change => Some(format!("user {} may change nothing here: ask as root", caller.uid)),
+            Self::Look { .. } if !question.only_looks() => {
+                Some("the socket 'look' changes nothing: ask through 'console', as root".to_owned())
+            }
+            Self::Look { group } if is_trusted || group.is_some_and(is_member) => None,
+            Self::Look { .. } => {
+                Some(format!("user {} may not look: it is in no group of --look-group", caller.uid))
+            }
+        }
+    }
+}
+
 /// What a running instance answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -125,23 +204,24 @@ pub(crate) struct Console {
     wake: UnixStream,
     /// The same, for whoever looks after each turn.
     is_asked: Arc<AtomicBool>,
-    path: PathBuf,
     is_closing: Arc<AtomicBool>,
-    guest: Guest,
-    is_answered: Arc<AtomicBool>,
     herald: Herald,
-    /// None while there is no room for a socket.
-    listening: Option<Listening>,
+    look_group: Option<u32>,
+    /// None while there is no room for them.
+    sockets: Vec<Socket>,
 }
 
-/// Where a thread waits for connections.
+/// One of the sockets, and the thread that serves it.
 #[derive(Debug)]
-struct Listening {
-    /// The listening socket: shut down, it has the thread end.
-    socket: UnixStream,
+struct Socket {
+    path: PathBuf,
     /// Device and number of the socket's file: another one of this name is not ours.
     file: Option<(u64, u64)>,
-    thread: JoinHandle<()>,
+    /// The listening socket: shut down, it has the thread end.
+    listening: UnixStream,
+    guest: Guest,
+    is_answered: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// Who is being served: cut off at the end, or one that says nothing would keep everything waiting.
@@ -168,21 +248,36 @@ impl Asked {
 }
 
 impl Console {
-    /// Opens the socket in an instance's directory.
-    /// Whoever wants to hear what happens is handed over to `herald`.
-    pub fn open(directory: &Path, herald: Herald) -> Result<Self, IoError> {
-        let path = directory.join(SOCKET);
-        let failed = |error| IoError::system(format!("open the control socket {}", path.display()), error);
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        let file = place_of(&path);
-        let socket = UnixStream::from(OwnedFd::from(listener.try_clone().map_err(failed)?));
-        let (mut console, mut desk) = Self::closed(path.clone(), herald)?;
-        let (is_over, served) = (Arc::clone(&console.is_closing), Arc::clone(&console.guest));
-        let thread = thread::Builder::new()
-            .name("console".to_owned())
-            .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))
-            .map_err(failed)?;
-        console.listening = Some(Listening { socket, file, thread });
+    /// Opens the sockets in an instance's directory. Whoever wants to hear what happens is handed over to `herald`;
+    /// members of the group of number `look_group` may look.
+    pub fn open(directory: &Path, herald: Herald, look_group: Option<u32>) -> Result<Self, IoError> {
+        let failed =
+            |error| IoError::system(format!("open the control sockets in {}", directory.display()), error);
+        let (mut console, ask, waker) = Self::closed(herald, look_group)?;
+        let waiting = Arc::<AtomicUsize>::default();
+        for level in [Level::Change, Level::Look { group: look_group }] {
+            let desk = Desk {
+                ask: ask.clone(),
+                waker: waker.try_clone().map_err(failed)?,
+                is_asked: Arc::clone(&console.is_asked),
+                is_answered: Arc::default(),
+                herald: console.herald.clone(),
+                waiting: Arc::clone(&waiting),
+                level,
+            };
+            let opened = Socket::open(directory.join(level.name()), desk, &console.is_closing);
+            console.sockets.push(opened.map_err(failed)?);
+        }
+        if look_group.is_some() {
+            let may = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+            may(directory, ENTERED_BY_ALL).map_err(failed)?;
+            // Who looks for accelerators lists what is there.
+            let all = directory.parent().unwrap_or(directory);
+            let mode = fs::metadata(all).map_err(failed)?.permissions().mode();
+            if mode & LISTED_BY_ALL != LISTED_BY_ALL {
+                may(all, mode & 0o7777 | LISTED_BY_ALL).map_err(failed)?;
+            }
+        }
         Ok(console)
     }
 
@@ -190,45 +285,39 @@ impl Console {
     ///
     /// # Errors
     /// When no descriptor is left.
-    pub fn nowhere(herald: Herald) -> Result<Self, IoError> {
-        let (console, desk) = Self::closed(PathBuf::new(), herald)?;
+    pub fn nowhere(herald: Herald, look_group: Option<u32>) -> Result<Self, IoError> {
+        let (console, _, waker) = Self::closed(herald, look_group)?;
         // Its end of the pair would be taken for a question.
-        std::mem::forget(desk.waker);
+        std::mem::forget(waker);
         Ok(console)
     }
 
-    /// One whose thread is still to be started, with what that thread needs.
-    fn closed(path: PathBuf, herald: Herald) -> Result<(Self, Desk), IoError> {
+    /// One without sockets, and what their threads need.
+    fn closed(
+        herald: Herald,
+        look_group: Option<u32>,
+    ) -> Result<(Self, mpsc::Sender<Asked>, UnixStream), IoError> {
         let failed = |error| IoError::system("open a pair of sockets", error);
         let (wake, waker) = UnixStream::pair().map_err(failed)?;
         wake.set_nonblocking(true).map_err(failed)?;
         waker.set_nonblocking(true).map_err(failed)?;
         let (ask, questions) = mpsc::channel();
-        let is_asked = Arc::new(AtomicBool::new(false));
-        let is_answered = Arc::new(AtomicBool::new(false));
-        let desk = Desk {
-            ask,
-            waker,
-            is_asked: Arc::clone(&is_asked),
-            is_answered: Arc::clone(&is_answered),
-            herald: herald.clone(),
-            waiting: Arc::default(),
-        };
-        let (is_closing, guest) = (Arc::default(), Guest::default());
-        let console =
-            Self { questions, wake, is_asked, path, is_closing, guest, is_answered, herald, listening: None };
-        Ok((console, desk))
+        let (is_asked, is_closing) = (Arc::default(), Arc::default());
+        let console = Self { questions, wake, is_asked, is_closing, herald, look_group, sockets: Vec::new() };
+        Ok((console, ask, waker))
     }
 
-    /// True when its socket is where others look for it.
+    /// The same anew, in a directory that has come back.
+    ///
+    /// # Errors
+    /// As [`Console::open`].
+    pub fn again(&self, directory: &Path) -> Result<Self, IoError> {
+        Self::open(directory, self.herald.clone(), self.look_group)
+    }
+
+    /// True when its sockets are where others look for them.
     pub fn is_there(&self) -> bool {
-        let listening = self.listening.as_ref();
-        listening.is_some_and(|listening| listening.file.is_some() && place_of(&self.path) == listening.file)
-    }
-
-    /// Where it is told what happens.
-    pub fn herald(&self) -> Herald {
-        self.herald.clone()
+        !self.sockets.is_empty() && self.sockets.iter().all(Socket::is_there)
     }
 
     /// True when a question has come: as cheap as a look can be, for a loop that does not wait.
@@ -258,6 +347,32 @@ impl Drop for Console {
         // Whoever waits for an answer is told that there will be none.
         let (_, nobody) = mpsc::channel();
         self.questions = nobody;
+        self.sockets.iter_mut().for_each(Socket::close);
+    }
+}
+
+impl Socket {
+    /// Opens it, and serves it on a thread of its own.
+    fn open(path: PathBuf, mut desk: Desk, is_closing: &Arc<AtomicBool>) -> std::io::Result<Self> {
+        let listener = UnixListener::bind(&path)?;
+        let file = place_of(&path);
+        let listening = UnixStream::from(OwnedFd::from(listener.try_clone()?));
+        // Whatever the umask says.
+        fs::set_permissions(&path, fs::Permissions::from_mode(desk.level.mode()))?;
+        let (guest, is_over) = (Guest::default(), Arc::clone(is_closing));
+        let (served, is_answered) = (Arc::clone(&guest), Arc::clone(&desk.is_answered));
+        let thread = thread::Builder::new()
+            .name(desk.level.name().to_owned())
+            .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))?;
+        Ok(Self { path, file, listening, guest, is_answered, thread: Some(thread) })
+    }
+
+    /// True when it is where others look for it.
+    fn is_there(&self) -> bool {
+        self.file.is_some() && place_of(&self.path) == self.file
+    }
+
+    fn close(&mut self) {
         if let Some(guest) = self.guest.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             // An answer that was given is still brought: that to a drain which had nothing to do
             // ends us at once.
@@ -267,19 +382,20 @@ impl Drop for Console {
             drop(guest.shutdown(how));
         }
         let is_there = self.is_there();
-        let Some(Listening { socket, thread, .. }) = self.listening.take() else { return };
         // It waits for a connection no longer.
-        drop(socket.shutdown(Shutdown::Both));
-        drop(thread.join());
+        drop(self.listening.shutdown(Shutdown::Both));
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
         if is_there {
-            drop(std::fs::remove_file(&self.path));
+            drop(fs::remove_file(&self.path));
         }
     }
 }
 
 /// Device and number of a file.
 fn place_of(path: &Path) -> Option<(u64, u64)> {
-    let file = std::fs::symlink_metadata(path).ok()?;
+    let file = fs::symlink_metadata(path).ok()?;
     Some((file.dev(), file.ino()))
 }
 
@@ -293,6 +409,8 @@ struct Desk {
     herald: Herald,
     /// Threads that answer later.
     waiting: Arc<AtomicUsize>,
+    /// Who may ask here, and what.
+    level: Level,
 }
 
 /// Serves one connection after the other.
@@ -325,7 +443,14 @@ fn serve(mut stream: &UnixStream, desk: &mut Desk) -> std::io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
-    let answer = match question_of(&line) {
+    let objection = |question: &Question| match Caller::of(stream) {
+        Ok(caller) => desk.level.objection(&caller, question),
+        Err(error) => Some(format!("the kernel does not say who asks: {error}")),
+    };
+    let question = question_of(&line);
+    let objection = question.as_ref().ok().and_then(objection);
+    let answer = match question {
+        Ok(_) if objection.is_some() => Answer::Refused(objection.unwrap_or_default()),
         Ok(Question::Listen(wishes)) => return desk.hand_over(stream, wishes),
         Ok(question @ Question::Roam { .. }) => return desk.answer_later(stream, question),
         Ok(question) => desk.reply_to(question)(),
@@ -417,7 +542,7 @@ pub struct Found {
 pub fn find(state_directory: &Path) -> Result<Vec<Found>, IoError> {
     let running = Instance::running(state_directory, leftovers::KIND)?;
     let found = running.into_iter().map(|Running { owner, path }| {
-        let record = std::fs::read_to_string(path.join("record")).ok();
+        let record = fs::read_to_string(path.join("record")).ok();
         let name = record.and_then(|text| Record::parse(&text)).map(|record| record.name);
         Found { name: name.unwrap_or_default(), process: owner.pid(), directory: path }
     });
@@ -474,7 +599,7 @@ impl Found {
             IoError::system(format!("ask the accelerator '{}' (process {})", self.name, self.process), error)
         };
         let ask = || {
-            let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
+            let mut stream = self.connect(question)?;
             stream.set_read_timeout(Some(patience))?;
             stream.set_write_timeout(Some(patience))?;
             let mut text = serde_json::to_string(question)?;
@@ -499,10 +624,11 @@ impl Found {
             )
         };
         let listen = || {
-            let mut stream = UnixStream::connect(self.directory.join(SOCKET))?;
+            let question = Question::Listen(wishes);
+            let mut stream = self.connect(&question)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            let mut text = serde_json::to_string(&Question::Listen(wishes))?;
+            let mut text = serde_json::to_string(&question)?;
             text.push('\n');
             stream.write_all(text.as_bytes())?;
             let mut stream = BufReader::new(stream);
@@ -517,6 +643,16 @@ impl Found {
             Ok(stream)
         };
         listen().map_err(failed)
+    }
+
+    /// By the socket that gives no more rights than the question needs; an older program has but one.
+    fn connect(&self, question: &Question) -> std::io::Result<UnixStream> {
+        let look = question.only_looks().then(|| UnixStream::connect(self.directory.join(LOOK)));
+        match look {
+            Some(Ok(stream)) => Ok(stream),
+            Some(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(error),
+            _ => UnixStream::connect(self.directory.join(CONSOLE)),
+        }
     }
 
     /// True while it runs.
@@ -537,7 +673,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("ct-run-answered-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         for _ in 0..100 {
-            let console = Console::open(&directory, Herald::start().unwrap()).unwrap();
+            let console = Console::open(&directory, Herald::start().unwrap(), None).unwrap();
             let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
             let asking = thread::spawn(move || found.ask(&Question::Drain { time_ms_max: None }));
             let asked = loop {
@@ -555,11 +691,84 @@ mod tests {
     }
 
     #[test]
+    fn who_may_look_changes_nothing_and_others_do_not_look() {
+        let all = std::env::temp_dir().join(format!("ct-run-levels-{}", std::process::id()));
+        let directory = all.join("run-1");
+        fs::create_dir_all(&directory).unwrap();
+        fs::set_permissions(&all, fs::Permissions::from_mode(0o700)).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+        let console = Console::open(&directory, Herald::start().unwrap(), None).unwrap();
+        let modes = [&directory, &directory.join(CONSOLE), &directory.join(LOOK)].map(|path| mode(path));
+        assert_eq!(modes, [0o700, 0o600, 0o600], "without a group");
+        drop(console);
+        let console = Console::open(&directory, Herald::start().unwrap(), Some(4_711)).unwrap();
+        let modes = [&directory, &directory.join(CONSOLE), &directory.join(LOOK)].map(|path| mode(path));
+        assert_eq!((modes, mode(&all)), ([0o711, 0o600, 0o666], 0o755));
+        // Through the socket for looks, also as root.
+        let mut guest = UnixStream::connect(directory.join(LOOK)).unwrap();
+        guest.write_all(b"\"reload\"\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(&guest).read_line(&mut line).unwrap();
+        assert!(line.contains("refused") && line.contains("'console'"), "{line}");
+        assert!(console.take().is_none(), "the packet loop is not asked");
+        let found = Found { name: "new".to_owned(), process: 1, directory: directory.clone() };
+        let asking = thread::spawn(move || found.ask(&Question::Ab));
+        let asked = loop {
+            match console.take() {
+                Some(asked) => break asked,
+                None => thread::yield_now(),
+            }
+        };
+        asked.answer(Box::new(|| Answer::Done("seen".to_owned())));
+        assert_eq!(asking.join().unwrap().unwrap(), Answer::Done("seen".to_owned()));
+        drop(console);
+        fs::remove_dir_all(&all).unwrap();
+    }
+
+    #[test]
+    fn users_and_groups_have_what_is_theirs() {
+        let caller = |uid, groups: &[u32]| Caller { uid, groups: groups.to_vec() };
+        let own = io::effective_user();
+        let (member, stranger) = (caller(own + 5, &[9, 4_711]), caller(own + 5, &[9]));
+        let look = Level::Look { group: Some(4_711) };
+        for (level, caller, question, may) in [
+            (Level::Change, &caller(0, &[]), Question::Reload, true),
+            (Level::Change, &caller(own, &[]), Question::Reload, true),
+            (Level::Change, &member, Question::Reload, false),
+            (Level::Change, &member, Question::Status, false),
+            (look, &member, Question::Status, true),
+            (look, &member, Question::Reload, false),
+            (look, &caller(0, &[]), Question::Reload, false),
+            (look, &stranger, Question::Status, false),
+            (Level::Look { group: None }, &member, Question::Status, false),
+            (Level::Look { group: None }, &caller(0, &[]), Question::Status, true),
+        ] {
+            let objection = level.objection(caller, &question);
+            assert_eq!(objection.is_none(), may, "{level:?} {caller:?} {question:?}: {objection:?}");
+        }
+    }
+
+    /// An older program has one socket, by the same name.
+    #[test]
+    fn an_older_program_is_asked_by_its_only_socket() {
+        let directory = std::env::temp_dir().join(format!("ct-run-older-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let listener = UnixListener::bind(directory.join(CONSOLE)).unwrap();
+        let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
+        let asking = thread::spawn(move || found.ask(&Question::Status));
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"{\"done\":\"so\"}\n").unwrap();
+        assert_eq!(asking.join().unwrap().unwrap(), Answer::Done("so".to_owned()));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
     fn who_says_nothing_does_not_keep_the_end_waiting() {
         let directory = std::env::temp_dir().join(format!("ct-run-console-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
-        let console = Console::open(&directory, Herald::start().unwrap()).unwrap();
-        let mut guest = UnixStream::connect(directory.join(SOCKET)).unwrap();
+        let console = Console::open(&directory, Herald::start().unwrap(), None).unwrap();
+        let mut guest = UnixStream::connect(directory.join(CONSOLE)).unwrap();
         guest.write_all(b"\"stat").unwrap();
         let began = Clock::now();
         drop(console);

@@ -84,7 +84,7 @@ pub use herald::{Direction, FlowEvent, FlowOf, FlowRecord, Wishes};
 pub use log::{Log, flow_text};
 pub use packet_loop::{Counters, OnLink, SideCounters};
 pub use pinned::{Pinned, certificates_of, tls_provider};
-pub use privileges::keep_needed_privileges;
+pub use privileges::{keep_needed_privileges, keep_privileges_to_ask};
 pub use processor::Processor;
 pub use recovery::Outcome;
 pub use roaming::{Frame, Ledger, Outlets, PeerConfig, Relayed, Roam, RoamingConfig, Turn};

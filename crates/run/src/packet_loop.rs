@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine::{Port, Transmit, Verdict};
+use handover::Peer;
 use io::{Clock, IoError};
 use units::{Duration, Instant};
 use wire::{GsoType, VirtioNetHeader};
@@ -347,13 +348,13 @@ impl<P: PacketPath> PacketLoop<P> {
                     ends.for_each(|(client, server)| bypass.remove(client, server));
                 }
                 processor.roam(request, now);
-                while let Some(early) = processor.take_early() {
-                    self.handle_relayed(early, processor, now)?;
+                while let Some((by, early)) = processor.take_early() {
+                    self.handle_relayed(by, early, processor, now)?;
                 }
             }
-            Job::Relayed(relayed, waiting) => {
+            Job::Relayed(by, relayed, waiting) => {
                 waiting.fetch_sub(1, Ordering::Relaxed);
-                self.handle_relayed(relayed, processor, now)?;
+                self.handle_relayed(by, relayed, processor, now)?;
             }
         }
         Ok(())
@@ -361,11 +362,12 @@ impl<P: PacketPath> PacketLoop<P> {
 
     fn handle_relayed(
         &mut self,
+        by: Peer,
         Relayed { from, virtio, mut packet }: Relayed,
         processor: &mut impl Processor,
         now: Instant,
     ) -> Result<(), IoError> {
-        if processor.handle_relayed(from, &virtio, &mut packet, now) == Verdict::Forward {
+        if processor.handle_relayed(by, from, &virtio, &mut packet, now) == Verdict::Forward {
             let to = from.opposite();
             let on_link = OnLink::of(&virtio, &packet);
             let is_sent = self.path.send(&Transmit { to, virtio, header: &packet, payload: (&[], &[]) })?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Verdict, Wants};
-use handover::Note;
+use handover::{Note, Peer};
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
@@ -194,9 +194,10 @@ pub trait Processor: Middlebox {
     /// Moves flows of a subscriber, or shows them. Who does not answer has none.
     fn roam(&mut self, _request: Roam, _now: Instant) {}
 
-    /// Takes in a packet that another box has sent on, which is not sent on again.
+    /// Takes in a packet that the box `by` has sent on, which is not sent on again.
     fn handle_relayed(
         &mut self,
+        _by: Peer,
         _from: Port,
         _virtio: &VirtioNetHeader,
         _packet: &mut [u8],
@@ -207,7 +208,7 @@ pub trait Processor: Middlebox {
 
     /// A packet that another box has sent on too early, and that can be handled now ([`Processor::handle_relayed`]);
     /// asked for after each [`Processor::roam`].
-    fn take_early(&mut self) -> Option<Relayed> {
+    fn take_early(&mut self) -> Option<(Peer, Relayed)> {
         None
     }
 

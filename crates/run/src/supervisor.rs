@@ -18,7 +18,7 @@ use crate::journal::FullAlarm;
 use crate::leftovers::Settling;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
-use crate::roaming::{self, Roaming};
+use crate::roaming::{self, JOBS_MAX, Roaming};
 use crate::service::Service;
 use crate::shards::{Command, Shards};
 use crate::signals::CaughtSignals;
@@ -239,7 +239,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn roam(&mut self) -> Result<(), RunError> {
         let Some(roaming) = &self.roaming else { return Ok(()) };
         roaming.hear();
-        while let Some(job) = roaming.take_job() {
+        // Whatever other boxes send, packets have their turn.
+        for done in 0.. {
+            if done == JOBS_MAX {
+                roaming.wake_again();
+                break;
+            }
+            let Some(job) = roaming.take_job() else { break };
             let worked = self.packet_loop.work(job, &mut self.processor);
             worked.map_err(|error| self.attachment.explain(error))?;
         }

@@ -11,6 +11,7 @@ use engine::Port;
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{Packet, Tcp, TcpFlags};
 
+const WINDOW_SHRINKS: &str = "it takes back a part of the window";
 const TIME_GOES_BACK: &str = "its TSval is older than one sent before in this direction";
 
 /// Limits of a run.
@@ -428,7 +429,7 @@ impl Checks {
         let by_syn = server.isn.map_or(edge, |isn| isn + 1 + u32::from(client.syn_window));
         let promised = server.edge_passed_on.unwrap_or(by_syn);
         if edge.is_before(promised.earlier_of(own_edge)) {
-            return wrong("it takes back a part of the window");
+            return wrong(WINDOW_SHRINKS);
         }
         server.edge_passed_on = Some(promised.later_of(edge));
         Ok(())
@@ -482,7 +483,10 @@ impl Checks {
             (flow.up.edge_to_host, flow.up.is_accelerated) = (None, false);
         }
         let rule = flow.broken_number_rule(to, origin, tcp);
-        if let Some(rule) = rule.filter(|rule| !(may_be_late && *rule == TIME_GOES_BACK)) {
+        // What goes past is the hosts' own.
+        let is_own =
+            |rule: &str| may_be_late && (rule == TIME_GOES_BACK || (is_leaving && rule == WINDOW_SHRINKS));
+        if let Some(rule) = rule.filter(|rule| !is_own(rule)) {
             return wrong(rule);
         }
         let owed_before = flow.owes(to.opposite());
@@ -575,7 +579,7 @@ impl FlowChecks {
                 // RFC 7323 §2.4: less than a unit of the scale may seem to go.
                 let edge = edge + ((1 << scale.shift()) - 1);
                 if own.edge_to_host.is_some_and(|told| edge.is_before(told)) && to == Port::Wired {
-                    return Some("it takes back a part of the window");
+                    return Some(WINDOW_SHRINKS);
                 }
             }
             if tcp.ack.is_after(own.contiguous) {

@@ -153,6 +153,12 @@ impl RandomRun {
         self
     }
 
+    /// True when a host breaks a flow off.
+    #[must_use]
+    pub fn has_resets(&self) -> bool {
+        self.traits.breaks
+    }
+
     /// Runs it.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{ConfigError, EngineConfig, Middlebox, Port, Transmit, Verdict};
-use handover::{Counters, Ended, Handover, Message, Outcome, Peer, Way};
+use handover::{Counters, Ended, Handover, Message, Outcome, Peer, Relay, Way};
 use units::{Bytes, Duration, Instant};
 use wire::{GsoType, Packet, VirtioNetHeader};
 
@@ -50,6 +50,17 @@ pub struct Move {
     pub client: IpAddr,
     /// To which box: 0 or 1.
     pub to: usize,
+}
+
+/// A box ends, and nobody comes in its place: packets that come to it pass from then on.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// From when on: it waits until nothing is owed to anybody.
+    pub at: Instant,
+    /// Which.
+    pub which: usize,
+    /// True if it says so before; else the other box notices some time after.
+    pub is_announced: bool,
 }
 
 /// A box dies, in its first step from this number on. A step is something that a box is told, asked, or has waited
@@ -96,6 +107,10 @@ struct Station {
     back_at: Option<Instant>,
     /// Packets that wait meanwhile.
     waiting: Vec<(Port, VirtioNetHeader, Vec<u8>)>,
+    /// It takes nothing new.
+    is_ending: bool,
+    /// It has ended: packets pass.
+    is_gone: bool,
 }
 
 /// Two boxes, of which the clients begin at the first.
@@ -110,6 +125,9 @@ pub struct TwoBoxes {
     moves: Vec<Move>,
     routings: Vec<Move>,
     deaths: Vec<Death>,
+    end: Option<End>,
+    /// When a box notices that the other one has gone.
+    noticed_at: Option<Instant>,
     /// Flows that went on in a successor.
     recovered: u64,
     /// By when they come, in the order of sending.
@@ -157,6 +175,8 @@ impl TwoBoxes {
             moves: by_time,
             routings,
             deaths,
+            end: None,
+            noticed_at: None,
             recovered: 0,
             cargo: BTreeMap::new(),
             sent: 0,
@@ -179,6 +199,17 @@ impl TwoBoxes {
             station.place.mtu = Some(mtu);
             Port::BOTH.into_iter().for_each(|port| station.place.engine.set_mtu(port, mtu, Instant::ZERO));
         }
+    }
+
+    /// Has a box end.
+    pub fn set_end(&mut self, end: End) {
+        self.end = Some(end);
+    }
+
+    /// True when a box has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.boxes.iter().any(|one| one.is_gone)
     }
 
     /// Hand-overs that have ended, in either box.
@@ -322,6 +353,7 @@ impl TwoBoxes {
     ) {
         let place = &mut self.boxes[which].place;
         let way = ends_of(&packet, from).map_or(Way::Here, |ends| place.elsewhere.way_of(ends));
+        ends_of(&packet, from).into_iter().for_each(|ends| place.elsewhere.note_packet(ends, from, false));
         let verdict = match way {
             Way::To(to) => {
                 self.ship(usize::from(to), &Cargo::Packet(from, virtio, packet), now);
@@ -348,7 +380,7 @@ impl TwoBoxes {
     fn unload(&mut self, now: Instant) {
         while let Some(entry) = self.cargo.first_entry().filter(|entry| entry.key().0 <= now) {
             let (to, cargo) = entry.remove();
-            if self.boxes[to].back_at.is_some() {
+            if self.boxes[to].back_at.is_some() || self.boxes[to].is_gone {
                 continue;
             }
             let death = self.begin_step(to);
@@ -361,12 +393,15 @@ impl TwoBoxes {
                 }
                 Cargo::Packet(from, virtio, mut packet) => {
                     let place = &mut self.boxes[to].place;
-                    let way = ends_of(&packet, from).map_or(Way::Here, |ends| place.elsewhere.way_of(ends));
+                    let ends = ends_of(&packet, from);
+                    let by = 1 - to as Peer;
+                    let way = ends.map_or(Relay::Refused, |ends| place.elsewhere.way_of_relayed(by, ends));
+                    ends.into_iter().for_each(|ends| place.elsewhere.note_packet(ends, from, true));
                     let verdict = match way {
-                        // What went round once is not sent on again.
-                        Way::To(_) => Verdict::Consumed,
-                        Way::Past => Verdict::Forward,
-                        Way::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
+                        // What went round once is not sent on again, and here nothing waits.
+                        Relay::Early | Relay::Astray | Relay::Refused => Verdict::Consumed,
+                        Relay::Past => Verdict::Forward,
+                        Relay::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
                     };
                     let is_lost = death.is_some_and(|death| matches!(death.heir, Heir::Successor { .. }));
                     if verdict == Verdict::Forward && !is_lost {
@@ -386,12 +421,12 @@ impl TwoBoxes {
             return false;
         }
         let [own, other] = [one.to, 1 - one.to].map(|which| &self.boxes[which].place);
-        let is_there = !own.engine.delivering(one.client).is_empty();
+        if self.boxes[1 - one.to].is_gone {
+            return true;
+        }
         let mut theirs = other.engine.flow_reports(0).filter(|flow| flow.client.ip() == one.client);
         // It is told of them: they are to come, or stay where they are.
-        let leads_on = own.elsewhere.is_led(one.client)
-            || theirs.all(|flow| matches!(own.elsewhere.way_of((flow.client, flow.server)), Way::To(_)));
-        is_there || leads_on
+        theirs.all(|flow| matches!(own.elsewhere.way_of((flow.client, flow.server)), Way::To(_)))
     }
 
     fn act_on_plan(&mut self, now: Instant) {
@@ -404,7 +439,7 @@ impl TwoBoxes {
         }
         while let Some(one) = self.moves.pop_if(|one| one.at <= now) {
             let from = 1 - one.to;
-            if self.boxes[from].back_at.is_some() {
+            if self.boxes[from].back_at.is_some() || self.boxes[from].is_gone {
                 continue;
             }
             let death = self.begin_step(from);
@@ -413,6 +448,44 @@ impl TwoBoxes {
             let _ = protocol.begin(one.client, one.to as Peer, place, now);
             self.end_step(from, death, now);
         }
+    }
+}
+
+/// A box that is to end looks so often whether it may.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl TwoBoxes {
+    /// Ends the box that is to end, once it may, and has the other one notice.
+    fn act_on_end(&mut self, now: Instant) {
+        if let Some(end) = self.end.filter(|end| end.at <= now) {
+            self.end_box(end, now);
+        }
+        let Some(end) = self.end.filter(|_| self.noticed_at.is_some_and(|at| at <= now)) else { return };
+        (self.noticed_at, self.end) = (None, None);
+        let Station { place, protocol, .. } = &mut self.boxes[1 - end.which];
+        protocol.on_peer_lost(end.which as Peer, place, now);
+        self.hear(1 - end.which, now);
+    }
+
+    fn end_box(&mut self, end: End, now: Instant) {
+        let Station { place, protocol, is_ending, is_gone, .. } = &mut self.boxes[end.which];
+        if *is_gone {
+            // It is noticed by and by.
+            self.end = Some(End { at: Instant::FAR_FUTURE, ..end });
+            return;
+        }
+        if end.is_announced && !std::mem::replace(is_ending, true) {
+            place.engine.drain(now);
+            protocol.end(place, now);
+        }
+        let is_idle = end.is_announced || protocol.under_way() == 0;
+        *is_gone = is_idle && !protocol.is_undecided() && place.engine.is_empty();
+        if *is_gone {
+            let late = Duration::from_nanos(self.random.below(LOOK.as_nanos() * 10));
+            self.noticed_at = Some(now + self.between.delay + late);
+        }
+        self.end = Some(End { at: now + LOOK, ..end });
+        self.hear(end.which, now);
     }
 }
 
@@ -430,7 +503,7 @@ fn station(
 ) -> Result<Station, ConfigError> {
     let place = Place::new(config)?;
     let protocol = Handover::new(protocol, random.word(), 0);
-    Ok(Station { place, protocol, back_at: None, waiting: Vec::new() })
+    Ok(Station { place, protocol, back_at: None, waiting: Vec::new(), is_ending: false, is_gone: false })
 }
 
 /// Client and server of a packet that came from a port.
@@ -452,7 +525,10 @@ impl Middlebox for TwoBoxes {
     ) -> Verdict {
         let ends = ends_of(packet, from);
         let at = ends.and_then(|(client, _)| self.routed.get(&client.ip())).copied().unwrap_or(0);
-        let Station { place, back_at, waiting, .. } = &mut self.boxes[at];
+        let Station { place, back_at, waiting, is_gone, .. } = &mut self.boxes[at];
+        if *is_gone {
+            return Verdict::Forward;
+        }
         if back_at.is_some() {
             waiting.push((from, *virtio, packet.to_vec()));
             return Verdict::Consumed;
@@ -465,6 +541,7 @@ impl Middlebox for TwoBoxes {
             Way::Past => return Verdict::Forward,
             Way::Here => {}
         }
+        ends.into_iter().for_each(|ends| place.elsewhere.note_packet(ends, from, false));
         let verdict = place.engine.handle_packet(from, virtio, packet, now);
         self.look_for_two_owners();
         verdict
@@ -478,9 +555,10 @@ impl Middlebox for TwoBoxes {
         }
         self.act_on_plan(now);
         self.unload(now);
+        self.act_on_end(now);
         for which in [0, 1] {
-            let Station { place, protocol, back_at, .. } = &mut self.boxes[which];
-            if back_at.is_some() {
+            let Station { place, protocol, back_at, is_gone, .. } = &mut self.boxes[which];
+            if back_at.is_some() || *is_gone {
                 continue;
             }
             place.engine.handle_timeout(now);
@@ -501,6 +579,9 @@ impl Middlebox for TwoBoxes {
             return Some(Transmit { to, virtio, header: &self.leaving.1, payload: (&[], &[]) });
         }
         let made = |one: &mut Station| {
+            if one.is_gone {
+                return None;
+            }
             let made = one.place.engine.poll_transmit(now)?;
             Some((made.to, made.virtio, made.to_vec()))
         };
@@ -510,16 +591,18 @@ impl Middlebox for TwoBoxes {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let engines = self.boxes.iter().filter_map(|one| one.place.engine.next_deadline());
-        let alive = self.boxes.iter().filter(|one| one.back_at.is_none());
+        let there = self.boxes.iter().filter(|one| !one.is_gone);
+        let engines = there.clone().filter_map(|one| one.place.engine.next_deadline());
+        let alive = there.filter(|one| one.back_at.is_none());
         let protocols = alive.filter_map(|one| one.protocol.next_deadline());
         let protocols = protocols.chain(self.boxes.iter().filter_map(|one| one.back_at));
         let cargo = self.cargo.first_key_value().map(|((at, _), _)| *at);
         let plan = self.moves.last().map(|one| one.at).into_iter();
         let plan =
             plan.chain(self.routings.last().filter(|one| self.is_expected(one)).map(|one| one.routed_at));
+        let end = self.end.map(|end| end.at).into_iter().chain(self.noticed_at);
         let outgoing = (!self.outgoing.is_empty()).then_some(Instant::ZERO);
-        engines.chain(protocols).chain(cargo).chain(plan).chain(outgoing).min()
+        engines.chain(protocols).chain(cargo).chain(plan).chain(end).chain(outgoing).min()
     }
 }
 
@@ -529,7 +612,8 @@ impl MiddleboxUnderTest for TwoBoxes {
     }
 
     fn is_leaving(&self) -> bool {
-        self.has_left || self.boxes.iter().any(|one| has_handed_back(&one.place.engine))
+        let is_leaving = |one: &Station| one.is_ending || one.is_gone || has_handed_back(&one.place.engine);
+        self.has_left || self.boxes.iter().any(is_leaving)
     }
 
     fn has_forwarded(&self) -> bool {

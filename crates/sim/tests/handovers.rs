@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use handover::{Outcome, Refusal};
 use sim::{
-    Between, Death, Heir, LogMode, Move, Network, Random, RandomRun, SimError, Tolerance, TwoBoxes, Violation,
+    Between, Death, End, Heir, LogMode, Move, Network, Random, RandomRun, SimError, Tolerance, TwoBoxes,
+    Violation,
 };
 use units::{Bytes, Duration, Instant};
 
@@ -118,12 +119,13 @@ fn run(run: &RandomRun, boxes: TwoBoxes, tolerance: Tolerance, tally: &Tally, wh
             assert_eq!(client.first_wrong_offset(), None, "seed {seed}, flow {flow}, {what}");
         }
     }
-    TwoBoxesEnd { steps: boxes.steps(), recovered: boxes.recovered() }
+    TwoBoxesEnd { steps: boxes.steps(), recovered: boxes.recovered(), has_ended: boxes.has_ended() }
 }
 
 struct TwoBoxesEnd {
     steps: u64,
     recovered: u64,
+    has_ended: bool,
 }
 
 /// A process goes on with what the box has written down.
@@ -347,6 +349,46 @@ fn clients_stay_whose_packets_are_too_long_for_the_other_box() {
     let (gone, refused) = (tally[0].load(Ordering::Relaxed), refused.into_inner());
     println!("{gone} hand-overs, {refused} refused");
     assert!(refused > 0, "{gone} gone, none refused");
+}
+
+/// The box that clients have left ends before routing follows them, in good order or without a word: packets go past
+/// both boxes until routing leads to the other one. Its flows go on, with every byte.
+#[test]
+fn a_box_ends_before_routing_follows_and_flows_go_on() {
+    for is_announced in [true, false] {
+        let (tally, ended) = (Tally::default(), AtomicU64::new(0));
+        for_all(1..1 + runs(), |seed| {
+            let Some((line_up, takes)) = line_up(seed) else { return };
+            let random = &mut Random::new(seed ^ 0xe4d);
+            let between = Between { cut: None, ..wire(random) };
+            let mut moves = moves(&line_up, takes, random);
+            // All go to the second box, and routing follows late.
+            moves.retain(|one| one.to == 1);
+            moves.dedup_by_key(|one| one.client);
+            let Some(at) = moves.iter().map(|one| one.at).max() else { return };
+            let at = at + Duration::from_millis(random.below(1_000));
+            for one in &mut moves {
+                one.routed_at = at + Duration::from_millis(random.below(4_000));
+            }
+            let mut boxes =
+                TwoBoxes::new(&line_up.engine, protocol(), between, &moves, Vec::new(), seed).unwrap();
+            boxes.set_end(End { at, which: 0, is_announced });
+            let mut line_up = line_up;
+            line_up.network.checks.is_passed_by = true;
+            let what = format!("announced: {is_announced}, {between:?}");
+            // A reset that goes past overtakes what is owed.
+            let tolerance = if line_up.has_resets() { Tolerance::Failures } else { Tolerance::Nothing };
+            let end = run(&line_up, boxes, tolerance, &tally, &what);
+            ended.fetch_add(u64::from(end.has_ended), Ordering::Relaxed);
+        });
+        let [gone, _, broken] = tally.map(AtomicU64::into_inner);
+        let ended = ended.into_inner();
+        println!("announced: {is_announced}: {gone} hand-overs, {ended} boxes ended");
+        assert!(
+            gone > runs() / 4 && ended > runs() / 4 && broken == 0,
+            "{gone} gone, {ended} ended, {broken} broken"
+        );
+    }
 }
 
 /// What nobody is owed any more is in no engine.

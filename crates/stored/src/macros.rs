@@ -52,11 +52,13 @@ macro_rules! read_field {
 
 /// Says how an enum is stored: a byte for the variant, and its fields in this order.
 ///
-/// `variants! { Name: 0 => One, 1 => Two(value), 2 => Three { a, b } }`
+/// `variants! { Name: 0 => One, 1 => Two(value), 2 => Three { a, b: since(2, 0) } }`
 #[macro_export]
 macro_rules! variants {
     ($name:ident: $(
-        $number:literal => $variant:ident $({ $($field:ident),* $(,)? })? $(( $($value:ident),* ))?
+        $number:literal => $variant:ident
+            $({ $($field:ident $(: since($version:literal, $before:expr))?),* $(,)? })?
+            $(( $($value:ident),* ))?
     ),+ $(,)?) => {
         impl $crate::Stored for $name {
             fn store(&self, out: &mut $crate::Writer) {
@@ -72,7 +74,7 @@ macro_rules! variants {
                 let at = from.at();
                 match from.value::<u8>()? {
                     $($number => {
-                        $($(let $field = from.value()?;)*)?
+                        $($(let $field = $crate::read_field!(from $(, $version, $before)?);)*)?
                         $($(let $value = from.value()?;)*)?
                         Ok(Self::$variant $({ $($field),* })? $(( $($value),* ))?)
                     })+

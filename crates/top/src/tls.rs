@@ -35,7 +35,8 @@ impl Secrets {
     /// # Errors
     /// A file cannot be read, or is not what it should be.
     pub fn read(certificate: &Path, key: &Path, token: &Path) -> Result<Self, TopError> {
-        let secrets = Self { certificate: read(certificate)?, key: read(key)?, token: read_token(token)? };
+        let secrets =
+            Self { certificate: read(certificate)?, key: read_secret(key)?, token: read_token(token)? };
         secrets.config().map_err(|error| {
             let (certificate, key) = (certificate.display(), key.display());
             TopError::Setting(format!("{certificate} and {key} are no certificate and its key: {error}"))
@@ -73,7 +74,7 @@ impl Secrets {
 /// # Errors
 /// It cannot be read, or the token is too short to be none that can be guessed.
 pub fn read_token(path: &Path) -> Result<String, TopError> {
-    let text = read(path)?;
+    let text = read_secret(path)?;
     let token = text.lines().next().unwrap_or_default().trim();
     if token.len() < TOKEN_LEN_MIN {
         let path = path.display();
@@ -82,6 +83,11 @@ pub fn read_token(path: &Path) -> Result<String, TopError> {
         )));
     }
     Ok(token.to_owned())
+}
+
+fn read_secret(path: &Path) -> Result<String, TopError> {
+    let bytes = io::read_secret(path).map_err(|error| TopError::Setting(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|_| TopError::Setting(format!("{} is no text", path.display())))
 }
 
 fn read(path: &Path) -> Result<String, TopError> {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,8 +15,17 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
+/// Closes a file with a secret to others, as its reader wants it.
+fn close(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name)
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
+    if name.ends_with(".key") {
+        close(&path);
+    }
+    path
 }
 
 /// A file with a token, gone with the value.
@@ -26,6 +36,7 @@ impl TokenFile {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ct-top-token-{}-{number}", std::process::id()));
         std::fs::write(&path, format!("{token}\n")).unwrap();
+        close(&path);
         Self(path)
     }
 }
@@ -171,6 +182,9 @@ fn files_that_are_not_what_they_should_be_are_named() {
     };
     assert!(said("box.pem", "box.key", &short.0).contains("a token has 16 characters or more"));
     assert!(said("none.pem", "box.key", &short.0).contains("none.pem"));
+    std::fs::set_permissions(&short.0, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = said("box.pem", "box.key", &short.0);
+    assert!(open.contains("its mode is 0644") && open.contains("chmod 600"), "{open}");
     let token = TokenFile::new(TOKEN);
     assert!(said("box.pem", "vouched.key", &token.0).contains("are no certificate and its key"));
     assert!(said("box.key", "box.key", &token.0).contains("are no certificate and its key"));

@@ -1,5 +1,6 @@
 //! What a user sees.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -21,9 +22,17 @@ const ENTER: &str = "\u{e007}";
 const ESCAPE: &str = "\u{e00c}";
 const RIGHT: &str = "\u{e014}";
 
+/// Closes a file with a secret to others, as its reader wants it.
+fn close(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 fn file(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls");
-    folder.join(name).to_str().unwrap().to_owned()
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls").join(name);
+    if name.ends_with(".key") {
+        close(&path);
+    }
+    path.to_str().unwrap().to_owned()
 }
 
 /// An accelerator with downloads of four subscribers, and its page.
@@ -335,6 +344,7 @@ fn from_another_machine_there_is_a_token_over_tls() {
     let traffic = Traffic::start(&network, &[2]);
     let token = std::env::temp_dir().join(format!("ct-dashboard-token-{}", std::process::id()));
     std::fs::write(&token, TOKEN).unwrap();
+    close(&token);
     let (certificate, key) = (file("box.pem"), file("box.key"));
     let token_file = token.to_str().unwrap();
     let dashboard = Running::start(

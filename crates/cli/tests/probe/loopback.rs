@@ -153,6 +153,7 @@ fn a_search_measures_shares_of_what_it_found() {
 fn what_is_wrong_is_one_line() {
     let key = file("key");
     std::fs::write(&key, "secret\n").unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let path = key.to_str().unwrap();
     let server = Server::start(&["--key-file", path, "--sessions", "1", "--rate-max", "2 Mbit/s"]);
     let refused = |output: &Output, why: &str| {

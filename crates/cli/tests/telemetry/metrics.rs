@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -102,6 +103,17 @@ fn the_server_has_no_rights_and_its_death_is_nobodys_harm() {
     assert!(field("Uid").iter().chain(&field("Gid")).all(|id| id == "65534"), "{status}");
     assert!(field("Groups").is_empty() && field("CapEff") == ["0000000000000000"], "{status}");
     assert_eq!(field("CapPrm"), ["0000000000000000"], "{status}");
+    assert_eq!(field("NoNewPrivs"), ["1"], "{status}");
+    // What it knows is root's to look at: it cannot be dumped, nor traced by others of its user.
+    let owner = |path: String| fs::metadata(path).unwrap().uid();
+    assert_eq!(owner(format!("/proc/{server}/environ")), 0);
+    let reader = fs::read_to_string(format!("/proc/{}/status", metrics.child.id())).unwrap();
+    let rights = |name: &str| reader.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert_eq!(
+        [rights("CapEff"), rights("CapBnd")],
+        ["CapEff:\t0000000000000000", "CapBnd:\t0000000000000000"]
+    );
+    assert_eq!(rights("NoNewPrivs"), "NoNewPrivs:\t1");
     assert!(network.get(&at, "").contains("cellerator_up"));
     io::PidFd::open(server).unwrap().send_signal(SIGKILL).unwrap();
     assert!(!metrics.child.wait().unwrap().success(), "it says that its server has died");

@@ -1,6 +1,7 @@
 //! `cellerator top --serve`, and a view of it from elsewhere: each a process of its own.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -10,9 +11,17 @@ use crate::network::{Network, PROGRAM, Running, wait_until};
 
 const TOKEN: &str = "a token of many characters";
 
+/// Closes a file with a secret to others, as its reader wants it.
+fn close(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 fn file(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls");
-    folder.join(name).to_str().unwrap().to_owned()
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls").join(name);
+    if name.ends_with(".key") {
+        close(&path);
+    }
+    path.to_str().unwrap().to_owned()
 }
 
 /// A file with a token, gone with the value.
@@ -22,6 +31,7 @@ impl TokenFile {
     fn new(what: &str, token: &str) -> Self {
         let path = std::env::temp_dir().join(format!("ct-top-{what}-{}", std::process::id()));
         fs::write(&path, token).unwrap();
+        close(&path);
         Self(path)
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,17 @@ pub enum Client {
 }
 
 /// The keys of the tests of `top`.
+/// Closes a file with a secret to others, as its reader wants it.
+pub fn close(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 pub fn file(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls").join(name)
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls").join(name);
+    if name.ends_with(".key") {
+        close(&path);
+    }
+    path
 }
 
 impl Client {

@@ -15,7 +15,7 @@ use run::{
 use telemetry::TelemetryError;
 use top::{Ask, Secrets, Told};
 
-use crate::client::{Client, PATIENCE, file};
+use crate::client::{Client, PATIENCE, close, file};
 
 /// A name that would be markup, if it were taken for it.
 pub const NAME: &str = "<b>radio</b>";
@@ -51,6 +51,7 @@ impl Server {
                 thread::current().id()
             ));
             std::fs::write(&path, token).unwrap();
+            close(&path);
             let secrets = Secrets::read(&file("vouched.pem"), &file("vouched.key"), &path).unwrap();
             std::fs::remove_file(&path).unwrap();
             secrets

@@ -103,6 +103,14 @@ impl Engine {
         refused.is_none()
     }
 
+    /// Says that packets of a flow may go past this engine, or have done so: as [`Engine::resynchronise`], for this flow.
+    pub fn doubt(&mut self, flow: &FlowEnds, now: Instant) {
+        let half = if flow.is_downlink { Some(&mut self.down) } else { self.up.as_deref_mut() };
+        if let Some(half) = half {
+            half.doubt(flow, now);
+        }
+    }
+
     /// Ends a flow: both its hosts are reset if it owes something, or it passes from here on.
     pub fn break_off(&mut self, flow: &FlowEnds, now: Instant) {
         let half = if flow.is_downlink { Some(&mut self.down) } else { self.up.as_deref_mut() };

@@ -14,8 +14,10 @@ use crate::direction::Direction;
 use crate::half::recover::RecoverError;
 use crate::key::{FlowKey, subscriber_key};
 use crate::moved::{FlowEnds, HeldPiece, MovedFlow};
+use crate::pass::PassReason;
 use crate::record::Mark;
 use crate::relay::Relay;
+use crate::relay::departure::Departure;
 
 impl Half {
     /// The client of a flow, as far as it makes a subscriber.
@@ -114,6 +116,13 @@ impl Half {
     pub(crate) fn let_go(&mut self, ends: &FlowEnds) {
         if let Some(id) = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows) {
             self.leave(id, None);
+        }
+    }
+
+    /// Packets of a flow may go past, or have done so: it is handed back as soon as nothing is owed to it.
+    pub(crate) fn doubt(&mut self, ends: &FlowEnds, now: Instant) {
+        if let Some(id) = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows) {
+            self.send_one_away(id, PassReason::Desynchronised, Departure::doubt, now);
         }
     }
 

@@ -437,16 +437,24 @@ impl Half {
     /// others at once.
     fn send_away(&mut self, reason: PassReason, change: fn(&mut Departure), now: Instant) {
         for id in 0..self.flows.places() {
-            let Some(flow) = self.flows.get_mut(id) else { continue };
-            let Some(relay) = flow.phase.relay() else {
-                self.leave(id, Some(reason));
-                continue;
-            };
-            let mut departure = flow.phase.departure().copied().unwrap_or_else(|| relay.new_departure());
-            change(&mut departure);
-            self.begin_draining(id, Box::new(departure));
-            self.settle(id, now);
+            self.send_one_away(id, reason, change, now);
         }
+    }
+
+    /// The same for one flow.
+    pub(super) fn send_one_away(
+        &mut self,
+        id: u32,
+        reason: PassReason,
+        change: fn(&mut Departure),
+        now: Instant,
+    ) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(relay) = flow.phase.relay() else { return self.leave(id, Some(reason)) };
+        let mut departure = flow.phase.departure().copied().unwrap_or_else(|| relay.new_departure());
+        change(&mut departure);
+        self.begin_draining(id, Box::new(departure));
+        self.settle(id, now);
     }
 }
 

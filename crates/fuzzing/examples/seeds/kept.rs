@@ -105,7 +105,7 @@ pub fn note() -> Seeds {
         ("holding", Note::Holding(claim.clone())),
         ("taking", Note::Taking(claim.clone())),
         ("taken", Note::Taken(Claim { gone: None, ..claim })),
-        ("over", Note::Over { name, refused: Some(Refusal::Memory), gone: Some(gone), until }),
+        ("over", Note::Over { name, refused: Some(Refusal::Memory), gone: Some(gone), until, shared: None }),
     ];
     let head = br#"{"boot":"fuzz","peers":["north","south"]}"#;
     let mut seeds = Seeds::new();

@@ -10,6 +10,7 @@
 use std::path::Path;
 
 mod captures;
+mod handovers;
 mod kept;
 mod layers;
 #[path = "../../../capture/tests/made/mod.rs"]
@@ -70,6 +71,9 @@ fn main() {
     write(root, "super_packet", packets::super_packet());
     write(root, "control", controllers());
     write(root, "multipath", events());
+    write(root, "handover", handovers::handover());
+    write(root, "handover_message", handovers::messages());
+    write(root, "handover_note", handovers::notes());
     write(root, "trace", packets::trace());
     write(root, "scenario", packets::scenario());
     write(root, "script", packets::script());

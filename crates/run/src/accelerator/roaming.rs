@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use engine::FlowEnds;
 use engine::{JournalEntry, MovedFlow, Port};
-use handover::{Copies, Elsewhere, Loaded, Note, Survey};
+use handover::{Copies, Elsewhere, Loaded, Note, Peer, Survey};
 use io::Clock;
 use units::Instant;
 use wire::VirtioNetHeader;
@@ -20,37 +21,49 @@ const EARLY_MAX: usize = 1_024;
 /// Packets that another box has sent on although their subscriber is still its own here. It has frozen the flows
 /// then, and they follow its commit so closely that the flows are not in the engine yet.
 #[derive(Debug, Default)]
-pub(super) struct Early(VecDeque<(IpAddr, Relayed)>);
+pub(super) struct Early(VecDeque<(IpAddr, Peer, Relayed)>);
 
 impl Early {
-    fn add(&mut self, client: IpAddr, relayed: Relayed) {
+    fn add(&mut self, client: IpAddr, by: Peer, relayed: Relayed) {
         if self.0.len() < EARLY_MAX {
-            self.0.push_back((client, relayed));
+            self.0.push_back((client, by, relayed));
         }
     }
 
     /// The first one whose subscriber is here.
-    pub fn take(&mut self, elsewhere: &Elsewhere) -> Option<Relayed> {
-        let at = self.0.iter().position(|(client, _)| !elsewhere.is_led(*client))?;
-        self.0.remove(at).map(|(_, relayed)| relayed)
+    pub fn take(&mut self, elsewhere: &Elsewhere) -> Option<(Peer, Relayed)> {
+        let at = self.0.iter().position(|(client, ..)| !elsewhere.is_led(*client))?;
+        self.0.remove(at).map(|(_, by, relayed)| (by, relayed))
     }
 
     /// Forgets those whose subscribers do not come.
     fn keep_led(&mut self, elsewhere: &Elsewhere) {
-        self.0.retain(|(client, _)| elsewhere.is_led(*client));
+        self.0.retain(|(client, ..)| elsewhere.is_led(*client));
     }
 }
 
 impl Accelerator {
     /// Keeps a packet that another box has sent on until its flow is here.
-    pub(super) fn wait_for_flows(&mut self, from: Port, virtio: &VirtioNetHeader, packet: &[u8]) {
-        let Ok(parsed) = wire::parse(packet) else { return };
-        let client = if from == Port::Mobile { parsed.ip.src } else { parsed.ip.dst };
-        // One that has gone to that box, and comes back from there, has lost its way.
-        if self.elsewhere.is_led(client) {
-            self.ledger.iter().for_each(Ledger::note_early);
-            self.early.add(client, Relayed { from, virtio: *virtio, packet: packet.to_vec() });
+    pub(super) fn wait_for_flows(
+        &mut self,
+        client: IpAddr,
+        by: Peer,
+        from: Port,
+        virtio: &VirtioNetHeader,
+        packet: &[u8],
+    ) {
+        self.ledger.iter().for_each(Ledger::note_early);
+        self.early.add(client, by, Relayed { from, virtio: *virtio, packet: packet.to_vec() });
+    }
+
+    /// Has flows of a subscriber handed back whose packets come by way of a box; true while one is here.
+    fn hand_back(&mut self, client: IpAddr, relay: Peer, now: Instant) -> bool {
+        let relayed = self.elsewhere.relayed_by(client, relay);
+        let relies = |flow: &FlowEnds| relayed.contains(&flow.client_and_server());
+        for flow in self.engine.delivering(client).iter().filter(|flow| relies(flow)) {
+            self.engine.doubt(flow, now);
         }
+        self.engine.delivering(client).iter().any(relies)
     }
 
     /// Writes a note; false when that cannot be.
@@ -122,10 +135,11 @@ impl Accelerator {
                     self.write_down(&Note::Taking(claim.clone())) && self.engine.take_in_all(&flows, now);
                 self.start_uplink_journal();
                 if is_taken {
-                    let subscriber = claim.name.subscriber;
-                    is_taken = self.write_down(&Note::Taken(claim));
+                    let note = Note::Taken(claim);
+                    is_taken = self.write_down(&note);
                     if is_taken {
-                        self.elsewhere.take_in(subscriber);
+                        self.elsewhere.take_in(note.name().subscriber);
+                        note.lead(&mut self.elsewhere);
                     } else {
                         // A process after this one would not go on with them.
                         flows.iter().for_each(|(flow, _)| self.engine.let_go(&flow.ends));
@@ -141,10 +155,17 @@ impl Accelerator {
                 // Who asked may have lost patience: that changes nothing.
                 let _ = answer.send(are_here);
             }
-            Roam::Lead(client, to, _) => {
-                self.elsewhere.lead(client, to);
+            Roam::Lead(client, to, flows) => {
+                self.elsewhere.lead(client, to, &flows);
                 self.early.keep_led(&self.elsewhere);
             }
+            Roam::Announce(client, to, flows) => self.elsewhere.announce(client, to, &flows),
+            Roam::HandBack(client, relay, answer) => {
+                let is_here = self.hand_back(client, relay, now);
+                // Who asked and has gone asks again.
+                let _ = answer.send(is_here);
+            }
+            Roam::Doubt(flows) => flows.iter().for_each(|flow| self.engine.doubt(flow, now)),
             Roam::LetStay(client, stay) => {
                 self.elsewhere.let_stay(client, stay.as_ref());
                 self.early.keep_led(&self.elsewhere);
@@ -179,20 +200,20 @@ mod tests {
         let relayed =
             |number| Relayed { from: Port::Mobile, virtio: VirtioNetHeader::default(), packet: vec![number] };
         let (mut elsewhere, mut early) = (Elsewhere::new(64), Early::default());
-        elsewhere.lead(coming, 0);
-        elsewhere.lead(staying, 0);
+        elsewhere.lead(coming, 0, &[]);
+        elsewhere.lead(staying, 0, &[]);
         for (client, number) in [(coming, 1), (staying, 2), (coming, 3), (staying, 4)] {
-            early.add(client, relayed(number));
+            early.add(client, 0, relayed(number));
         }
         assert!(early.take(&elsewhere).is_none(), "neither is here");
         elsewhere.take_in(coming);
-        let taken = std::iter::from_fn(|| early.take(&elsewhere)).map(|one| one.packet[0]);
+        let taken = std::iter::from_fn(|| early.take(&elsewhere)).map(|(_, one)| one.packet[0]);
         assert_eq!(taken.collect::<Vec<_>>(), [1, 3]);
         elsewhere.let_stay(staying, None);
         early.keep_led(&elsewhere);
         assert!(early.take(&elsewhere).is_none(), "what is not taken does not pass");
-        elsewhere.lead(coming, 1);
-        (0..=EARLY_MAX).for_each(|_| early.add(coming, relayed(5)));
+        elsewhere.lead(coming, 1, &[]);
+        (0..=EARLY_MAX).for_each(|_| early.add(coming, 1, relayed(5)));
         assert_eq!(early.0.len(), EARLY_MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! The wire: [`Courier`] sends to a peer, [`Doors`] let the peers' couriers in.
+//! The wire: [`Courier`] sends to a peer, whose [`super::listener::Listener`] hears it.
 //!
 //! What is written is sent in order. So little is written at a time, and data that goes ahead of a hand-over only when
 //! nothing else waits.
@@ -11,33 +11,29 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use engine::Port;
-use handover::{MESSAGE_LEN_MAX, Message, Peer};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, ServerConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use wire::VirtioNetHeader;
 
 use super::tls::Identity;
-use super::{Board, Frame, Hands, PeerConfig, QUEUE_MAX, Relayed, Told};
+use super::{Board, Frame, PeerConfig, QUEUE_MAX, Relayed};
 
 /// How long a connection may take to be made, and a frame to be written.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Pause before another attempt.
-const PAUSE: Duration = Duration::from_millis(200);
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
 /// A sign of life.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// Connections that may be open beside one of each peer: those that end, and those of strangers in their handshake.
-const SPARE: usize = 16;
 
 /// Bytes that may be written and not sent yet: what is written later waits for them.
 const UNSENT_MAX: u32 = 32 * 1024;
@@ -142,7 +138,7 @@ impl Courier {
     }
 }
 
-fn prepare(socket: &TcpStream) -> std::io::Result<()> {
+pub(super) fn prepare(socket: &TcpStream) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))
@@ -178,92 +174,17 @@ fn encode(frame: Option<Frame>) -> Vec<u8> {
     bytes
 }
 
-fn packet_of(content: &[u8]) -> Option<Relayed> {
+pub(super) fn packet_of(content: &[u8]) -> Option<Relayed> {
     let (&side, rest) = content.split_first()?;
     let from = *Port::BOTH.get(usize::from(side))?;
     let (virtio, packet) = rest.split_at_checked(VirtioNetHeader::LEN)?;
     Some(Relayed { from, virtio: VirtioNetHeader::parse(virtio).ok()?, packet: packet.to_vec() })
 }
 
-/// Lets peers in.
-pub(super) struct Doors {
-    pub tls: Identity,
-    pub told: mpsc::SyncSender<Told>,
-    pub hands: Arc<Hands>,
-}
-
-impl Doors {
-    /// Listens for ever; one that is replaced may listen there still, for a while.
-    pub fn run(self, listen: SocketAddr) {
-        let listener = loop {
-            match TcpListener::bind(listen) {
-                Ok(listener) => break listener,
-                Err(_) => thread::park_timeout(PAUSE),
-            }
-        };
-        let open = Arc::new(AtomicUsize::new(0));
-        let doorman = Arc::new(self);
-        for socket in listener.incoming() {
-            let Ok(socket) = socket else {
-                thread::park_timeout(PAUSE);
-                continue;
-            };
-            if open.fetch_add(1, Ordering::Relaxed) >= doorman.tls.peers() + SPARE {
-                open.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (doorman, counted) = (Arc::clone(&doorman), Arc::clone(&open));
-            let serve = move || {
-                // Who breaks off, or is a stranger, hears nothing more.
-                drop(doorman.serve(socket));
-                counted.fetch_sub(1, Ordering::Relaxed);
-            };
-            if thread::Builder::new().name("from-peer".to_owned()).spawn(serve).is_err() {
-                open.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
-
-    fn serve(&self, mut socket: TcpStream) -> std::io::Result<()> {
-        prepare(&socket)?;
-        let mut connection =
-            ServerConnection::new(Arc::clone(&self.tls.server)).map_err(std::io::Error::other)?;
-        while connection.is_handshaking() {
-            connection.complete_io(&mut socket)?;
-        }
-        let shown = connection.peer_certificates().and_then(<[_]>::first);
-        let Some(peer) = shown.and_then(|shown| self.tls.peer_of(shown)) else { return Ok(()) };
-        let mut stream = StreamOwned::new(connection, socket);
-        let mut content = Vec::new();
-        loop {
-            let mut len = [0; 4];
-            stream.read_exact(&mut len)?;
-            let len = u32::from_be_bytes(len) as usize;
-            if len == 0 || len > MESSAGE_LEN_MAX {
-                return Ok(());
-            }
-            content.resize(len, 0);
-            stream.read_exact(&mut content)?;
-            match content.split_first() {
-                Some((1, message)) => {
-                    let Ok(message) = Message::decode(message) else { return Ok(()) };
-                    if self.told.send(Told::Message(peer as Peer, message)).is_err() {
-                        return Ok(());
-                    }
-                }
-                Some((2, packet)) => {
-                    if let Some(relayed) = packet_of(packet) {
-                        self.hands.relay(relayed);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]

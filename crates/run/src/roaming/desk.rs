@@ -1,6 +1,6 @@
 //! [`Desk`]: the thread that drives the protocol, and the flows as it moves them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use handover::{
     Claim, Copies, Ended, Flows, Freeze, Gone, Handover, Loaded, Note, Outcome, Peer, Survey, Urgency,
 };
 use io::Clock;
-use units::{Instant, SeqNum};
+use units::{Duration, Instant, SeqNum};
 
 use super::{Board, Frame, Hands, Job, Ledger, Outlets, Roam, Told, Turn, line_of};
 
@@ -22,6 +22,9 @@ const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
 /// The protocol is looked at this often at least.
 const LOOK: StdDuration = StdDuration::from_secs(1);
+
+/// A box that is there has connected by then.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
 
 /// The protocol, and whom it speaks to.
 pub(super) struct Desk {
@@ -34,6 +37,10 @@ pub(super) struct Desk {
     pub wake: Arc<UnixStream>,
     /// Who waits for the end of a hand-over.
     pub asked: BTreeMap<IpAddr, mpsc::Sender<String>>,
+    /// What the peers are called.
+    pub peers: Vec<String>,
+    /// Those that have not been heard since the start: they may have gone before.
+    pub unheard: BTreeSet<Peer>,
 }
 
 impl Desk {
@@ -42,16 +49,21 @@ impl Desk {
         let hands = Arc::clone(&self.hands);
         let ledger = self.ledger.clone();
         let mut flows = Remote { hands: &hands, ledger: &ledger };
+        let heard_by = Clock::now() + CONNECTED_WITHIN;
         loop {
             let wait = self.protocol.next_deadline().map_or(LOOK, |at| {
                 StdDuration::from_nanos(at.saturating_since(Clock::now()).as_nanos()).min(LOOK)
             });
             match inbox.recv_timeout(wait) {
-                Ok(Told::Message(from, message)) => {
+                Ok(Told::Message(from, message, _waiting)) => {
+                    self.unheard.remove(&from);
                     self.protocol.on_message(from, message, &mut flows, Clock::now());
                 }
+                Ok(Told::Heard(peer)) => drop(self.unheard.remove(&peer)),
+                Ok(Told::Lost(peer)) => self.protocol.on_peer_lost(peer, &mut flows, Clock::now()),
                 Ok(Told::Begin(client, to, answer)) => self.begin(client, to, answer, &mut flows),
-                Ok(Told::End) => self.protocol.end(&mut flows, Clock::now()),
+                // Below.
+                Ok(Told::End) => {}
                 Ok(Told::Pause(answer, resumed)) => {
                     if answer.send(self.protocol.is_undecided()).is_ok() {
                         // Nothing is ever sent: it ends when the other end is dropped.
@@ -62,16 +74,33 @@ impl Desk {
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
             let now = Clock::now();
+            if now >= heard_by {
+                while let Some(peer) = self.unheard.pop_first() {
+                    self.protocol.on_peer_lost(peer, &mut flows, now);
+                }
+            }
+            let is_to_end = self.board.is_to_end.load(Ordering::Acquire);
+            if is_to_end {
+                self.protocol.end(&mut flows, now);
+            }
             if self.protocol.next_deadline().is_some_and(|at| at <= now) {
                 self.protocol.on_timeout(&mut flows, now);
             }
             self.tell();
+            if is_to_end {
+                self.board.is_to_end.store(false, Ordering::Release);
+            }
         }
     }
 
     fn begin(&mut self, client: IpAddr, to: Peer, answer: mpsc::Sender<String>, flows: &mut Remote<'_>) {
         match self.protocol.begin(client, to, flows, Clock::now()) {
-            Ok(()) => drop(self.asked.insert(client, answer)),
+            Ok(subscriber) => drop(self.asked.insert(subscriber, answer)),
+            Err(handover::Refusal::Forbidden) => {
+                let name = self.peers.get(usize::from(to)).map_or("", String::as_str);
+                let why = format!("stayed: the settings do not let it go to '{name}' (--handover-takes)");
+                drop(answer.send(why));
+            }
             Err(handover::Refusal::Flows) => {
                 drop(answer.send("stayed: it has no flows here that could move".to_owned()));
             }
@@ -177,6 +206,18 @@ impl Flows for Remote<'_> {
 
     fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
         self.give(subscriber, Roam::Lead(subscriber, to, flows.to_vec()));
+    }
+
+    fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
+        self.give(subscriber, Roam::Announce(subscriber, to, flows.to_vec()));
+    }
+
+    fn hand_back(&mut self, subscriber: IpAddr, relay: Peer, _: Instant) -> bool {
+        self.ask(subscriber, |answer| Roam::HandBack(subscriber, relay, answer))
+    }
+
+    fn doubt(&mut self, subscriber: IpAddr, flows: &[FlowEnds], _: Instant) {
+        self.give(subscriber, Roam::Doubt(flows.to_vec()));
     }
 
     fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {

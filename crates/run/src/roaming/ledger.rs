@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::FlowEnds;
 use handover::{Fate, Note, Peer, fate_of};
-use io::{Clock, IoError, NamespaceId, put_in_place};
+use io::{Clock, IoError, NamespaceId, create_private, create_private_directory, put_in_place};
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
@@ -55,6 +55,8 @@ pub struct Ledger {
     kept_ns: Arc<AtomicU64>,
     /// Packets that came from other boxes before their flows.
     early: Arc<AtomicU64>,
+    /// Packets that other boxes have sent on although they have no part in their flows.
+    refused: Arc<AtomicU64>,
     /// Flows that this box cannot take back: their hosts are to be reset.
     lost: Arc<Mutex<Vec<Left>>>,
 }
@@ -72,14 +74,19 @@ impl Ledger {
     /// The directory cannot be made.
     pub(crate) fn open(directory: PathBuf, peers: Vec<String>) -> Result<Self, IoError> {
         let failed = |error| IoError::system(format!("make {}", directory.display()), error);
-        fs::create_dir_all(&directory).map_err(failed)?;
-        let (kept_ns, early, lost) = (Arc::default(), Arc::default(), Arc::default());
+        if let Some(parent) = directory.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        // Notes have subscribers' data.
+        create_private_directory(&directory).map_err(failed)?;
+        let (kept_ns, early, refused, lost) = <(Arc<_>, Arc<_>, Arc<_>, Arc<_>)>::default();
         Ok(Self {
             directory: directory.into(),
             peers: peers.into(),
             boot: boot().into(),
             kept_ns,
             early,
+            refused,
             lost,
         })
     }
@@ -109,6 +116,16 @@ impl Ledger {
         self.early.load(Ordering::Relaxed)
     }
 
+    /// Notes that a box has sent a packet on that is none of its concern.
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many such packets there were.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// The longest such time.
     pub(crate) fn kept_max(&self) -> Duration {
         Duration::from_nanos(self.kept_ns.load(Ordering::Relaxed))
@@ -134,7 +151,7 @@ impl Ledger {
         write: impl FnOnce(&mut fs::File) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let new = self.directory.join(format!("{NEW}{name}"));
-        let mut file = fs::File::create(&new)?;
+        let mut file = create_private(&new)?;
         write(&mut file)?;
         // A packet loop waits for this, and nothing is to outlive the machine.
         put_in_place(&new, &self.directory.join(name))
@@ -256,6 +273,8 @@ fn boot() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use handover::{Gone, Name};
     use units::Instant;
 
@@ -274,6 +293,7 @@ mod tests {
             refused: None,
             gone: Some(Gone { to, flows: Vec::new() }),
             until: Instant::FAR_FUTURE,
+            shared: None,
         };
         let ledger = open(&["north", "south"]);
         assert_eq!((ledger.line(7).unwrap(), ledger.line(8).unwrap()), (7, 7));
@@ -285,6 +305,13 @@ mod tests {
         std::fs::write(directory.join("new.10.0.0.9"), "half").unwrap();
         std::fs::write(directory.join("10.0.0.8"), "damaged").unwrap();
         assert_eq!(ledger.read(), [over(1, 0), over(2, 1)]);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&directory), 0o700);
+        assert_eq!(
+            ["10.0.0.1", "line"].map(|name| mode(&directory.join(name))),
+            [0o600; 2],
+            "subscribers' data"
+        );
         let other = open(&["south"]);
         assert_eq!(other.read(), [over(1, NOBODY), over(2, 0)], "as the settings are now");
         assert_eq!(other.line(9).unwrap(), 7);

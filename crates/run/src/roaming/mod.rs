@@ -2,10 +2,10 @@
 //! `handover::Handover`; here are its threads and its wire.
 //!
 //! ```text
-//!   packet loops ── packets of who is elsewhere ──▶ ┌ courier of a peer ┐ ── TLS ──▶ its doorman
+//!   packet loops ── packets of who is elsewhere ──▶ ┌ courier of a peer ┐ ── TLS ──▶ its listener
 //!        ▲ │                                        │                   │
 //!    Job │ └ answers ──▶ desk: the protocol ───────▶└ messages          ┘
-//!        └── doormen ◀── TLS ── couriers of the peers
+//!        └── listener ◀── TLS ── couriers of the peers
 //! ```
 //!
 //! Each box sends on connections of its own and reads from those that others make. Queues are bounded: what has no
@@ -24,7 +24,7 @@ use std::thread;
 use engine::{FlowEnds, Port};
 use handover::{
     Claim, Copies, Counters, Ended, FlowMoved, Freeze, Gone, Handover, Loaded, Message, Note, Outcome, Peer,
-    Survey,
+    Rights, Survey,
 };
 use io::{Clock, IoError};
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,8 @@ use crate::{Event, RunError};
 mod channel;
 mod desk;
 pub(crate) mod ledger;
+mod listener;
+mod places;
 mod tls;
 
 use desk::Desk;
@@ -46,8 +48,14 @@ pub use ledger::Ledger;
 /// Frames that wait for a peer at most.
 const QUEUE_MAX: usize = 1_024;
 
-/// Packets of peers that wait for a packet loop at most.
-const RELAYED_MAX: usize = 4_096;
+/// Packets of a peer that wait for packet loops at most.
+const RELAYED_MAX: usize = 2_048;
+
+/// Messages of a peer that wait for the desk at most.
+const MESSAGES_MAX: usize = 64;
+
+/// Jobs that are done between two turns of a packet loop.
+pub(crate) const JOBS_MAX: usize = 64;
 
 /// How long who asked for a hand-over waits for its end: less than the console's patience.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
@@ -86,6 +94,28 @@ pub struct PeerConfig {
     pub address: SocketAddr,
     /// The certificate that it shows, as PEM: this very one. Empty where an authority vouches for its name.
     pub certificate: String,
+    /// Prefixes of the subscribers that it may take from here; none means all.
+    #[serde(default)]
+    pub takes: Option<Vec<String>>,
+    /// Prefixes of the subscribers that it may give to here; none means all.
+    #[serde(default)]
+    pub gives: Option<Vec<String>>,
+}
+
+impl PeerConfig {
+    /// What it may move.
+    ///
+    /// # Errors
+    /// One line: what is no prefix.
+    pub(crate) fn rights(&self) -> Result<Rights, String> {
+        let read = |prefixes: &Option<Vec<String>>| {
+            let read =
+                |all: &Vec<String>| all.iter().map(|text| text.parse()).collect::<Result<Vec<_>, String>>();
+            prefixes.as_ref().map(read).transpose()
+        };
+        let rights = (|| Ok(Rights { takes: read(&self.takes)?, gives: read(&self.gives)? }))();
+        rights.map_err(|why: String| format!("peer '{}': {why}", self.name))
+    }
 }
 
 impl std::fmt::Debug for RoamingConfig {
@@ -137,6 +167,12 @@ pub enum Roam {
     TakeBack(Vec<Loaded>, Note, mpsc::Sender<bool>),
     /// As [`handover::Flows::lead`].
     Lead(IpAddr, Peer, Vec<FlowEnds>),
+    /// As [`handover::Flows::announce`].
+    Announce(IpAddr, Peer, Vec<FlowEnds>),
+    /// As [`handover::Flows::hand_back`].
+    HandBack(IpAddr, Peer, mpsc::Sender<bool>),
+    /// As [`handover::Flows::doubt`].
+    Doubt(Vec<FlowEnds>),
     /// As [`handover::Flows::let_stay`].
     LetStay(IpAddr, Option<Gone>),
     /// As [`handover::Flows::forget`].
@@ -154,7 +190,9 @@ impl Roam {
             Self::TakeIn(_, flows, ..) | Self::TakeBack(flows, ..) | Self::BreakFrozen(flows, _) => {
                 flows.iter().map(|(flow, _)| flow.ends).collect()
             }
-            Self::Lead(_, _, flows) | Self::LetStay(_, Some(Gone { flows, .. })) => flows.clone(),
+            Self::Lead(_, _, flows)
+            | Self::Announce(_, _, flows)
+            | Self::LetStay(_, Some(Gone { flows, .. })) => flows.clone(),
             _ => Vec::new(),
         }
     }
@@ -186,7 +224,7 @@ impl Turn {
 pub(crate) enum Job {
     Roam(Roam),
     /// A packet that a peer has sent on; the counter goes down when it is taken.
-    Relayed(Relayed, Arc<AtomicUsize>),
+    Relayed(Peer, Relayed, Arc<AtomicUsize>),
 }
 
 /// Gives work to a packet loop.
@@ -196,7 +234,8 @@ pub(crate) type Hand = Box<dyn Fn(Job) + Send + Sync>;
 pub(crate) struct Hands {
     pub all: Vec<Hand>,
     pub shard_of: Box<dyn Fn(IpAddr) -> usize + Send + Sync>,
-    waiting: Arc<AtomicUsize>,
+    /// Packets of each peer that wait.
+    waiting: Vec<Arc<AtomicUsize>>,
 }
 
 impl Hands {
@@ -206,14 +245,17 @@ impl Hands {
         }
     }
 
-    /// Hands a peer's packet to the loop of its client, if there is room.
-    fn relay(&self, relayed: Relayed) {
-        let Ok(parsed) = wire::parse(&relayed.packet) else { return };
+    /// Hands a peer's packet to the loop of its client, if there is room. Nothing but TCP is sent on between boxes.
+    fn relay(&self, by: Peer, relayed: Relayed) {
+        let Some(waiting) = self.waiting.get(usize::from(by)) else { return };
+        let Some(parsed) = wire::parse(&relayed.packet).ok().filter(|parsed| parsed.tcp().is_some()) else {
+            return;
+        };
         let client = if relayed.from == Port::Mobile { parsed.ip.src } else { parsed.ip.dst };
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < RELAYED_MAX {
-            self.give(client, Job::Relayed(relayed, Arc::clone(&self.waiting)));
+        if waiting.fetch_add(1, Ordering::Relaxed) < RELAYED_MAX {
+            self.give(client, Job::Relayed(by, relayed, Arc::clone(waiting)));
         } else {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -224,12 +266,19 @@ struct Board {
     counters: Mutex<Counters>,
     under_way: AtomicUsize,
     is_undecided: AtomicBool,
+    /// The desk has yet to hear that nothing is to be handed over any more.
+    is_to_end: AtomicBool,
     connected: Vec<AtomicBool>,
 }
 
 /// What the desk is told.
 enum Told {
-    Message(Peer, Message),
+    /// The last one is dropped when it is handled: the peer may say more then.
+    Message(Peer, Message, places::Waiting),
+    /// A peer has made a connection.
+    Heard(Peer),
+    /// A peer has no connection to here any more.
+    Lost(Peer),
     Begin(IpAddr, Peer, mpsc::Sender<String>),
     End,
     /// Do nothing until the second one is dropped; say at the first whether all is decided.
@@ -239,6 +288,8 @@ enum Told {
 /// Before the packet loops work: they have to know the ways to the peers.
 pub(crate) struct Prepared {
     config: RoamingConfig,
+    rights: Vec<Rights>,
+    ipv6_prefix_len: u8,
     outlets: Outlets,
     queues: Vec<mpsc::Receiver<Frame>>,
     tls: tls::Identity,
@@ -250,12 +301,14 @@ impl Prepared {
     ///
     /// # Errors
     /// Certificates or key are none, or the directory cannot be made.
-    pub fn new(config: &RoamingConfig, directory: PathBuf) -> Result<Self, RunError> {
+    pub fn new(config: &RoamingConfig, ipv6_prefix_len: u8, directory: PathBuf) -> Result<Self, RunError> {
+        let rights = config.peers.iter().map(PeerConfig::rights).collect::<Result<_, _>>();
+        let rights = rights.map_err(RunError::Settings)?;
         let tls = tls::Identity::new(config).map_err(RunError::Settings)?;
         let (outlets, queues) = config.peers.iter().map(|_| mpsc::sync_channel(QUEUE_MAX)).unzip();
         let names = config.peers.iter().map(|peer| peer.name.clone()).collect();
         let ledger = Ledger::open(directory, names)?;
-        Ok(Self { config: config.clone(), outlets, queues, tls, ledger })
+        Ok(Self { config: config.clone(), rights, ipv6_prefix_len, outlets, queues, tls, ledger })
     }
 
     pub fn ledger(&self) -> Ledger {
@@ -277,6 +330,7 @@ pub(crate) struct Roaming {
     jobs: mpsc::Receiver<Job>,
     /// Readable when there is any, or a hand-over has ended.
     woken: UnixStream,
+    wake: Arc<UnixStream>,
     ledger: Ledger,
 }
 
@@ -303,7 +357,7 @@ impl Roaming {
         notes: Vec<Note>,
     ) -> Result<Self, IoError> {
         let failed = |error| IoError::system("start what hands subscribers over", error);
-        let Prepared { config, outlets, queues, tls, ledger } = prepared;
+        let Prepared { config, rights, ipv6_prefix_len, outlets, queues, tls, ledger } = prepared;
         let (woken, wake) = UnixStream::pair().map_err(failed)?;
         woken.set_nonblocking(true).map_err(failed)?;
         wake.set_nonblocking(true).map_err(failed)?;
@@ -316,10 +370,11 @@ impl Roaming {
             drop((&*own_wake).write(&[0]));
         });
         let all = std::iter::once(own).chain(hands).collect();
-        let hands = Arc::new(Hands { all, shard_of, waiting: Arc::new(AtomicUsize::new(0)) });
+        let waiting = config.peers.iter().map(|_| Arc::default()).collect();
+        let hands = Arc::new(Hands { all, shard_of, waiting });
         let connected = config.peers.iter().map(|_| AtomicBool::new(false)).collect();
         let board = Arc::new(Board { connected, ..Board::default() });
-        let (told, inbox) = mpsc::sync_channel(QUEUE_MAX);
+        let (told, inbox) = mpsc::sync_channel(QUEUE_MAX + config.peers.len() * MESSAGES_MAX);
         let (tell_ended, ended) = mpsc::channel();
         for ((number, peer), queue) in config.peers.iter().enumerate().zip(queues) {
             let courier = channel::Courier::new(peer, &tls, number, Arc::clone(&board))
@@ -327,15 +382,28 @@ impl Roaming {
             let name = format!("to-{}", peer.name);
             thread::Builder::new().name(name).spawn(move || courier.run(&queue)).map_err(failed)?;
         }
-        let (listen, told_too, hands_too) = (config.listen, told.clone(), Arc::clone(&hands));
-        let doors = channel::Doors { tls, told: told_too, hands: hands_too };
-        thread::Builder::new().name("doors".to_owned()).spawn(move || doors.run(listen)).map_err(failed)?;
+        let addresses = config.peers.iter().map(|peer| peer.address.ip()).collect();
+        let listener = listener::Listener {
+            tls,
+            told: told.clone(),
+            hands: Arc::clone(&hands),
+            places: places::Places::new(addresses),
+        };
+        let listen = config.listen;
+        thread::Builder::new()
+            .name("listener".to_owned())
+            .spawn(move || listener.run(listen))
+            .map_err(failed)?;
         let protocol = handover::Config { lease, memory_max, ..handover::Config::default() };
         let random = random_word().map_err(failed)?;
         let wall_ms = Clock::wall_nanos() / 1_000_000;
         let wall_ms = wall_ms.saturating_sub(Clock::now().as_millis());
         let mut protocol = Handover::new(protocol, random, wall_ms);
         protocol.state_encapsulation(&config.encapsulation);
+        protocol.state_ipv6_prefix_len(ipv6_prefix_len);
+        for (number, rights) in rights.into_iter().enumerate() {
+            protocol.state_rights(number as Peer, rights);
+        }
         let line = ledger.line(protocol.line()).map_err(failed)?;
         protocol.remember_all(line, notes, Clock::now());
         let desk = Desk {
@@ -345,16 +413,24 @@ impl Roaming {
             outlets,
             board: Arc::clone(&board),
             ended: tell_ended,
-            wake,
+            wake: Arc::clone(&wake),
             asked: BTreeMap::new(),
+            peers: config.peers.iter().map(|peer| peer.name.clone()).collect(),
+            unheard: (0..config.peers.len() as Peer).collect(),
         };
         thread::Builder::new().name("handover".to_owned()).spawn(move || desk.run(&inbox)).map_err(failed)?;
-        Ok(Self { config, told, board, ended, jobs, woken, ledger })
+        Ok(Self { config, told, board, ended, jobs, woken, wake, ledger })
     }
 
     /// Watch this for work.
     pub fn woken(&self) -> &UnixStream {
         &self.woken
+    }
+
+    /// Says that there is more work.
+    pub fn wake_again(&self) {
+        // A full pipe wakes as well.
+        drop((&*self.wake).write(&[0]));
     }
 
     /// Takes what woke the waiter.
@@ -418,6 +494,8 @@ impl Roaming {
 
     /// Nothing is handed over or taken any more.
     pub fn end(&self) {
+        self.board.is_to_end.store(true, Ordering::Release);
+        // A desk that has this much to do looks by itself.
         drop(self.told.try_send(Told::End));
     }
 
@@ -446,7 +524,8 @@ impl Roaming {
 
     /// True while it is not known who has a subscriber.
     pub fn is_undecided(&self) -> bool {
-        self.board.is_undecided.load(Ordering::Acquire)
+        // In this order: the desk says first how it stands.
+        self.board.is_to_end.load(Ordering::Acquire) || self.board.is_undecided.load(Ordering::Acquire)
     }
 
     /// What is counted, by the names that `cellerator status` shows.
@@ -466,6 +545,7 @@ impl Roaming {
             ("handover_bytes_sent".to_owned(), counters.bytes[0]),
             ("handover_bytes_taken".to_owned(), counters.bytes[1]),
             ("handover_packets_early".to_owned(), self.ledger.early()),
+            ("handover_packets_refused".to_owned(), self.ledger.refused()),
             ("handover_loop_kept_us_max".to_owned(), self.ledger.kept_max().as_micros()),
         ];
         let refused = handover::Refusal::ALL.iter().zip(counters.refused);

@@ -248,6 +248,8 @@ mod tests {
             name: name.to_owned(),
             address: "192.0.2.1:7320".parse().unwrap(),
             certificate: certificate.to_owned(),
+            takes: None,
+            gives: None,
         };
         let listen = "192.0.2.1:7320".parse().unwrap();
         let authorities = authorities.map(str::to_owned);

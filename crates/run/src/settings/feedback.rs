@@ -39,8 +39,7 @@ impl FeedbackArgs {
 /// # Errors
 /// One line: the file cannot be read, or holds no key.
 pub fn read_key(path: &Path) -> Result<Vec<u8>, String> {
-    let mut key = std::fs::read(path)
-        .map_err(|error| format!("cannot read the feedback key {}: {error}", path.display()))?;
+    let mut key = io::read_secret(path).map_err(|error| format!("the feedback key: {error}"))?;
     while key.last().is_some_and(|byte| [b'\n', b'\r'].contains(byte)) {
         key.pop();
     }
@@ -121,9 +120,14 @@ mod tests {
     fn a_key_is_read_without_its_line_end_and_an_empty_one_refused() {
         let path = std::env::temp_dir().join(format!("cellerator-feedback-key-{}", std::process::id()));
         std::fs::write(&path, "secret\r\n").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let words = ["--feedback", "127.0.0.1:7310", "--feedback-key-file", path.to_str().unwrap()];
         let config = parse(&words).unwrap().feedback.config().unwrap().unwrap();
         assert_eq!((config.key.as_deref(), config.delay_us), (Some(&b"secret"[..]), 5_000));
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+        let open = parse(&words).unwrap().feedback.config().unwrap_err();
+        assert!(open.contains("its mode is 0640") && open.contains("chmod 600"), "{open}");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         std::fs::write(&path, "\n").unwrap();
         assert!(parse(&words).unwrap().feedback.config().unwrap_err().contains("is empty"));
         std::fs::remove_file(&path).unwrap();

@@ -20,6 +20,9 @@ const HANDOVER: &str = "handover";
 /// What it may say, but for its peers: `listen` is `--handover-listen`.
 const OF_HANDOVER: [&str; 5] = ["listen", "certificate", "key", "authorities", "encapsulation"];
 
+/// What it may say of a peer.
+const OF_PEER: [&str; 4] = ["address", "certificate", "takes", "gives"];
+
 /// A setting of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileSetting {
@@ -129,9 +132,12 @@ fn handover_flags(table: &toml::Table) -> Result<Vec<String>, String> {
                         Value::Table(said) => said,
                         _ => return Err(format!("peer '{peer}': is a table with 'address'")),
                     };
-                    let unknown = said.keys().find(|key| !["address", "certificate"].contains(&key.as_str()));
+                    let unknown = said.keys().find(|key| !OF_PEER.contains(&key.as_str()));
                     if let Some(unknown) = unknown {
-                        return Err(format!("peer '{peer}': unknown setting '{unknown}'"));
+                        return Err(format!(
+                            "peer '{peer}': unknown setting '{unknown}': there are {}",
+                            OF_PEER.join(", ")
+                        ));
                     }
                     let address =
                         said.get("address").ok_or_else(|| format!("peer '{peer}': no 'address'"))?;
@@ -140,6 +146,16 @@ fn handover_flags(table: &toml::Table) -> Result<Vec<String>, String> {
                         flag = format!("{flag},{}", text("certificate", file)?);
                     }
                     flags.push(flag);
+                    for name in ["takes", "gives"] {
+                        let Some(value) = said.get(name) else { continue };
+                        let all = value.as_array().and_then(|all| all.iter().map(Value::as_str).collect());
+                        let all: Vec<&str> = all.ok_or_else(|| {
+                            format!(
+                                "peer '{peer}': '{name}' is a list of prefixes, such as [\"10.45.0.0/16\"]"
+                            )
+                        })?;
+                        flags.push(format!("--handover-{name}={peer}={}", all.join(",")));
+                    }
                 }
             }
             ("peers", _) => {
@@ -188,14 +204,17 @@ mod tests {
     fn a_table_of_hand_overs_becomes_flags() {
         let text = "wired = \"w0\"\n[handover]\nlisten = \"192.0.2.1:7320\"\nauthorities = \"ca.pem\"\n\
                     [handover.peers.north]\naddress = \"192.0.2.7:7320\"\ncertificate = \"north.pem\"\n\
+                    takes = [\"10.45.0.0/16\", \"2001:db8::/32\"]\ngives = []\n\
                     [handover.peers.east]\naddress = \"192.0.2.8:7320\"\n";
         let mut flags = read(text).unwrap();
         flags.sort_unstable();
         let wanted = [
             "--handover-authorities=ca.pem",
+            "--handover-gives=north=",
             "--handover-listen=192.0.2.1:7320",
             "--handover-peer=east=192.0.2.8:7320",
             "--handover-peer=north=192.0.2.7:7320,north.pem",
+            "--handover-takes=north=10.45.0.0/16,2001:db8::/32",
             "--wired=w0",
         ];
         assert_eq!(flags, wanted);
@@ -206,6 +225,8 @@ mod tests {
             ("[handover.peers]\nnorth = 1", "peer 'north': is a table"),
             ("[handover.peers.north]\nkey = \"a\"", "peer 'north': unknown setting 'key'"),
             ("[handover.peers.north]\ncertificate = \"a\"", "peer 'north': no 'address'"),
+            ("[handover.peers.north]\naddress = \"a\"\ntakes = \"a\"", "'takes' is a list of prefixes"),
+            ("[handover.peers.north]\naddress = \"a\"\ngives = [1]", "'gives' is a list of prefixes"),
         ] {
             let problem = read(text).unwrap_err();
             assert!(problem.contains(part) && problem.lines().count() == 1, "{problem}");

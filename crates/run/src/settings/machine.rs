@@ -58,6 +58,10 @@ pub(super) struct MachineArgs {
     /// back, outages. Many lines where many flows open
     #[arg(long)]
     log_flows: bool,
+    /// The group, by name or number, whose members may look at this accelerator (`status`, `top`, `flows`, `events`,
+    /// `metrics`, …) and change nothing. Without it: root alone, and the accelerator's own user
+    #[arg(long, value_name = "GROUP")]
+    look_group: Option<String>,
     /// Exchange ordinary packets with the kernel instead of super-packets
     #[arg(long)]
     no_gso: bool,
@@ -101,6 +105,20 @@ enum Afterwards {
 
 /// Shortest silence that counts as a hang.
 const HANG_AFTER_MIN: Duration = Duration::from_millis(100);
+
+/// The number of a group of this machine; an error is one line.
+fn group_of(name: &str) -> Result<u32, String> {
+    let path = "/etc/group";
+    let text = std::fs::read_to_string(path).map_err(|error| format!("run: cannot read {path}: {error}"))?;
+    find_group(&text, name)
+        .ok_or_else(|| format!("run: --look-group {name}: this machine has no such group ({path})"))
+}
+
+fn find_group(text: &str, wanted: &str) -> Option<u32> {
+    let mut groups = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let group = groups.find(|fields| fields.len() >= 3 && (fields[0] == wanted || fields[2] == wanted))?;
+    group[2].parse().ok()
+}
 
 impl Fallback {
     pub(super) const fn choice(self) -> InlineFallback {
@@ -147,6 +165,21 @@ impl MachineArgs {
         config.watchdog.deaths_max = self.recover_deaths.into();
         config.watchdog.recover_within_ms = self.recover_within.0.as_millis();
         config.drain_ms_max = self.drain_time.0.as_millis();
+        config.look_group = self.look_group.as_deref().map(group_of).transpose()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_found_by_name_and_number() {
+        let text = "root:x:0:\nradio:x:4711:anna\n:\nodd:x\n";
+        assert_eq!([find_group(text, "radio"), find_group(text, "4711")], [Some(4_711); 2]);
+        assert_eq!([find_group(text, "odd"), find_group(text, "anna")], [None; 2]);
+        let problem = group_of("no such group").unwrap_err();
+        assert!(problem.contains("--look-group no such group") && problem.lines().count() == 1, "{problem}");
     }
 }

@@ -23,6 +23,14 @@ pub(super) struct RoamingArgs {
     /// May be given again
     #[arg(long, value_name = "NAME=ADDR:PORT[,FILE]", requires = "handover_listen", value_parser = parse_peer)]
     handover_peer: Vec<Peer>,
+    /// The subscribers that another box may take from here, as prefixes of their addresses: `north=10.45.0.0/16`.
+    /// Without it: any. `north=` is none. May be given again
+    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen", value_parser = parse_prefixes)]
+    handover_takes: Vec<Prefixes>,
+    /// The subscribers that another box may give to here, as prefixes of their addresses. Without it: any whose flows
+    /// are not here. May be given again
+    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen", value_parser = parse_prefixes)]
+    handover_gives: Vec<Prefixes>,
     /// Certificates (PEM) of those who vouch for the names of other boxes
     #[arg(long, value_name = "FILE", requires = "handover_listen")]
     handover_authorities: Option<PathBuf>,
@@ -38,6 +46,28 @@ struct Peer {
     name: String,
     address: SocketAddr,
     certificate: Option<PathBuf>,
+}
+
+/// Prefixes that are said of a peer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Prefixes {
+    peer: String,
+    all: Vec<String>,
+}
+
+fn parse_prefixes(text: &str) -> Result<Prefixes, String> {
+    let form = "it is not NAME=PREFIX or NAME=PREFIX,PREFIX";
+    let (peer, all) = text.split_once('=').filter(|(peer, _)| !peer.is_empty()).ok_or(form)?;
+    let all: Vec<&str> = if all.is_empty() { Vec::new() } else { all.split(',').collect() };
+    all.iter().try_for_each(|text| text.parse::<handover::Prefix>().map(drop))?;
+    Ok(Prefixes { peer: peer.to_owned(), all: all.into_iter().map(str::to_owned).collect() })
+}
+
+/// All that is said of a peer; none where nothing is.
+fn prefixes_of(said: &[Prefixes], peer: &str) -> Option<Vec<String>> {
+    let mut of_peer = said.iter().filter(|said| said.peer == peer).peekable();
+    of_peer.peek()?;
+    Some(of_peer.flat_map(|said| said.all.iter().cloned()).collect())
 }
 
 fn parse_peer(text: &str) -> Result<Peer, String> {
@@ -67,7 +97,9 @@ impl RoamingArgs {
                     peer.name
                 ));
             }
-            Ok(PeerConfig { name: peer.name.clone(), address: peer.address, certificate })
+            let takes = prefixes_of(&self.handover_takes, &peer.name);
+            let gives = prefixes_of(&self.handover_gives, &peer.name);
+            Ok(PeerConfig { name: peer.name.clone(), address: peer.address, certificate, takes, gives })
         });
         let peers: Vec<PeerConfig> = peers.collect::<Result<_, String>>()?;
         for (at, peer) in peers.iter().enumerate() {
@@ -75,11 +107,24 @@ impl RoamingArgs {
                 return Err(format!("--handover-peer: there are two peers '{}'", peer.name));
             }
         }
+        let flags = [("--handover-takes", &self.handover_takes), ("--handover-gives", &self.handover_gives)];
+        for (flag, said) in flags {
+            let unknown = said.iter().find(|said| !peers.iter().any(|peer| peer.name == said.peer));
+            if let Some(Prefixes { peer, .. }) = unknown {
+                let names: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
+                return Err(format!("{flag}: no peer '{peer}'; there are: {}", names.join(", ")));
+            }
+        }
         let authorities = self.handover_authorities.as_deref().map(read).transpose()?;
-        let (certificate, key) = (read(certificate)?, read(key)?);
+        let (certificate, key) = (read(certificate)?, read_key(key)?);
         let encapsulation = self.handover_encapsulation.clone().unwrap_or_default();
         Ok(Some(RoamingConfig { listen, certificate, key, authorities, encapsulation, peers }))
     }
+}
+
+fn read_key(path: &Path) -> Result<String, String> {
+    let key = io::read_secret(path).map_err(|error| format!("--handover-key: {error}"))?;
+    String::from_utf8(key).map_err(|_| format!("--handover-key: {} is no key (PEM)", path.display()))
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -121,6 +166,7 @@ mod tests {
         }
         let file = std::env::temp_dir().join(format!("cellerator-peer-{}", std::process::id()));
         std::fs::write(&file, "text").unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let path = file.to_str().unwrap();
         let peer = format!("north=192.0.2.7:7320,{path}");
         let all =
@@ -132,6 +178,31 @@ mod tests {
         assert_eq!(config.encapsulation, "");
         let tunnelled = [&all[..], &["--handover-encapsulation", "gtp-u"]].concat();
         assert_eq!(parse(&tunnelled).unwrap().unwrap().encapsulation, "gtp-u");
+        assert_eq!((&config.peers[0].takes, &config.peers[0].gives), (&None, &None), "nothing is said");
+        let bounded = |words: &[&str]| {
+            let all: Vec<&str> = all.iter().chain(words).copied().collect();
+            parse(&all).map(|config| config.unwrap().peers.remove(0))
+        };
+        let words =
+            ["--handover-takes=north=10.45.0.0/16,2001:db8::/32", "--handover-takes=north=10.46.0.0/16"];
+        let limited = bounded(&[words[0], words[1], "--handover-gives=north="]).unwrap();
+        let texts = |all: &[&str]| Some(all.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+        assert_eq!(limited.takes, texts(&["10.45.0.0/16", "2001:db8::/32", "10.46.0.0/16"]));
+        assert_eq!(
+            (&limited.gives, limited.rights().unwrap().gives),
+            (&texts(&[]), Some(Vec::new())),
+            "none"
+        );
+        for (word, part) in [
+            ("--handover-gives=south=10.45.0.0/16", "no peer 'south'; there are: north"),
+            ("--handover-gives=north=10.45.0.1/16", "'10.45.0.0/16' is meant"),
+            ("--handover-gives=north=10.45.0.0/16,", "is no prefix"),
+            ("--handover-gives=10.45.0.0/16", "not NAME=PREFIX"),
+            ("--handover-gives==10.45.0.0/16", "not NAME=PREFIX"),
+        ] {
+            let problem = bounded(&[word]).unwrap_err();
+            assert!(problem.contains(part), "{problem}");
+        }
         let named = ["--handover-peer", "south=192.0.2.8:7320"];
         let named: Vec<&str> = all.iter().copied().chain(named).collect();
         assert!(parse(&named).unwrap_err().contains("--handover-authorities"));
@@ -140,6 +211,9 @@ mod tests {
         assert_eq!((config.authorities.as_deref(), config.peers[1].certificate.as_str()), (Some("text"), ""));
         let twice: Vec<&str> = all.iter().copied().chain(["--handover-peer", &peer]).collect();
         assert!(parse(&twice).unwrap_err().contains("two peers"));
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let open = parse(&all).unwrap_err();
+        assert!(open.contains("--handover-key") && open.contains("its mode is 0644"), "{open}");
         std::fs::remove_file(&file).unwrap();
         assert!(parse(&all).unwrap_err().contains("cannot read"));
     }

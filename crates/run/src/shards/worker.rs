@@ -12,6 +12,7 @@ use super::{Beacon, Command, Fate, Outcome, Report, Terms};
 use crate::Processor;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
+use crate::roaming::JOBS_MAX;
 use crate::snapshot::ShardMeters;
 
 const WIRED: u64 = 0;
@@ -40,6 +41,8 @@ pub(super) struct Worker<P: Processor, T> {
     was_frozen: bool,
     /// Another process reads its queues.
     is_succeeded: bool,
+    /// There is more work than one turn's.
+    has_more: bool,
 }
 
 impl<P: Processor, T: PacketPath> Worker<P, T> {
@@ -57,6 +60,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             is_draining: false,
             was_frozen: false,
             is_succeeded: false,
+            has_more: false,
         }
     }
 
@@ -99,10 +103,10 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 self.beacon.is_drained.store(true, Ordering::Release);
                 self.announce();
             }
-            if self.beacon.is_told.load(Ordering::Relaxed) && self.obey() {
+            if (self.beacon.is_told.load(Ordering::Relaxed) || self.has_more) && self.obey() {
                 return Ok(());
             }
-            if !is_busy {
+            if !is_busy && !self.has_more {
                 let deadline = self.processor.next_deadline().map_or(next_beat, |at| at.min(next_beat));
                 waiter.wait(Some(deadline))?;
             }
@@ -124,11 +128,21 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
         while matches!(self.ends.woken.read(&mut sink), Ok(len) if len > 0) {}
         // Before the commands are taken: one that comes in between is heard of again.
         self.beacon.is_told.swap(false, Ordering::AcqRel);
+        self.has_more = false;
+        let mut jobs = 0;
         loop {
+            if jobs == JOBS_MAX {
+                // Whatever other boxes send, packets have their turn.
+                self.has_more = true;
+                return false;
+            }
             match self.ends.inbox.try_recv() {
                 Ok(Command::Finish) | Err(mpsc::TryRecvError::Disconnected) => return true,
                 // A device that is gone is noticed in the next turn.
-                Ok(Command::Work(job)) => drop(self.packet_loop.work(job, &mut self.processor)),
+                Ok(Command::Work(job)) => {
+                    jobs += 1;
+                    drop(self.packet_loop.work(job, &mut self.processor));
+                }
                 Ok(command) => self.act(command),
                 Err(_) if self.is_succeeded => return true,
                 Err(mpsc::TryRecvError::Empty) => return false,

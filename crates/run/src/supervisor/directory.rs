@@ -12,7 +12,6 @@ use io::{Interest, OWNER, ProcessId};
 use super::start::{NewJournals, share_journals};
 use super::{CONSOLE, Supervisor, WATCHDOG};
 use crate::attachment::Attachment;
-use crate::console::Console;
 use crate::journal::{self, FlowJournal};
 use crate::shards::Command;
 use crate::watchdog::Guardian;
@@ -54,7 +53,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         let has_console = self.console.is_there();
         if !has_console {
-            self.console = Console::open(instance.path(), self.console.herald())?;
+            self.console = self.console.again(instance.path())?;
             self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
         }
         let has_journals = self.estate.journals.are_named();

@@ -182,9 +182,10 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
 
 /// The control socket; who must go on without room for one gets it later.
 fn open_console(ground: Ground<'_>, herald: &Herald) -> Result<Console, RunError> {
-    let opened = Console::open(ground.instance.path(), herald.clone());
+    let group = ground.config.look_group;
+    let opened = Console::open(ground.instance.path(), herald.clone(), group);
     match ground.config.recover {
-        Some(_) => opened.or_else(|_| Ok(Console::nowhere(herald.clone())?)),
+        Some(_) => opened.or_else(|_| Ok(Console::nowhere(herald.clone(), group)?)),
         None => Ok(opened?),
     }
 }
@@ -359,8 +360,11 @@ impl<P: Processor + Send + 'static> Start<P> {
         let loops =
             paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()).reporting(herald.clone()));
         let notes_at = Ledger::path(&config.state_directory, ground.namespace, &config.instance_name());
-        let prepared =
-            config.roaming.as_ref().map(|wanted| roaming::Prepared::new(wanted, notes_at)).transpose()?;
+        let prepared = config
+            .roaming
+            .as_ref()
+            .map(|wanted| roaming::Prepared::new(wanted, config.ipv6_prefix_len, notes_at));
+        let prepared = prepared.transpose()?;
         if let Some(prepared) = &prepared {
             let all = self.processors.iter_mut();
             all.for_each(|one| {

@@ -18,6 +18,7 @@ mod raw;
 mod roaming;
 mod roaming_deaths;
 mod roaming_far;
+mod roaming_peers;
 mod roaming_terms;
 mod service;
 mod sharded;

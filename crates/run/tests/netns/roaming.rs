@@ -21,7 +21,7 @@ pub const CLIENT: &str = "10.9.0.2";
 const SERVER: &str = "10.8.0.2";
 
 const A: [&str; 2] = [include_str!("certificates/a.pem"), include_str!("certificates/a.key")];
-const B: [&str; 2] = [include_str!("certificates/b.pem"), include_str!("certificates/b.key")];
+pub const B: [&str; 2] = [include_str!("certificates/b.pem"), include_str!("certificates/b.key")];
 const STRANGER: [&str; 2] =
     [include_str!("certificates/stranger.pem"), include_str!("certificates/stranger.key")];
 
@@ -96,6 +96,8 @@ impl Sites {
                     name: peer.to_owned(),
                     address: address.parse().unwrap(),
                     certificate: theirs.to_owned(),
+                    takes: None,
+                    gives: None,
                 };
                 let [certificate, key] = own.map(str::to_owned);
                 let roaming = RoamingConfig {

@@ -85,6 +85,7 @@ impl Flows for Place {
         let is_whole = self.engine.take_in_all(&flows, now);
         if is_whole {
             self.elsewhere.take_in(claim.name.subscriber);
+            self.elsewhere.announce(claim.name.subscriber, claim.from, &claim.flows);
             self.note(&Note::Taken(claim.clone()));
         }
         is_whole
@@ -97,8 +98,25 @@ impl Flows for Place {
         is_whole
     }
 
-    fn lead(&mut self, subscriber: IpAddr, to: Peer, _: &[FlowEnds]) {
-        self.elsewhere.lead(subscriber, to);
+    fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
+        self.elsewhere.lead(subscriber, to, flows);
+    }
+
+    fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
+        self.elsewhere.announce(subscriber, to, flows);
+    }
+
+    fn hand_back(&mut self, subscriber: IpAddr, relay: Peer, now: Instant) -> bool {
+        let relayed = self.elsewhere.relayed_by(subscriber, relay);
+        let relies = |flow: &FlowEnds| relayed.contains(&flow.client_and_server());
+        for flow in self.engine.delivering(subscriber).iter().filter(|flow| relies(flow)) {
+            self.engine.doubt(flow, now);
+        }
+        self.engine.delivering(subscriber).iter().any(relies)
+    }
+
+    fn doubt(&mut self, _: IpAddr, flows: &[FlowEnds], now: Instant) {
+        flows.iter().for_each(|flow| self.engine.doubt(flow, now));
     }
 
     fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
