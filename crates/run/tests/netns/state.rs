@@ -39,7 +39,7 @@ fn h02_another_process_goes_on_although_the_directory_was_deleted() {
             connection.exchange(b"opening.");
             Late::start(connection.client, connection.server, 3_000_000)
         });
-        wait_until("they are under way", || topology.steered_packets() > 50);
+        wait_until("they are under way", || topology.steered_packets() > 20);
         delete_and_kill(&program, &topology.state);
         let next = heir(&mut program);
         late.into_iter().for_each(Late::finish);
