@@ -84,7 +84,7 @@ pub fn say_ready(line: &str) {
     match io::confine() {
         Ok(Confinement::Whole { .. }) => {}
         Ok(Confinement::Files) => {
-            say("this kernel cannot keep the server from making connections: Linux 6.7 can")
+            say("this kernel cannot keep the server from making connections: Linux 6.7 can");
         }
         Ok(Confinement::Nothing) => {
             say("this kernel has no Landlock: the server can open what its user can");
