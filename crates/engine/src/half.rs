@@ -324,8 +324,11 @@ impl Half {
     fn on_known(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Verdict {
         // What its host will drop must not be believed (H7).
         let is_intact = segment.is_intact();
-        let reopened = if is_intact { self.answer_reopening(id, segment, now) } else { None };
-        let id = reopened.unwrap_or(id);
+        let id = if is_intact && !self.reopenings.is_empty() {
+            self.answer_reopening(id, segment, now).unwrap_or(id)
+        } else {
+            id
+        };
         let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
         // A handshake has its time from the first SYN on: packets do not prolong it.
         let is_observing = flow.phase.is_observing();

@@ -258,7 +258,9 @@ impl Receiver {
         let arrival = self.place(segment, Interval::new(from, to), buffer);
         if arrival != Arrival::NoMemory {
             self.note_timestamp(segment);
-            self.note_fin(segment.fin && to == end, end);
+            if segment.fin || self.fin.is_some() {
+                self.note_fin(segment.fin && to == end, end);
+            }
         }
         arrival
     }

@@ -36,6 +36,11 @@ struct Reopening {
 pub(super) struct Reopenings(VecDeque<Reopening>);
 
 impl Reopenings {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn note(&mut self, reopening: Reopening) {
         self.0.retain(|other| other.key != reopening.key);
         if self.0.len() >= REMEMBERED {
@@ -66,7 +71,7 @@ impl Half {
     pub(super) fn answer_reopening(&mut self, id: u32, segment: &Segment<'_>, now: Instant) -> Option<u32> {
         let answers =
             segment.has(TcpFlags::ACK) && (segment.has(TcpFlags::SYN) || segment.has(TcpFlags::RST));
-        if !answers || self.reopenings.0.is_empty() {
+        if !answers {
             return None;
         }
         let may_give_way =

@@ -60,10 +60,12 @@ impl AckRange {
 
     /// Judges a segment of the side, where the other one's stream is acknowledged up to `una` and sent up to
     /// `nxt`.
+    #[inline]
     pub(crate) fn judge(self, tcp: &Tcp, una: SeqNum, nxt: SeqNum) -> AckKind {
         if tcp.flags.contains(TcpFlags::ACK) { self.place(tcp.ack, una, nxt) } else { AckKind::Missing }
     }
 
+    #[inline]
     fn place(self, ack: SeqNum, una: SeqNum, nxt: SeqNum) -> AckKind {
         if ack.is_after(nxt) {
             AckKind::NeverSent

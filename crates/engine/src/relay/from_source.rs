@@ -116,6 +116,7 @@ impl Relay {
 
     /// What a segment of the source acknowledges of what the sink has sent. Of a flow in doubt the sink may
     /// have sent more, past us.
+    #[inline]
     fn judge_source_ack(&self, departure: Option<&Departure>, tcp: &Tcp) -> AckKind {
         let is_doubtful = departure.is_some_and(Departure::is_doubtful);
         let nxt = if is_doubtful { self.sink_limit(departure) } else { self.sink.nxt };

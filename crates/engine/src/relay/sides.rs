@@ -67,6 +67,8 @@ impl SinkSide {
     /// Notes what numbers an acceptable segment takes up: they are believed up to `limit`.
     ///
     /// One without data takes up none (Linux moves RCV.NXT by nothing else), unless `may_skip`.
+    // Each packet comes through here: a call would cost as much again.
+    #[inline(always)]
     pub(super) fn note_numbers(&mut self, tcp: &Tcp, limit: SeqNum, may_skip: bool) {
         let end = tcp.seq_end();
         // Within what the source allows, probes and the end of the stream included: a stray number
@@ -83,6 +85,8 @@ impl SinkSide {
     }
 
     /// Follows its latest packet's headers and time.
+    // Each packet comes through here: a call would cost as much again.
+    #[inline(always)]
     pub(super) fn note(&mut self, ip: &Ip, tcp: &Tcp, source_ack: SeqNum) {
         self.ip.refresh(ip);
         let Some(timestamps) = tcp.options.timestamps else { return };

@@ -61,6 +61,8 @@ impl Relay {
     }
 
     /// True when the source should hear that its window has grown: it may be about to run out of it.
+    // Each packet comes through here: a call would cost as much again.
+    #[inline(always)]
     pub(super) fn wants_window_update(&self, departure: Option<&Departure>, cx: &Context<'_>) -> bool {
         if departure.is_some() || self.source_reset || self.receiver.is_finished() {
             return false;
