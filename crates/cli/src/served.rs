@@ -76,7 +76,15 @@ pub fn serve_beside<E: std::fmt::Display>(
 pub fn reader() -> Result<UnixStream, String> {
     io::forgo_privileges().map_err(|error| error.to_string())?;
     let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
-    Ok(UnixStream::from(input.map_err(|error| error.to_string())?))
+    let input = UnixStream::from(input.map_err(|error| error.to_string())?);
+    let watched = input.try_clone().map_err(|error| error.to_string())?;
+    let watch = move || {
+        io::await_hang_up(std::os::fd::AsFd::as_fd(&watched));
+        // Whoever answers has ended, however that came: nobody is left to serve.
+        std::process::exit(0);
+    };
+    std::thread::Builder::new().name("reader".to_owned()).spawn(watch).map_err(|error| error.to_string())?;
+    Ok(input)
 }
 
 /// Says that the server is there, once it can do nothing but serve: what it needs is open.

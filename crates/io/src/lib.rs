@@ -64,7 +64,7 @@ pub use huge_pages::{populate, prefer_huge_pages};
 pub use instance::{
     INSTANCE_DIRECTORY, Instance, Leftover, OWNER, RECORD, RECORD_OF_DEAD, Running, try_lock, unlock,
 };
-pub use lifeline::{Lifeline, Tethered};
+pub use lifeline::{Lifeline, Tethered, await_hang_up};
 pub use lines::{one_line, say};
 pub use mptcp_socket::{connect_multi_path, is_multi_path, listen_multi_path, set_congestion_control};
 pub use netns::{Namespace, NamespaceId, SpawnOptions, namespaces_in_use, set_death_signal};

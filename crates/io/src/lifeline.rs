@@ -28,6 +28,23 @@ const VARIABLE: &str = "CELLERATOR_LIFELINE";
 /// How long all of them may take to end once they are told, or killed.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// Waits until the other end of a pair of sockets has gone, with the process that had it: a death signal does not
+/// reach a child of another user whose parent has no right to send it one. Returns at once where that cannot be
+/// waited for.
+pub fn await_hang_up(end: BorrowedFd<'_>) {
+    loop {
+        // No events: of a hang-up it is told anyway.
+        let mut event = libc::pollfd { fd: end.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one structure, which outlives the call.
+        let count = unsafe { libc::poll(&raw mut event, 1, -1) };
+        let is_interrupted =
+            count < 0 && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
+        if !is_interrupted {
+            return;
+        }
+    }
+}
+
 /// A child that is killed when this is dropped. All that have inherited its end of the line are told to end
 /// then, or when this process dies, and a drop waits for them.
 #[derive(Debug)]

@@ -218,5 +218,5 @@ fn parts_and_mistakes() {
     assert_eq!("mixed".parse(), Ok(Part::Mixed));
     assert_eq!("flows=16".parse(), Ok(Part::Flows(16)));
     assert!("flows=1".parse::<Part>().is_err() && "flows=257".parse::<Part>().is_err());
-    assert!("long".parse::<Part>().unwrap_err().to_string().contains("bulk, short, mixed, and flows=N"));
+    assert!("long".parse::<Part>().unwrap_err().to_string().contains("bulk, short, mixed, flows=N"));
 }
