@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
+NEEDS_PYTHON := command -v python3 >/dev/null || tools/install-deps --optional python3
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -23,12 +24,13 @@ demo: build ## Run the demo (as root, about three minutes): tables, out/demo/rep
 
 test: deps ## Run every test, those in network namespaces too (as root)
 	@tools/need-root test
+	@$(NEEDS_PYTHON)
 	tools/run-tests
 
 lint: deps ## Check formatting and licences, run clippy with warnings as errors
 	cargo fmt --all --check
 	cargo fmt --manifest-path dataset/Cargo.toml --check
-	@command -v python3 >/dev/null || tools/install-deps --optional python3
+	@$(NEEDS_PYTHON)
 	tools/check-licences . dataset query fuzz
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
@@ -61,7 +63,6 @@ bench-probe: deps ## How exact the probe is, beside irtt, iperf3 and xfr, and re
 	  --test commands -- --ignored --nocapture --test-threads 1 probe::bench:: probe::record::
 
 SECONDS ?= 3600
-MINUTES ?= 60
 SEED ?=
 chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=… (as root): CONTRIBUTING.md
 	@tools/need-root chaos
@@ -80,11 +81,13 @@ nightly: ## Run every check there is, one after the other (as root, a night): ou
 
 times: deps ## What each check takes, from nothing, into CONTRIBUTING.md (as root, 15 minutes, on a quiet machine)
 	@tools/need-root times
+	@$(NEEDS_PYTHON)
 	tools/time-checks $(OUT)/docs/check-times.json
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/check-times.json)
 
 stress: deps ## Ten runs of all tests beside programs that take both processors (as root, hours): out/stress
 	@tools/need-root stress
+	@$(NEEDS_PYTHON)
 	@tools/install-deps --optional stress
 	tools/stress-tests $(OUT)/stress 10
 

@@ -183,7 +183,8 @@ proptest! {
                 let mut decisions = Vec::new();
                 for (number, (step_us, event)) in script.iter().enumerate() {
                     if number == moves_at {
-                        controller = stored::from_bytes(u16::MAX, &stored::to_bytes(&controller)).expect("just stored");
+                        let bytes = stored::to_bytes(&controller);
+                        controller = stored::from_bytes(u16::MAX, &bytes).expect("just stored");
                     }
                     now_us = (now_us + step_us).max(0);
                     tell(&mut controller, event, &mut total, Instant::from_nanos(now_us as u64 * 1_000));
