@@ -71,6 +71,16 @@ impl Accelerator {
         name: &str,
         replace: Option<&str>,
     ) -> Result<Self, String> {
+        Self::begin(middle, options, name, replace)?.when_ready()
+    }
+
+    /// Starts it. It is killed when the thread that did so ends.
+    pub fn begin(
+        middle: &Namespace,
+        options: &Options,
+        name: &str,
+        replace: Option<&str>,
+    ) -> Result<Self, String> {
         let mut command = Command::new(program());
         command.arg("run").args(["--name", name]);
         if !options.has_no_settings {
@@ -113,9 +123,13 @@ impl Accelerator {
                 });
             });
         }
-        let mut accelerator = Self { child, heir: None, name: name.to_owned(), lines };
-        accelerator.await_line("ready")?;
-        Ok(accelerator)
+        Ok(Self { child, heir: None, name: name.to_owned(), lines })
+    }
+
+    /// Waits until it is ready; an error if it ends before that.
+    pub fn when_ready(mut self) -> Result<Self, String> {
+        self.await_line("ready")?;
+        Ok(self)
     }
 
     fn await_line(&mut self, wanted: &str) -> Result<(), String> {

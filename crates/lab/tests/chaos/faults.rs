@@ -271,14 +271,11 @@ impl Scene<'_> {
     /// Three want the place of `old` at once, with its name: in the end one has it.
     fn replace_by_many(&mut self, old: Accelerator) -> Result<(), String> {
         let (middle, options, name) = (&self.network.middle, self.options, old.name().to_owned());
-        let started: Vec<_> = std::thread::scope(|scope| {
-            let start = || scope.spawn(|| Accelerator::start(middle, options, &name, Some(&name)));
-            let all: Vec<_> = (0..3).map(|_| start()).collect();
-            all.into_iter().map(|one| one.join().unwrap()).collect()
-        });
+        let begin = |_| Accelerator::begin(middle, options, &name, Some(&name));
+        let begun = (0..3).map(begin).collect::<Result<Vec<_>, _>>()?;
         // One that is refused ends by itself.
-        let mut all: Vec<_> =
-            std::iter::once(old).chain(started.into_iter().filter_map(Result::ok)).collect();
+        let started = begun.into_iter().filter_map(|one| one.when_ready().ok());
+        let mut all: Vec<_> = std::iter::once(old).chain(started).collect();
         let give_up = Clock::now() + PATIENCE;
         while all.len() > 1 && Clock::now() < give_up {
             crate::chaos::pause_ms(20);
