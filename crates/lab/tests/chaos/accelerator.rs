@@ -61,7 +61,12 @@ pub struct Accelerator {
     heir: Option<(u32, PidFd)>,
     name: String,
     lines: mpsc::Receiver<String>,
+    /// Lines that were looked at, and are to be looked at again.
+    seen: Vec<String>,
 }
+
+/// What a watchdog says of a process that it kills.
+const KILLED: &str = "hangs and owes flows data: it is killed";
 
 impl Accelerator {
     /// Starts it and waits until it is ready; `replace` names the one whose place it takes.
@@ -123,7 +128,7 @@ impl Accelerator {
                 });
             });
         }
-        Ok(Self { child, heir: None, name: name.to_owned(), lines })
+        Ok(Self { child, heir: None, name: name.to_owned(), lines, seen: Vec::new() })
     }
 
     /// Waits until it is ready; an error if it ends before that.
@@ -161,11 +166,30 @@ impl Accelerator {
             await_end_of(watchdog, &self.name)?;
         }
         // It has said so before it ended; the thread that reads may not have been there yet.
-        let lines = std::iter::from_fn(|| self.lines.recv_timeout(Duration::from_millis(200)).ok());
-        match lines.filter_map(|line| heir_of(&line)).last() {
+        let lines = self.said_within(Duration::from_millis(200));
+        match lines.iter().filter_map(|line| heir_of(line)).next_back() {
             Some(heir) => self.follow(heir).map(|()| true),
             None => Ok(false),
         }
+    }
+
+    /// What it has said, until it is silent for that long.
+    fn said_within(&mut self, silence: Duration) -> Vec<String> {
+        let mut said = std::mem::take(&mut self.seen);
+        said.extend(std::iter::from_fn(|| self.lines.recv_timeout(silence).ok()));
+        said
+    }
+
+    /// Forgets what it has said so far.
+    pub fn forget_lines(&mut self) {
+        self.seen.clear();
+        while self.lines.try_recv().is_ok() {}
+    }
+
+    /// True when its watchdog has said since then that it kills it: its end may take a while.
+    pub fn is_being_killed(&mut self) -> bool {
+        self.seen.extend(self.lines.try_iter());
+        self.seen.iter().any(|line| line.ends_with(KILLED))
     }
 
     fn follow(&mut self, heir: u32) -> Result<(), String> {
@@ -192,12 +216,9 @@ impl Accelerator {
         if checked.is_ok() {
             return checked;
         }
-        let lines = std::iter::from_fn(|| self.lines.recv_timeout(SUCCESSION).ok());
-        let mut is_killed_for_hang = false;
-        let heir = lines.fold(None, |heir, line| {
-            is_killed_for_hang |= line.ends_with("hangs and owes flows data: it is killed");
-            heir_of(&line).or(heir)
-        });
+        let lines = self.said_within(SUCCESSION);
+        let is_killed_for_hang = lines.iter().any(|line| line.ends_with(KILLED));
+        let heir = lines.iter().filter_map(|line| heir_of(line)).next_back();
         match heir.filter(|_| is_killed_for_hang) {
             Some(heir) => self.follow(heir),
             None => checked,

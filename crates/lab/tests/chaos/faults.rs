@@ -193,6 +193,7 @@ impl Scene<'_> {
                 true
             }
             Fault::Stop | Fault::Freeze => {
+                old.forget_lines();
                 let frozen = if fault == Fault::Freeze { Frozen::of(old.process()) } else { None };
                 if frozen.is_none() {
                     old.signal(SIGSTOP);
@@ -204,6 +205,9 @@ impl Scene<'_> {
                 }
                 drop(frozen);
                 // A hang with debt was made a death.
+                if old.is_being_killed() {
+                    old.await_end()?;
+                }
                 if old.check().is_err() {
                     if old.is_succeeded(watchdog.as_ref())? {
                         *self.accelerator = Some(old);
