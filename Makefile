@@ -91,8 +91,9 @@ stress: deps ## Ten runs of all tests beside programs that take both processors 
 	@tools/install-deps --optional stress
 	tools/stress-tests $(OUT)/stress 10
 
-long-test: deps ## Tests of minutes: a million packets, nine thousand readers, five gigabytes (as root)
+long-test: deps ## Tests of minutes: a million packets, ten thousand readers, five gigabytes (as root)
 	@tools/need-root long-test
+	cargo test --release --locked --package cellerator-sim --test all memory:: -- --ignored --nocapture
 	cargo test --release --locked --package cellerator-run --test netns -- --ignored --nocapture --test-threads 1
 	cargo test --release --locked --package cellerator-run --lib much_data -- --ignored --nocapture
 
