@@ -120,6 +120,9 @@ pub struct EngineConfig {
     pub ipv6_prefix_len: u8,
     /// Whether what is sent may be longer than the path's packets, for whoever sends it to cut. Default true.
     pub super_packets: bool,
+    /// What passes to a subscriber with accelerated flows (QUIC, other UDP, TCP that passes) takes turns with them
+    /// for the subscriber's window. Default true.
+    pub schedule_passed: bool,
     /// Seed of the flow table's hash, so that no sender can choose collisions. Default 0.
     pub hash_seed: u64,
 }
@@ -152,6 +155,7 @@ impl Default for EngineConfig {
             subscriber_memory: Duration::from_secs(600),
             ipv6_prefix_len: 64,
             super_packets: true,
+            schedule_passed: true,
             hash_seed: 0,
         }
     }

@@ -46,6 +46,8 @@ pub struct Engine {
     memory_advice: Option<MemoryAdvice>,
     /// Longest packet to the servers.
     wired_mtu: u32,
+    /// The packet handed out last passes.
+    hands_on: bool,
     /// A packet that one half made and the other one has edited.
     passing: [u8; TcpHeaderSpec::MAX_LEN],
 }
@@ -76,6 +78,7 @@ impl Engine {
             up,
             memory_advice: None,
             wired_mtu: u32::MAX,
+            hands_on: false,
             passing: [0; TcpHeaderSpec::MAX_LEN],
         })
     }
@@ -325,6 +328,12 @@ impl Engine {
         unknown.map(|key| key.client_and_server(self.down.direction()))
     }
 
+    /// True when the packet handed out last is one that passes, and was not made here.
+    #[must_use]
+    pub fn hands_on(&self) -> bool {
+        self.hands_on
+    }
+
     /// True when the packet handled last is surely of the host that it names: a segment of a flow in the
     /// table that is acceptable, and says what none has said before, as a number, an acknowledgement or a
     /// time. So what is in front of it tells how that host is reached. Told once.
@@ -474,6 +483,7 @@ impl Middlebox for Engine {
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let next = self.next_made(now)?;
+        self.hands_on = matches!(&next, Outgoing::Down(made) if made.passes());
         let (half, made) = match &next {
             Outgoing::Down(made) => (&self.down, made),
             Outgoing::Up(made) => (self.up.as_deref()?, made),

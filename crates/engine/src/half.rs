@@ -30,6 +30,7 @@ use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
 use crate::meters::Meters;
 use crate::notice::Notices;
+use crate::opaque::queues::Waiting;
 use crate::pass::PassReason;
 use crate::path::Path;
 use crate::path::family::Families;
@@ -50,6 +51,7 @@ mod feedback;
 mod image;
 mod look_ahead;
 mod notices;
+mod opaque;
 mod output;
 mod path_mtu;
 pub(crate) mod recover;
@@ -71,8 +73,24 @@ pub(crate) struct Made {
     pub(crate) to: End,
     pub(crate) virtio: VirtioNetHeader,
     pub(crate) header_len: usize,
-    /// Flow, first byte and length of its payload.
-    payload: Option<(u32, SeqNum, u32)>,
+    payload: Payload,
+}
+
+impl Made {
+    /// It was not made here, and passes.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self.payload, Payload::Opaque)
+    }
+}
+
+/// What follows the header.
+#[derive(Clone, Copy, Debug)]
+enum Payload {
+    None,
+    /// Flow, first byte and length of what is held for it.
+    Held(u32, SeqNum, u32),
+    /// The packet is one that passes, as it came.
+    Opaque,
 }
 
 /// The accelerator of one direction.
@@ -111,6 +129,8 @@ pub(crate) struct Half {
     /// That packet is surely its host's.
     is_news: bool,
     is_draining: bool,
+    /// The opaque packet that leaves.
+    opaque_out: Option<Waiting>,
     /// Longest packet to a sink, as far as the interface says that it leaves through.
     mtu: u32,
 }
@@ -155,6 +175,7 @@ impl Half {
             unknown: None,
             is_news: false,
             is_draining: false,
+            opaque_out: None,
             mtu: u32::MAX,
             config,
         })
@@ -273,15 +294,31 @@ impl Half {
         let verdict = match wire::parse(packet) {
             Ok(parsed) => match parsed.transport {
                 Transport::Tcp(tcp) => {
-                    self.handle_segment(&mut Segment::new(from, &parsed, &tcp, virtio, packet), now)
+                    let is_known = self.handle_segment(&mut Segment::new(from, &parsed, &tcp, virtio, packet), now);
+                    match is_known {
+                        Some(verdict) => verdict,
+                        None if from == End::Source => self.on_opaque(&parsed, virtio, packet, now),
+                        None => {
+                            self.on_passed_reply(&parsed, &tcp, now);
+                            Verdict::Forward
+                        }
+                    }
                 }
                 Transport::Icmp(icmp) if from == End::Sink => {
                     self.handle_icmp(&icmp, &parsed, packet, now);
                     Verdict::Forward
                 }
-                Transport::Fragment => count_and_pass(&mut self.stats.fragments),
-                Transport::Truncated => count_and_pass(&mut self.stats.truncated),
-                _ => count_and_pass(&mut self.stats.not_tcp),
+                transport => {
+                    match transport {
+                        Transport::Fragment => self.stats.fragments += 1,
+                        Transport::Truncated => self.stats.truncated += 1,
+                        _ => self.stats.not_tcp += 1,
+                    }
+                    match from {
+                        End::Source => self.on_opaque(&parsed, virtio, packet, now),
+                        End::Sink => Verdict::Forward,
+                    }
+                }
             },
             Err(_) => count_and_pass(&mut self.stats.unparsable),
         };
@@ -289,18 +326,19 @@ impl Half {
         verdict
     }
 
-    fn handle_segment(&mut self, segment: &mut Segment<'_>, now: Instant) -> Verdict {
+    /// What becomes of a segment; none if it is of no flow in the table and opens none: it passes.
+    fn handle_segment(&mut self, segment: &mut Segment<'_>, now: Instant) -> Option<Verdict> {
         let key = FlowKey::of(segment.ip(), segment.tcp, segment.from);
         match self.flow_index.get(&key, &self.flows) {
             Some(id) => {
                 self.note_begin(id);
                 let verdict = self.on_known(id, segment, now);
                 self.note_end();
-                verdict
+                Some(verdict)
             }
             None => {
                 self.on_unknown(key, segment, now);
-                Verdict::Forward
+                segment.opens().then_some(Verdict::Forward)
             }
         }
     }

@@ -13,6 +13,7 @@
 //! | 1 | |
 //! | 2 | the flows passed last, with the reason |
 //! | 3 | how much each side has acknowledged and allowed; which segment told a window; the time that a source has taken |
+//! | 4 | counters of what passes in turns |
 //!
 //! Each structure lists its fields beside its definition (`stored::fields!`). So what a flow is made of is
 //! said in one place, and a field that is not stored does not compile.
@@ -22,7 +23,7 @@ use stored::StoredError;
 use crate::config::ConfigError;
 
 /// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
-pub const IMAGE_VERSION: u16 = 3;
+pub const IMAGE_VERSION: u16 = 4;
 
 /// The oldest version that [`crate::Engine::resume`] reads: the one before.
 pub const IMAGE_VERSION_OLDEST: u16 = 2;

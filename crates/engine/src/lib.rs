@@ -32,6 +32,7 @@ mod memory;
 mod meters;
 mod moved;
 mod notice;
+mod opaque;
 mod pass;
 mod path;
 mod phase;

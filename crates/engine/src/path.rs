@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use control::{
-    Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, RateSampler, RecentMax, Sent,
+    Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, RateSampler, RecentMax, SendStamp, Sent,
 };
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};
@@ -19,6 +19,8 @@ use pacing::Pacer;
 use sight::Sight;
 use turns::Turns;
 
+use crate::opaque;
+
 /// Memory of the delivery rate that sizes the window offered to servers.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
 
@@ -27,7 +29,7 @@ const RATE_MEMORY: Duration = Duration::from_secs(10);
 pub(crate) struct Path {
     pub(crate) controller: AnyController,
     pub(crate) sampler: RateSampler,
-    /// Bytes of all its flows in the network.
+    /// Bytes of all its accelerated flows in the network.
     pub(crate) in_flight: u64,
     pub(crate) pacer: Pacer,
     /// Flows that may have something to send.
@@ -42,6 +44,8 @@ pub(crate) struct Path {
     delivery_rate: RecentMax<Rate>,
     /// What is shown of it.
     pub(crate) sight: Sight,
+    /// What passes to the subscriber.
+    pub(crate) opaque: opaque::Place,
 }
 stored::fields!(Path {
     controller,
@@ -55,6 +59,7 @@ stored::fields!(Path {
     last_used,
     delivery_rate,
     sight,
+    opaque,
 });
 
 impl Path {
@@ -72,17 +77,31 @@ impl Path {
             last_used: now,
             delivery_rate: RecentMax::new(RATE_MEMORY),
             sight: Sight::default(),
+            opaque: opaque::Place::default(),
         }
     }
 
     /// True when a flow may have something to send.
     pub(crate) fn has_work(&self) -> bool {
-        !self.turns.is_empty()
+        !self.turns.is_empty() || self.opaque.has_waiting()
+    }
+
+    /// Bytes in the network: of accelerated flows, and of those that pass as far as they are scheduled here.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.in_flight + self.opaque.under_way()
     }
 
     /// Follows a change of one flow's bytes in flight.
     pub(crate) fn adjust_in_flight(&mut self, before: u32, after: u32) {
         self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));
+    }
+
+    /// `len` bytes of an accelerated flow leave.
+    pub(crate) fn note_own(&mut self, len: u32, now: Instant) {
+        let flows = self.turns.len();
+        if let Some(opaque) = self.opaque.get_mut() {
+            opaque.charge(opaque::Class::Own, len, flows, now);
+        }
     }
 
     /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight
@@ -108,7 +127,10 @@ impl Path {
             self.on_loss(lost, LossKind::Fast, out.is_new_loss, now);
         }
         // What a sink discards beyond its window the link has delivered all the same (H18).
-        let delivered = Bytes::from(out.delivered.saturating_add(out.discarded));
+        let own = out.delivered.saturating_add(out.discarded);
+        // What passed before it was sent has left as well.
+        let passed = out.rtt.map_or(0, |rtt| self.opaque.on_answer(now - rtt, now));
+        let delivered = Bytes::from(own.saturating_add(passed));
         if delivered == Bytes::ZERO {
             return;
         }
@@ -129,10 +151,38 @@ impl Path {
             rtt: out.rtt,
             min_rtt,
             rate,
-            in_flight: Bytes::new(self.in_flight),
+            in_flight: Bytes::new(self.under_way()),
             in_flight_before,
             lost: Bytes::from(lost),
             is_recovering: out.is_recovering,
+            is_window_limited: in_flight_before + piece > window,
+        });
+    }
+
+    /// A flow that passes has acknowledged a packet sent at `stamp`: `bytes` have left that were not known to have.
+    pub(crate) fn on_answer(&mut self, bytes: u32, stamp: &SendStamp, in_flight_before: u64, now: Instant) {
+        let rtt = now.saturating_since(stamp.sent_at);
+        let delivered = Bytes::from(bytes);
+        let rate = self.sampler.on_delivered(delivered, Some(stamp), None, now);
+        if let Some(sample) = rate {
+            self.delivery_rate.update(sample.rate, now);
+        }
+        let Control { window, send_quantum, .. } = self.controller.control();
+        let in_flight_before = Bytes::new(in_flight_before);
+        let piece = send_quantum.min(Bytes::new(window.get() / 2));
+        self.controller.on_ack(&Ack {
+            now,
+            delivered,
+            discarded: Bytes::ZERO,
+            peer_window: Bytes::MAX,
+            delivered_total: self.sampler.delivered(),
+            rtt: Some(rtt),
+            min_rtt: None,
+            rate,
+            in_flight: Bytes::new(self.under_way()),
+            in_flight_before,
+            lost: Bytes::ZERO,
+            is_recovering: false,
             is_window_limited: in_flight_before + piece > window,
         });
     }
@@ -151,7 +201,7 @@ impl Path {
     }
 
     pub(crate) fn on_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
-        let in_flight = Bytes::new(self.in_flight);
+        let in_flight = Bytes::new(self.under_way());
         self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
     }
 
@@ -178,8 +228,11 @@ impl Path {
     }
 
     /// Bytes that may still go into the network now.
-    pub(crate) fn room(&self, control: &Control) -> u32 {
-        control.window.get().saturating_sub(self.in_flight).min(u64::from(u32::MAX)) as u32
+    pub(crate) fn room(&self, control: &Control, now: Instant) -> u32 {
+        let room = control.window.get().saturating_sub(self.under_way()).min(u64::from(u32::MAX)) as u32;
+        // One segment goes beyond the window where its acknowledgement is wanted.
+        let is_wanted = room == 0 && self.opaque.get().is_some_and(|opaque| opaque.wants_evidence(now));
+        room.max(u32::from(is_wanted))
     }
 
     /// What a flow's source needs of window, at the largest recent rate: twice what both segments

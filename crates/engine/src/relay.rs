@@ -499,9 +499,9 @@ impl Relay {
         piece: u32,
         now: Instant,
     ) -> Option<Transmission> {
-        let in_flight_before = path.in_flight;
+        let in_flight_before = path.under_way();
         let before = self.sender.in_flight();
-        let room = path.room(control);
+        let room = path.room(control, now);
         let made = self.sender.poll(SendContext {
             now,
             quantum: piece,
@@ -521,6 +521,7 @@ impl Relay {
             path.sight.on_retransmission(made.len);
         }
         path.last_used = now;
+        path.note_own(made.len, now);
         self.turn.spend(made.len);
         let segments = made.len.div_ceil(self.sender.mss().max(1)).max(1);
         path.pacer.on_send(made.len, segments, control.pacing_rate, now);

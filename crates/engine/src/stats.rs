@@ -72,6 +72,16 @@ pub struct Stats {
     pub truncated: u64,
     /// Paths that turned out narrower than the segments we sent (H23).
     pub path_mtu_lowered: u64,
+    /// Packets that passed in one schedule with accelerated flows.
+    pub opaque_packets: u64,
+    /// Bytes of them.
+    pub opaque_bytes: u64,
+    /// Of them, dropped because their flow's queue was too long.
+    pub opaque_dropped: u64,
+    /// Of them, marked for the same reason.
+    pub opaque_marked: u64,
+    /// Of them, sent beyond the window, because nothing had told for 100 ms what is under way.
+    pub opaque_overdue: u64,
     /// Flows passed, or ended, by reason.
     pub passed: [u64; PassReason::COUNT],
 }
@@ -107,6 +117,11 @@ stored::fields!(Stats {
     unknown_flow,
     truncated,
     path_mtu_lowered,
+    opaque_packets: since(4, 0),
+    opaque_bytes: since(4, 0),
+    opaque_dropped: since(4, 0),
+    opaque_marked: since(4, 0),
+    opaque_overdue: since(4, 0),
     passed,
 });
 
@@ -155,6 +170,11 @@ impl Stats {
             ("unknown_flow", self.unknown_flow),
             ("truncated", self.truncated),
             ("path_mtu_lowered", self.path_mtu_lowered),
+            ("opaque_packets", self.opaque_packets),
+            ("opaque_bytes", self.opaque_bytes),
+            ("opaque_dropped", self.opaque_dropped),
+            ("opaque_marked", self.opaque_marked),
+            ("opaque_overdue", self.opaque_overdue),
         ]
     }
 

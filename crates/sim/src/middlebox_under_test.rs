@@ -28,6 +28,10 @@ pub trait MiddleboxUnderTest: Middlebox {
     fn has_forwarded(&self) -> bool {
         false
     }
+    /// What it has handed out last is a packet that passes, after it has waited its turn.
+    fn has_passed(&self) -> bool {
+        false
+    }
     /// Nobody is there to take packets in, and they wait; what it has handed out last is lost.
     fn is_shut(&self) -> bool {
         false
@@ -51,6 +55,10 @@ impl MiddleboxUnderTest for Engine {
 
     fn has_flow(&self, client: SocketAddr, server: SocketAddr) -> bool {
         self.flow_reports(0).any(|flow| (flow.client, flow.server) == (client, server))
+    }
+
+    fn has_passed(&self) -> bool {
+        self.hands_on()
     }
 
     fn memory(&self) -> Bytes {

@@ -13,6 +13,7 @@ mod handover_rates;
 mod handovers;
 mod memory;
 mod moves;
+mod opaque;
 mod opportunistic;
 mod packet_scripts;
 mod random;

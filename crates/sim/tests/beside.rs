@@ -43,7 +43,12 @@ fn network(without: Terms, has_other: bool) -> Network<Engine> {
         });
     let params = AdaptiveParams { without, ..AdaptiveParams::default() };
     let mut config =
-        EngineConfig { controller: ControllerConfig::Adaptive(params), ..EngineConfig::default() };
+        // What passes is not in one schedule with it, as where nothing steers it to the accelerator.
+        EngineConfig {
+            controller: ControllerConfig::Adaptive(params),
+            schedule_passed: false,
+            ..EngineConfig::default()
+        };
     config.policy.rules.push(Rule {
         action: Action::Pass,
         client: None,

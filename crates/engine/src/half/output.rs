@@ -4,7 +4,8 @@ use tcp::Transmission;
 use units::Instant;
 use wire::{EmittedHeader, VirtioNetHeader};
 
-use super::{Half, Made};
+use super::schedule::Pick;
+use super::{Half, Made, Payload};
 use crate::direction::End;
 use crate::phase::next::Next;
 use crate::relay::emit::ControlPacket;
@@ -17,24 +18,41 @@ impl Half {
                 if let Some((to, header)) = self.control_packet(id, now) {
                     self.stats.packets_made += 1;
                     let virtio = VirtioNetHeader::for_partial_checksum(header.transport_offset);
-                    return Some(Made { to, virtio, header_len: header.len, payload: None });
+                    return Some(Made { to, virtio, header_len: header.len, payload: Payload::None });
                 }
                 continue;
             }
             let subscriber_id = self.ready.front()?;
-            let Some((id, transmission)) = self.next_transmission(subscriber_id, now) else {
+            let Some(pick) = self.next_transmission(subscriber_id, now) else {
+                self.arm_for_overdue(subscriber_id);
                 let path = self.subscribers.get(subscriber_id).and_then(|subscriber| subscriber.path());
                 self.ready.leave(path.and_then(|path| self.paths.get_mut(path)));
                 continue;
             };
             self.ready.rotate();
+            let Pick::Own(id, transmission) = pick else {
+                if let Some(packet) = &self.opaque_out {
+                    return Some(Made { to: End::Sink, virtio: packet.virtio, header_len: 0, payload: Payload::Opaque });
+                }
+                continue;
+            };
             self.arm_flow(id, now);
             self.note_flow(id);
             let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
             self.stats.packets_made += 1;
             self.meter(&transmission, &virtio, &header);
-            let payload = Some((id, transmission.seq, transmission.len));
+            self.note_own_class(subscriber_id, header.len);
+            let payload = Payload::Held(id, transmission.seq, transmission.len);
             return Some(Made { to: End::Sink, virtio, header_len: header.len, payload });
+        }
+    }
+
+    /// Of which class the data is that was made last, for what passes beside it.
+    fn note_own_class(&mut self, subscriber: u32, header_len: usize) {
+        let path = self.subscribers.get(subscriber).and_then(|subscriber| subscriber.path());
+        let opaque = path.and_then(|path| self.paths.get_mut(path)?.opaque.get_mut());
+        if let (Some(opaque), Ok(parsed)) = (opaque, wire::parse_prefix(&self.header[..header_len])) {
+            opaque.note_own_class(parsed.ip.traffic_class);
         }
     }
 
@@ -53,12 +71,15 @@ impl Half {
 
     /// The header of the packet made last.
     pub(crate) fn made_header(&self, made: &Made) -> &[u8] {
-        &self.header[..made.header_len]
+        match (&made.payload, &self.opaque_out) {
+            (Payload::Opaque, Some(packet)) => &packet.bytes,
+            _ => &self.header[..made.header_len],
+        }
     }
 
     /// The payload of the packet made last, in two pieces.
     pub(crate) fn made_payload(&self, made: &Made) -> (&[u8], &[u8]) {
-        let Some((id, seq, len)) = made.payload else { return (&[], &[]) };
+        let Payload::Held(id, seq, len) = made.payload else { return (&[], &[]) };
         let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
         relay.map_or((&[], &[]), |relay| relay.slices(seq, len as usize))
     }

@@ -9,6 +9,7 @@ use crate::flow::Flow;
 use crate::memory::buffer_pool::BufferPool;
 use crate::memory::slab::Slab;
 use crate::memory::timer::TimerKey;
+use crate::opaque::Class;
 use crate::path::Path;
 use crate::relay::Relay;
 
@@ -16,13 +17,21 @@ use crate::relay::Relay;
 /// as halves of it are.
 const PIECE_MAX: u64 = u16::MAX as u64 / 2 * 2 - 200;
 
+/// What leaves next.
+pub(super) enum Pick {
+    /// Data of an accelerated flow.
+    Own(u32, Transmission),
+    /// The opaque packet that was set aside.
+    Opaque,
+}
+
 impl Half {
     /// The next transmission of a subscriber, if pacing and window allow one.
     pub(super) fn next_transmission(
         &mut self,
         subscriber_id: u32,
         now: Instant,
-    ) -> Option<(u32, Transmission)> {
+    ) -> Option<Pick> {
         let subscriber = self.subscribers.get_mut(subscriber_id)?;
         let path = self.paths.get_mut(subscriber.path()?)?;
         if !path.has_work() {
@@ -33,6 +42,9 @@ impl Half {
             return None;
         }
         let control = path.controller.control();
+        if Self::class_of_turn(path) == Class::Opaque {
+            return self.next_opaque(subscriber_id, &control, now).then_some(Pick::Opaque);
+        }
         let mut line = Line {
             subscriber: subscriber_id,
             path,
@@ -48,7 +60,12 @@ impl Half {
         if made.is_none() {
             line.note_shortage();
         }
-        made
+        let (id, transmission) = match made {
+            Some(made) => made,
+            // Its own flows had nothing to send after all.
+            None => return self.next_opaque(subscriber_id, &control, now).then_some(Pick::Opaque),
+        };
+        Some(Pick::Own(id, transmission))
     }
 }
 
@@ -135,7 +152,7 @@ impl Line<'_> {
 
     /// Nobody has data although the window has room: what is delivered now says little about the link.
     fn note_shortage(&mut self) {
-        let in_flight = Bytes::new(self.path.in_flight);
+        let in_flight = Bytes::new(self.path.under_way());
         if self.is_short_of_data && in_flight < self.control.window && !self.path.has_work() {
             self.path.sampler.mark_app_limited(in_flight);
         }

@@ -9,7 +9,7 @@ const SLACK: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Headers that cost the radio link as much as payload does: IPv4 and TCP with timestamps.
-const HEADER_BYTES: u64 = 52;
+pub(crate) const HEADER_BYTES: u64 = 52;
 
 /// Spreads what a subscriber is sent over time.
 #[derive(Clone, Copy, Debug)]

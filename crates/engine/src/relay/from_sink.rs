@@ -213,7 +213,7 @@ impl Relay {
             self.judge_sense(departure, is_nonsense.then_some(PassReason::NonsensicalSack));
         }
         if let Some(path) = cx.path.as_deref_mut() {
-            let in_flight_before = path.in_flight;
+            let in_flight_before = path.under_way();
             path.adjust_in_flight(before, self.sender.in_flight());
             path.on_ack(&out, self.sender.rtt().min(), in_flight_before, cx.now);
         }

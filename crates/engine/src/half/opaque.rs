@@ -1,0 +1,151 @@
+//! What passes to a subscriber, in one schedule with what is accelerated ([`crate::opaque`]).
+
+use control::Control;
+use units::Instant;
+use wire::{Packet, Tcp, Transport, VirtioNetHeader};
+
+use super::Half;
+use crate::boundary::Verdict;
+use crate::config::Sharing;
+use crate::direction::Direction;
+use crate::key::{SharingKey, subscriber_key};
+use crate::memory::timer::TimerKey;
+use crate::opaque::key::OpaqueKey;
+use crate::opaque::queues::Waiting;
+use crate::opaque::under_way::Numbered;
+use crate::opaque::{Class, payload_of};
+use crate::path::Path;
+
+impl Half {
+    /// What passes is scheduled here.
+    fn schedules(&self) -> bool {
+        let config = &self.config;
+        config.schedule_passed
+            && config.accelerate
+            && !self.is_draining
+            && self.direction == Direction::Downlink
+            && config.sharing == Sharing::Subscriber
+    }
+
+    /// The subscriber of a client's address, if there was data for it.
+    fn known_subscriber(&self, client: std::net::IpAddr) -> Option<(u32, u32)> {
+        let key = SharingKey::Address(subscriber_key(client, self.config.ipv6_prefix_len));
+        let id = self.subscriber_index.get(&key, &self.subscribers)?;
+        Some((id, self.subscribers.get(id)?.path()?))
+    }
+
+    /// A packet of a server that passes: it goes on at once, or waits for its turn.
+    pub(super) fn on_opaque(
+        &mut self,
+        parsed: &Packet,
+        virtio: &VirtioNetHeader,
+        packet: &[u8],
+        now: Instant,
+    ) -> Verdict {
+        if !self.schedules() {
+            return Verdict::Forward;
+        }
+        let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.dst) else { return Verdict::Forward };
+        let Some(path) = self.paths.get_mut(path_id) else { return Verdict::Forward };
+        // Another class of service may have a queue of its own on the radio.
+        if path.opaque.get().is_some_and(|opaque| opaque.is_of_other_class(parsed.ip.traffic_class)) {
+            return Verdict::Forward;
+        }
+        let packet = &packet[..parsed.ip.total_len];
+        let segments = segments_of(virtio, parsed);
+        let key = OpaqueKey::of(parsed, packet, self.config.hash_seed);
+        let payload = payload_of(packet.len(), segments);
+        let mut waiting = Waiting::new(packet, *virtio, (payload, segments), now);
+        waiting.numbered = match &parsed.transport {
+            Transport::Tcp(tcp) if tcp.payload_len > 0 => {
+                Some(Numbered { flow: key, end: tcp.seq + tcp.payload_len as u32 })
+            }
+            _ => None,
+        };
+        path.opaque.make().queues.push(key, waiting);
+        path.last_used = now;
+        self.stats.opaque_packets += 1;
+        self.stats.opaque_bytes += packet.len() as u64;
+        self.ready.wake(subscriber, path);
+        Verdict::Consumed
+    }
+
+    /// A segment of a client whose flow passes: what it acknowledges has left, and so has everything sent before.
+    pub(super) fn on_passed_reply(&mut self, parsed: &Packet, tcp: &Tcp, now: Instant) {
+        if !self.schedules() {
+            return;
+        }
+        let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.src) else { return };
+        let Some(path) = self.paths.get_mut(path_id) else { return };
+        let Some(opaque) = path.opaque.get_mut() else { return };
+        let key = OpaqueKey::of_reply(&parsed.ip, tcp, self.config.hash_seed);
+        let sack = tcp.options.sack.iter().map(|block| block.end);
+        let newest = sack.fold(tcp.ack, |newest, end| if end.is_after(newest) { end } else { newest });
+        let in_flight_before = path.in_flight + opaque.under_way.bytes();
+        if let Some(answer) = opaque.under_way.on_ack(key, newest, now) {
+            opaque.queues.on_served(now);
+            path.on_answer(answer.bytes, &answer.stamp, in_flight_before, now);
+            self.ready.wake(subscriber, path);
+        }
+    }
+
+    /// The next opaque packet of a subscriber, if it is one's turn and it may leave; it is kept until the next one.
+    pub(super) fn next_opaque(&mut self, subscriber: u32, control: &Control, now: Instant) -> bool {
+        let Some(path) = self.subscribers.get(subscriber).and_then(|subscriber| subscriber.path()) else { return false };
+        let is_scheduled = self.schedules();
+        let Some(path) = self.paths.get_mut(path) else { return false };
+        let own = path.turns.len();
+        let in_flight = path.under_way();
+        let has_own_source = path.in_flight > 0 || own > 0;
+        let Some(opaque) = path.opaque.get_mut() else { return false };
+        let is_gated = is_scheduled
+            && (has_own_source || opaque.has_source(now))
+            && !opaque.under_way.is_contradicted()
+            && in_flight >= control.window.get();
+        if is_gated {
+            if !opaque.is_overdue(now) {
+                return false;
+            }
+            self.stats.opaque_overdue += 1;
+        }
+        let flows = opaque.queues.flows();
+        let packet = opaque.queues.pop();
+        let losses = opaque.queues.take_losses();
+        self.stats.opaque_dropped += losses.dropped;
+        self.stats.opaque_marked += losses.marked;
+        let Some(packet) = packet else { return false };
+        let stamp = path.sampler.on_send(in_flight == 0, now);
+        opaque.under_way.on_sent(packet.payload, stamp, packet.numbered);
+        opaque.charge(Class::Opaque, packet.payload, flows, now);
+        path.on_send(packet.payload, in_flight, now);
+        path.pacer.on_send(packet.payload, packet.segments, control.pacing_rate, now);
+        path.last_used = now;
+        self.opaque_out = Some(packet);
+        true
+    }
+
+    /// Whose turn it is among those of a subscriber.
+    pub(super) fn class_of_turn(path: &mut Path) -> Class {
+        let own = path.turns.len();
+        path.opaque.get_mut().map_or(Class::Own, |opaque| opaque.turn(own))
+    }
+
+    /// Opaque packets that may leave no sooner are looked at again when the oldest has waited long enough.
+    pub(super) fn arm_for_overdue(&mut self, subscriber: u32) {
+        let Some(found) = self.subscribers.get_mut(subscriber) else { return };
+        let path = found.path().and_then(|path| self.paths.get(path));
+        let at = path.and_then(|path| path.opaque.get()).and_then(|opaque| opaque.overdue_at());
+        if let Some(at) = at {
+            self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
+        }
+    }
+}
+
+/// Packets on the wire that a super-packet is cut into.
+fn segments_of(virtio: &VirtioNetHeader, parsed: &Packet) -> u32 {
+    let payload = parsed.ip.total_len.saturating_sub(parsed.ip.header_len) as u32;
+    match u32::from(virtio.gso_size) {
+        0 => 1,
+        size => payload.div_ceil(size).max(1),
+    }
+}

@@ -1,0 +1,180 @@
+//! [`Opaque`]: what a subscriber is sent beside its accelerated flows, in one schedule with them.
+//!
+//! An opaque flow is one whose acknowledgements are not the engine's: QUIC and other UDP, TCP that passes,
+//! ICMP, ESP, fragments. Its packets go through the same radio queue. So they wait here, a queue for each flow,
+//! and take turns with the accelerated flows for the subscriber's window:
+//!
+//! ```text
+//!   from servers ─▶ Queues: per flow, CoDel, new flows first ─┐ turns      ┌ UnderWay
+//!                   accelerated flows: Turns ─────────────────┴▶ window ──▶┴─▶ radio queue ─▶ client
+//! ```
+//!
+//! How much of it is under way is known without acknowledgements, because the radio queue is first in, first out:
+//! an acknowledgement of a later segment says that everything sent before that segment has left the queue
+//! ([`UnderWay`]). Segments of accelerated flows say so, and those of TCP flows that pass. Where nothing answers,
+//! nothing waits.
+
+use units::{Bytes, Duration, Instant};
+
+pub(crate) mod codel;
+pub(crate) mod key;
+pub(crate) mod queues;
+pub(crate) mod under_way;
+
+use queues::Queues;
+use under_way::UnderWay;
+
+/// No packet waits longer without newer evidence of what is under way.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// An accelerated flow sends a segment at least this often while opaque packets wait: its acknowledgement is
+/// evidence.
+const EVIDENCE_EVERY: Duration = Duration::from_millis(25);
+
+/// A source of evidence that has not answered for longer is none.
+const SOURCE_LASTS: Duration = Duration::from_secs(4);
+
+/// Bits of the traffic class below its DSCP.
+const ECN_BITS: u32 = 2;
+
+/// Service of one flow and byte, so that shares are whole numbers.
+const SERVICE: u64 = 256;
+
+/// What passes to one subscriber, and what is known of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opaque {
+    pub(crate) queues: Queues,
+    pub(crate) under_way: UnderWay,
+    /// Service per flow of accelerated and opaque flows, for turns.
+    service: [u64; 2],
+    /// When an accelerated flow sent last.
+    own_sent_at: Instant,
+    /// DSCP of what it sent.
+    own_dscp: Option<u8>,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// An accelerated flow's.
+    Own,
+    /// An opaque flow's.
+    Opaque,
+}
+
+impl Opaque {
+    /// Whose turn it is, where `own` accelerated flows have something to send: a flow's share is the same whatever
+    /// it is. New flows go first (RFC 8290).
+    pub(crate) fn turn(&mut self, own: usize) -> Class {
+        let [of_own, of_opaque] = &mut self.service;
+        if own == 0 {
+            *of_own = (*of_own).max(*of_opaque);
+            return Class::Opaque;
+        }
+        if self.queues.is_empty() {
+            *of_opaque = (*of_opaque).max(*of_own);
+            return Class::Own;
+        }
+        if self.queues.is_new_first() || of_opaque <= of_own { Class::Opaque } else { Class::Own }
+    }
+
+    /// One of `flows` flows of a class has sent `len` bytes.
+    pub(crate) fn charge(&mut self, class: Class, len: u32, flows: usize, now: Instant) {
+        let service = u64::from(len) * SERVICE / (flows.max(1) as u64);
+        match class {
+            Class::Own => {
+                self.service[0] += service;
+                self.own_sent_at = now;
+            }
+            Class::Opaque => self.service[1] += service,
+        }
+    }
+
+    /// An accelerated flow sends with this traffic class.
+    pub(crate) fn note_own_class(&mut self, traffic_class: u8) {
+        self.own_dscp = Some(traffic_class >> ECN_BITS);
+    }
+
+    /// A packet of this traffic class may have a queue of its own on the radio: the accelerated flows have another one.
+    pub(crate) fn is_of_other_class(&self, traffic_class: u8) -> bool {
+        self.own_dscp.is_some_and(|own| own != traffic_class >> ECN_BITS)
+    }
+
+    /// An accelerated flow may send a segment whatever is under way, because its acknowledgement is wanted.
+    pub(crate) fn wants_evidence(&self, now: Instant) -> bool {
+        self.under_way.bytes() > 0 && now.saturating_since(self.own_sent_at) >= EVIDENCE_EVERY
+    }
+
+    /// The oldest packet may leave although the window is full: nothing has told for too long what is under way.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.overdue_at().is_some_and(|at| now >= at)
+    }
+
+    /// When it may.
+    pub(crate) fn overdue_at(&self) -> Option<Instant> {
+        Some(self.queues.oldest()?.max(self.under_way.evidence_at()) + WAIT_MAX)
+    }
+
+    /// Something may answer: a TCP flow that passes has segments under way that are not too old.
+    pub(crate) fn has_source(&self, now: Instant) -> bool {
+        self.under_way.answered_at().is_some_and(|at| now.saturating_since(at) < SOURCE_LASTS)
+    }
+}
+
+/// Bytes of a packet that count as payload of a TCP segment of its length would.
+pub(crate) fn payload_of(packet_len: usize, segments: u32) -> u32 {
+    let headers = segments.max(1) * crate::path::pacing::HEADER_BYTES as u32;
+    u32::try_from(packet_len).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
+}
+
+/// The place of a subscriber's [`Opaque`]. It is made with the first packet, and not kept over an upgrade: what
+/// waits is sent before one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place(Option<Box<Opaque>>);
+
+impl Place {
+    pub(crate) fn get(&self) -> Option<&Opaque> {
+        self.0.as_deref()
+    }
+
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Opaque> {
+        self.0.as_deref_mut()
+    }
+
+    pub(crate) fn make(&mut self) -> &mut Opaque {
+        self.0.get_or_insert_default()
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn waiting(&self) -> Bytes {
+        Bytes::new(self.get().map_or(0, |opaque| opaque.queues.bytes()))
+    }
+
+    /// True when something waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.get().is_some_and(|opaque| !opaque.queues.is_empty())
+    }
+
+    /// What was sent at `sent_at` was answered: bytes that had passed until then.
+    pub(crate) fn on_answer(&mut self, sent_at: Instant, now: Instant) -> u32 {
+        let Some(opaque) = self.get_mut() else { return 0 };
+        opaque.queues.on_served(now);
+        opaque.under_way.release_until(sent_at, now)
+    }
+
+    /// Bytes under way, as far as it is known.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.get().map_or(0, |opaque| opaque.under_way.bytes())
+    }
+}
+
+impl stored::Stored for Place {
+    fn store(&self, _: &mut stored::Writer) {}
+
+    fn restore(_: &mut stored::Reader<'_>) -> Result<Self, stored::StoredError> {
+        Ok(Self::default())
+    }
+}
+
+#[cfg(test)]
+mod tests;

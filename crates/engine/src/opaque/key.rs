@@ -1,0 +1,83 @@
+//! [`OpaqueKey`]: what an opaque flow is known by.
+
+use std::net::IpAddr;
+
+use wire::{Ip, Packet, Tcp, Transport};
+
+/// Selector of fragments, which do not all have ports.
+const FRAGMENT: u32 = 0;
+
+/// Protocol number of ESP (RFC 4303).
+const ESP: u8 = 50;
+
+/// A flow of a subscriber, in few bits: its hosts and protocol, and its ports, flow label, or security parameters index.
+///
+/// Two flows with the same key share a queue, nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OpaqueKey {
+    hosts: u32,
+    selector: u32,
+}
+
+impl OpaqueKey {
+    /// The flow of a packet towards a client.
+    pub(crate) fn of(parsed: &Packet, packet: &[u8], seed: u64) -> Self {
+        let Packet { ip, transport } = parsed;
+        let selector = match transport {
+            Transport::Tcp(tcp) => ports(tcp.src_port, tcp.dst_port),
+            Transport::Udp(udp) => ports(udp.src_port, udp.dst_port),
+            Transport::Other(ESP) => word_at(packet, ip.header_len),
+            Transport::Fragment => return Self { hosts: hosts(ip.src, ip.dst, ip.protocol, seed), selector: FRAGMENT },
+            Transport::Icmp(_) | Transport::Other(_) | Transport::Truncated => u64::from(ip.flow_label),
+        };
+        Self::new(hosts(ip.src, ip.dst, ip.protocol, seed), selector, seed)
+    }
+
+    /// The flow towards the client that a segment of the client answers.
+    pub(crate) fn of_reply(ip: &Ip, tcp: &Tcp, seed: u64) -> Self {
+        Self::new(hosts(ip.dst, ip.src, ip.protocol, seed), ports(tcp.dst_port, tcp.src_port), seed)
+    }
+
+    fn new(hosts: u32, selector: u64, seed: u64) -> Self {
+        Self { hosts, selector: (mix(selector ^ seed) as u32).max(FRAGMENT + 1) }
+    }
+
+    /// Fragments, and whatever else its hosts send each other.
+    pub(crate) fn is_fragment(&self) -> bool {
+        self.selector == FRAGMENT
+    }
+
+    /// Both are of the same hosts and protocol.
+    pub(crate) fn has_hosts_of(&self, other: &Self) -> bool {
+        self.hosts == other.hosts
+    }
+
+    /// One of `n` places.
+    pub(crate) fn place(&self, n: usize) -> usize {
+        (self.hosts ^ self.selector) as usize % n.max(1)
+    }
+}
+
+fn ports(source: u16, destination: u16) -> u64 {
+    u64::from(source) << 16 | u64::from(destination)
+}
+
+fn hosts(src: IpAddr, dst: IpAddr, protocol: u8, seed: u64) -> u32 {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(address) => u64::from(address.to_bits()),
+        IpAddr::V6(address) => mix((address.to_bits() >> 64) as u64) ^ address.to_bits() as u64,
+    };
+    mix(mix(mix(bits(src) ^ seed) ^ bits(dst)) ^ u64::from(protocol)) as u32
+}
+
+fn word_at(packet: &[u8], at: usize) -> u64 {
+    let word = packet.get(at..).and_then(<[u8]>::first_chunk::<4>);
+    u64::from(word.map_or(0, |octets| u32::from_be_bytes(*octets)))
+}
+
+/// The finalizer of `SplitMix64`: each bit of the result depends on each of `x`.
+const fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

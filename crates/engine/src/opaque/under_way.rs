@@ -1,0 +1,171 @@
+//! [`UnderWay`]: opaque packets that have left towards a client, and what is known of them.
+//!
+//! The hypothesis: what a subscriber is sent leaves its radio queue in the order in which it was sent. So whoever
+//! answers to a packet sent at *t* says that all that was sent until *t* has left, arrived or lost.
+//!
+//! A TCP flow that passes shows that the hypothesis is false (two bearers, queues per flow behind the radio): its
+//! own acknowledgement of a packet comes long after something later was answered.
+
+use std::collections::VecDeque;
+
+use control::SendStamp;
+use units::{Duration, Instant, SeqNum};
+
+use super::key::OpaqueKey;
+
+/// Packets sent within this time without numbers of their own are one entry.
+const MERGED: Duration = Duration::from_millis(1);
+
+/// Nothing is kept for longer, or beyond so many entries.
+const KEPT: Duration = Duration::from_secs(10);
+const ENTRIES_MAX: usize = 8_192;
+
+/// An acknowledgement is looked for among so many entries of others at most.
+const LOOKS: usize = 512;
+
+/// An acknowledgement so much later than evidence that its segment had left contradicts it; or so many times the
+/// round trip.
+const CONTRADICTS: Duration = Duration::from_millis(80);
+
+/// So many of them, one after the other, are no accident.
+const CONTRADICTIONS: u32 = 8;
+
+/// Segments of a TCP flow that passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Numbered {
+    pub(crate) flow: OpaqueKey,
+    /// Number behind its last byte.
+    pub(crate) end: SeqNum,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    stamp: SendStamp,
+    bytes: u32,
+    numbered: Option<Numbered>,
+}
+
+/// What has been released by an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    /// Bytes that have left the queue, as far as it was not known.
+    pub(crate) bytes: u32,
+    /// Stamp of what was answered.
+    pub(crate) stamp: SendStamp,
+}
+
+/// Opaque packets under way, the oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UnderWay {
+    entries: VecDeque<Entry>,
+    bytes: u64,
+    /// Last of the numbered ones that were released by what others said: flow, end, when it was sent, and when released.
+    released: VecDeque<(Numbered, Instant, Instant)>,
+    evidence_at: Instant,
+    /// When a passed flow's own acknowledgement came last.
+    answered_at: Option<Instant>,
+    contradictions: u32,
+}
+
+impl UnderWay {
+    /// Bytes under way.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When it was last known what has left.
+    pub(crate) fn evidence_at(&self) -> Instant {
+        self.evidence_at
+    }
+
+    /// When a passed flow has last answered.
+    pub(crate) fn answered_at(&self) -> Option<Instant> {
+        self.answered_at
+    }
+
+    /// The hypothesis does not hold.
+    pub(crate) fn is_contradicted(&self) -> bool {
+        self.contradictions >= CONTRADICTIONS
+    }
+
+    /// A packet leaves.
+    pub(crate) fn on_sent(&mut self, bytes: u32, stamp: SendStamp, numbered: Option<Numbered>) {
+        self.bytes += u64::from(bytes);
+        let now = stamp.sent_at;
+        // What is sent again says nothing: its acknowledgement may be that of the first time (RFC 6298 §3).
+        let numbered = numbered.filter(|numbered| !self.was_sent(numbered));
+        if let Some(last) = self.entries.back_mut()
+            && last.numbered.is_none()
+            && numbered.is_none()
+            && now.saturating_since(last.stamp.sent_at) < MERGED
+        {
+            (last.stamp.sent_at, last.bytes) = (now, last.bytes.saturating_add(bytes));
+        } else {
+            self.entries.push_back(Entry { stamp, bytes, numbered });
+        }
+        while self.entries.len() > ENTRIES_MAX
+            || self.entries.front().is_some_and(|entry| now.saturating_since(entry.stamp.sent_at) > KEPT)
+        {
+            self.pop();
+        }
+    }
+
+    /// Bytes of its flow up to there are under way already.
+    fn was_sent(&self, numbered: &Numbered) -> bool {
+        let mut others = self.entries.iter().rev().take(LOOKS).filter_map(|entry| entry.numbered);
+        others.find(|other| other.flow == numbered.flow).is_some_and(|last| last.end.is_at_or_after(numbered.end))
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.bytes -= u64::from(entry.bytes);
+        Some(entry)
+    }
+
+    /// Something that was sent at `sent_at` was answered: bytes that have left with it or before.
+    pub(crate) fn release_until(&mut self, sent_at: Instant, now: Instant) -> u32 {
+        self.evidence_at = now;
+        let mut bytes = 0u32;
+        while self.entries.front().is_some_and(|entry| entry.stamp.sent_at <= sent_at) {
+            let Some(entry) = self.pop() else { break };
+            bytes = bytes.saturating_add(entry.bytes);
+            if let Some(numbered) = entry.numbered {
+                if self.released.len() >= LOOKS {
+                    self.released.pop_front();
+                }
+                self.released.push_back((numbered, entry.stamp.sent_at, now));
+            }
+        }
+        bytes
+    }
+
+    /// A TCP flow that passes has acknowledged everything below `ack`: that is an answer to the newest segment of it
+    /// that ends there or before.
+    pub(crate) fn on_ack(&mut self, flow: OpaqueKey, ack: SeqNum, now: Instant) -> Option<Answer> {
+        let is_of_it = |numbered: &Numbered| numbered.flow == flow;
+        let is_covered = |numbered: &Numbered| !numbered.end.is_after(ack);
+        let mut found = None;
+        for (at, entry) in self.entries.iter().enumerate().take(LOOKS) {
+            match entry.numbered.filter(is_of_it) {
+                Some(numbered) if is_covered(&numbered) => found = Some((at, entry.stamp)),
+                Some(_) => break,
+                None => {}
+            }
+        }
+        if let Some((_, stamp)) = found {
+            self.answered_at = Some(now);
+            let bytes = self.release_until(stamp.sent_at, now);
+            self.released.retain(|(numbered, ..)| !(is_of_it(numbered) && is_covered(numbered)));
+            self.contradictions = 0;
+            return Some(Answer { bytes, stamp });
+        }
+        // It had left already, as others have said: its acknowledgement should be on its way, too.
+        let newest = self.released.iter().rev().find(|(numbered, ..)| is_of_it(numbered) && is_covered(numbered));
+        let (_, sent_at, released_at) = *newest?;
+        self.released.retain(|(numbered, ..)| !(is_of_it(numbered) && is_covered(numbered)));
+        let path = released_at.saturating_since(sent_at);
+        let is_late = now.saturating_since(released_at) > CONTRADICTS.max(path);
+        self.contradictions = if is_late { self.contradictions + 1 } else { 0 };
+        None
+    }
+}
