@@ -328,6 +328,19 @@ impl Engine {
         unknown.map(|key| key.client_and_server(self.down.direction()))
     }
 
+    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now on (true)
+    /// or no longer, so that what passes is in one schedule with accelerated flows. Whoever steers packets asks after
+    /// each turn; where all traffic comes here anyway nobody needs to.
+    pub fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
+        self.down.take_wanted()
+    }
+
+    /// Lets all that passes and waits for its turn leave, and nothing more wait, as long as `is_so`: before a state is
+    /// stored, which does not have it.
+    pub fn let_pass(&mut self, is_so: bool) {
+        self.down.let_pass(is_so);
+    }
+
     /// True when the packet handed out last is one that passes, and was not made here.
     #[must_use]
     pub fn hands_on(&self) -> bool {

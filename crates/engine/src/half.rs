@@ -10,6 +10,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use control::Controller;
 use tcp::Ring;
@@ -131,6 +132,10 @@ pub(crate) struct Half {
     is_draining: bool,
     /// The opaque packet that leaves.
     opaque_out: Option<Waiting>,
+    /// Subscribers all of whose traffic is to come here, or no longer.
+    wanted: VecDeque<(IpAddr, bool)>,
+    /// What passes is not to wait any more.
+    lets_pass: bool,
     /// Longest packet to a sink, as far as the interface says that it leaves through.
     mtu: u32,
 }
@@ -176,6 +181,8 @@ impl Half {
             is_news: false,
             is_draining: false,
             opaque_out: None,
+            wanted: VecDeque::new(),
+            lets_pass: false,
             mtu: u32::MAX,
             config,
         })

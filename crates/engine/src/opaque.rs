@@ -14,7 +14,7 @@
 //! ([`UnderWay`]). Segments of accelerated flows say so, and those of TCP flows that pass. Where nothing answers,
 //! nothing waits.
 
-use units::{Bytes, Duration, Instant};
+use units::{Duration, Instant};
 
 pub(crate) mod codel;
 pub(crate) mod key;
@@ -37,6 +37,9 @@ const SOURCE_LASTS: Duration = Duration::from_secs(4);
 /// Bits of the traffic class below its DSCP.
 const ECN_BITS: u32 = 2;
 
+/// What is sent to a subscriber comes here for so long after an accelerated flow has sent something.
+const ACTIVE: Duration = Duration::from_secs(5);
+
 /// Service of one flow and byte, so that shares are whole numbers.
 const SERVICE: u64 = 256;
 
@@ -47,9 +50,7 @@ pub(crate) struct Opaque {
     pub(crate) under_way: UnderWay,
     /// Service per flow of accelerated and opaque flows, for turns.
     service: [u64; 2],
-    /// When an accelerated flow sent last.
-    own_sent_at: Instant,
-    /// DSCP of what it sent.
+    /// DSCP of what accelerated flows send.
     own_dscp: Option<u8>,
 }
 
@@ -79,15 +80,8 @@ impl Opaque {
     }
 
     /// One of `flows` flows of a class has sent `len` bytes.
-    pub(crate) fn charge(&mut self, class: Class, len: u32, flows: usize, now: Instant) {
-        let service = u64::from(len) * SERVICE / (flows.max(1) as u64);
-        match class {
-            Class::Own => {
-                self.service[0] += service;
-                self.own_sent_at = now;
-            }
-            Class::Opaque => self.service[1] += service,
-        }
+    pub(crate) fn charge(&mut self, class: Class, len: u32, flows: usize) {
+        self.service[class as usize] += u64::from(len) * SERVICE / (flows.max(1) as u64);
     }
 
     /// An accelerated flow sends with this traffic class.
@@ -98,11 +92,6 @@ impl Opaque {
     /// A packet of this traffic class may have a queue of its own on the radio: the accelerated flows have another one.
     pub(crate) fn is_of_other_class(&self, traffic_class: u8) -> bool {
         self.own_dscp.is_some_and(|own| own != traffic_class >> ECN_BITS)
-    }
-
-    /// An accelerated flow may send a segment whatever is under way, because its acknowledgement is wanted.
-    pub(crate) fn wants_evidence(&self, now: Instant) -> bool {
-        self.under_way.bytes() > 0 && now.saturating_since(self.own_sent_at) >= EVIDENCE_EVERY
     }
 
     /// The oldest packet may leave although the window is full: nothing has told for too long what is under way.
@@ -127,27 +116,72 @@ pub(crate) fn payload_of(packet_len: usize, segments: u32) -> u32 {
     u32::try_from(packet_len).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
 }
 
-/// The place of a subscriber's [`Opaque`]. It is made with the first packet, and not kept over an upgrade: what
-/// waits is sent before one.
+/// What a subscriber is sent beside its accelerated flows, if there is anything.
+///
+/// Not kept over an upgrade: what waits is sent before one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place(Option<Box<Opaque>>);
+pub(crate) struct Place {
+    opaque: Option<Box<Opaque>>,
+    /// When an accelerated flow sent last.
+    own_sent_at: Instant,
+    /// All that is sent to the subscriber is to come here.
+    is_wanted: bool,
+}
 
 impl Place {
     pub(crate) fn get(&self) -> Option<&Opaque> {
-        self.0.as_deref()
+        self.opaque.as_deref()
     }
 
     pub(crate) fn get_mut(&mut self) -> Option<&mut Opaque> {
-        self.0.as_deref_mut()
+        self.opaque.as_deref_mut()
     }
 
     pub(crate) fn make(&mut self) -> &mut Opaque {
-        self.0.get_or_insert_default()
+        self.opaque.get_or_insert_default()
     }
 
     /// Bytes that wait.
-    pub(crate) fn waiting(&self) -> Bytes {
-        Bytes::new(self.get().map_or(0, |opaque| opaque.queues.bytes()))
+    pub(crate) fn waiting(&self) -> usize {
+        self.get().map_or(0, |opaque| opaque.queues.bytes() as usize)
+    }
+
+    /// An accelerated flow, one of `flows` that have something to send, has sent `len` bytes.
+    pub(crate) fn on_own(&mut self, len: u32, flows: usize, now: Instant) {
+        self.own_sent_at = now;
+        if let Some(opaque) = self.get_mut() {
+            opaque.charge(Class::Own, len, flows);
+        }
+    }
+
+    /// All that is sent to the subscriber is to come here from now on; true if that is news.
+    pub(crate) fn want(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_wanted, true)
+    }
+
+    /// It is to.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    /// The same ends; true if that is news.
+    pub(crate) fn release(&mut self) -> bool {
+        std::mem::take(&mut self.is_wanted)
+    }
+
+    /// Accelerated flows have sent something of late.
+    pub(crate) fn is_active(&self, now: Instant) -> bool {
+        now < self.active_until()
+    }
+
+    /// Until when that is so if they send nothing more.
+    pub(crate) fn active_until(&self) -> Instant {
+        self.own_sent_at + ACTIVE
+    }
+
+    /// One more segment of an accelerated flow may leave whatever is under way: its acknowledgement is wanted.
+    pub(crate) fn wants_evidence(&self, now: Instant) -> bool {
+        self.under_way() > 0 && now.saturating_since(self.own_sent_at) >= EVIDENCE_EVERY
     }
 
     /// True when something waits.

@@ -96,14 +96,6 @@ impl Path {
         self.in_flight = (self.in_flight + u64::from(after)).saturating_sub(u64::from(before));
     }
 
-    /// `len` bytes of an accelerated flow leave.
-    pub(crate) fn note_own(&mut self, len: u32, now: Instant) {
-        let flows = self.turns.len();
-        if let Some(opaque) = self.opaque.get_mut() {
-            opaque.charge(opaque::Class::Own, len, flows, now);
-        }
-    }
-
     /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight
     /// when it came.
     // Each packet comes through here: a call would cost as much again.
@@ -231,7 +223,7 @@ impl Path {
     pub(crate) fn room(&self, control: &Control, now: Instant) -> u32 {
         let room = control.window.get().saturating_sub(self.under_way()).min(u64::from(u32::MAX)) as u32;
         // One segment goes beyond the window where its acknowledgement is wanted.
-        let is_wanted = room == 0 && self.opaque.get().is_some_and(|opaque| opaque.wants_evidence(now));
+        let is_wanted = room == 0 && self.opaque.wants_evidence(now);
         room.max(u32::from(is_wanted))
     }
 

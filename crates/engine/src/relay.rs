@@ -521,7 +521,7 @@ impl Relay {
             path.sight.on_retransmission(made.len);
         }
         path.last_used = now;
-        path.note_own(made.len, now);
+        path.opaque.on_own(made.len, path.turns.len(), now);
         self.turn.spend(made.len);
         let segments = made.len.div_ceil(self.sender.mss().max(1)).max(1);
         path.pacer.on_send(made.len, segments, control.pacing_rate, now);

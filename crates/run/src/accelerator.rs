@@ -278,6 +278,14 @@ impl Processor for Accelerator {
         self.engine.take_news()
     }
 
+    fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
+        self.engine.take_wanted_subscriber()
+    }
+
+    fn let_pass(&mut self, is_so: bool) {
+        self.engine.let_pass(is_so);
+    }
+
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
         self.engine.set_journal(downlink);
         self.uplink_journal = Some(uplink);

@@ -264,6 +264,7 @@ impl<P: PacketPath> PacketLoop<P> {
             processor.handle_timeout(now);
         }
         more |= self.transmit(processor, now)?;
+        self.follow_wanted(processor);
         if let Some(reporter) = &mut self.reporter {
             reporter.report(processor);
         }
@@ -333,6 +334,29 @@ impl<P: PacketPath> PacketLoop<P> {
             }
         }
         Ok(len)
+    }
+
+    /// Has all traffic of subscribers come here, or no longer, as the processor wants it.
+    fn follow_wanted(&mut self, processor: &mut impl Processor) {
+        while let Some((subscriber, is_wanted)) = processor.take_wanted_subscriber() {
+            if let Some(bypass) = &self.bypass {
+                bypass.schedule(subscriber, is_wanted);
+            }
+        }
+    }
+
+    /// Sends what passes and waits for its turn: it is not part of a state that another process takes over.
+    ///
+    /// # Errors
+    /// When the device is gone or down.
+    pub fn send_waiting(&mut self, processor: &mut impl Processor) -> Result<(), IoError> {
+        processor.let_pass(true);
+        let sent = (|| {
+            while self.transmit(processor, Clock::now())? {}
+            Ok(())
+        })();
+        processor.let_pass(false);
+        sent
     }
 
     /// Does work that comes from another box.

@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     /// Threads that handle packets, and queues of each device.
     pub(crate) shards: usize,
     pub(crate) sysctls: Vec<RecordedSysctl>,
+    /// IPv6 prefix length that makes one subscriber, bits.
+    pub(crate) ipv6_prefix_len: u8,
     /// Name and commands of the nft table, if one is needed.
     pub(crate) notrack: Option<(String, Vec<String>)>,
     pub(crate) namespace: NamespaceId,
@@ -134,6 +136,7 @@ impl Plan {
             gso: config.gso,
             shards,
             sysctls,
+            ipv6_prefix_len: config.ipv6_prefix_len,
             notrack,
             namespace,
             predecessor,
@@ -190,6 +193,7 @@ impl Plan {
             gso: kept.gso,
             shards: kept.shards,
             sysctls: record.sysctls.clone(),
+            ipv6_prefix_len: config.ipv6_prefix_len,
             notrack: None,
             namespace,
             predecessor: None,

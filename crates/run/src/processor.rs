@@ -35,6 +35,15 @@ pub trait Processor: Middlebox {
         false
     }
 
+    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now on
+    /// (true), or no longer.
+    fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
+        None
+    }
+
+    /// Lets all that passes and waits for its turn leave, and nothing more wait, as long as `is_so`.
+    fn let_pass(&mut self, _is_so: bool) {}
+
     /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
     fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
 

@@ -13,6 +13,7 @@
 //! | draining | handed back, whatever its hosts know | 3 s or 60 s | `relay/departure.rs` |
 //! | closed | retransmissions are answered no longer | `linger` | `Relay::linger_due` |
 //! | subscriber with flows | the pacer's pause is over | by the rate | `half/schedule.rs` |
+//! | subscriber | what passes has waited for 100 ms without evidence; is not scheduled any more | | `half/opaque.rs` |
 //! | subscriber without | it is forgotten | `subscriber_memory` | `Half::forgotten_at` |
 //!
 //! Holes, challenges and the trimming of rings are looked at when a packet comes, and need no timer.
@@ -66,7 +67,11 @@ impl Half {
             return;
         }
         subscriber.armed = Moment::NEVER;
-        if subscriber.flows > 0 {
+        let path = subscriber.path().and_then(|path| self.paths.get(path));
+        let has_work = subscriber.flows > 0 || path.is_some_and(|path| path.opaque.has_waiting());
+        self.end_schedule(id, now);
+        let Some(subscriber) = self.subscribers.get_mut(id) else { return };
+        if has_work {
             self.wake(id);
         } else if now >= forgotten {
             self.forget_subscriber(id);

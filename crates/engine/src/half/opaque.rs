@@ -1,7 +1,9 @@
 //! What passes to a subscriber, in one schedule with what is accelerated ([`crate::opaque`]).
 
+use std::net::IpAddr;
+
 use control::Control;
-use units::Instant;
+use units::{Duration, Instant};
 use wire::{Packet, Tcp, Transport, VirtioNetHeader};
 
 use super::Half;
@@ -16,6 +18,12 @@ use crate::opaque::under_way::Numbered;
 use crate::opaque::{Class, payload_of};
 use crate::path::Path;
 
+/// Changes of whose traffic is wanted that wait to be taken.
+const WANTED_MAX: usize = 1_024;
+
+/// A schedule that may not end yet is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
 impl Half {
     /// What passes is scheduled here.
     fn schedules(&self) -> bool {
@@ -23,12 +31,13 @@ impl Half {
         config.schedule_passed
             && config.accelerate
             && !self.is_draining
+            && !self.lets_pass
             && self.direction == Direction::Downlink
             && config.sharing == Sharing::Subscriber
     }
 
     /// The subscriber of a client's address, if there was data for it.
-    fn known_subscriber(&self, client: std::net::IpAddr) -> Option<(u32, u32)> {
+    fn known_subscriber(&self, client: IpAddr) -> Option<(u32, u32)> {
         let key = SharingKey::Address(subscriber_key(client, self.config.ipv6_prefix_len));
         let id = self.subscriber_index.get(&key, &self.subscribers)?;
         Some((id, self.subscribers.get(id)?.path()?))
@@ -45,8 +54,16 @@ impl Half {
         if !self.schedules() {
             return Verdict::Forward;
         }
-        let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.dst) else { return Verdict::Forward };
-        let Some(path) = self.paths.get_mut(path_id) else { return Verdict::Forward };
+        let known = self.known_subscriber(parsed.ip.dst);
+        let path = known.and_then(|(_, path)| self.paths.get_mut(path));
+        let is_short = self.stats.buffer_bytes_now >= self.config.buffer_max.get();
+        let (Some((subscriber, _)), Some(path)) = (known, path) else {
+            self.note_unwanted(parsed);
+            return Verdict::Forward;
+        };
+        if !path.opaque.has_waiting() && (is_short || !path.opaque.is_active(now)) {
+            return Verdict::Forward;
+        }
         // Another class of service may have a queue of its own on the radio.
         if path.opaque.get().is_some_and(|opaque| opaque.is_of_other_class(parsed.ip.traffic_class)) {
             return Verdict::Forward;
@@ -62,8 +79,10 @@ impl Half {
             }
             _ => None,
         };
+        let before = path.opaque.waiting();
         path.opaque.make().queues.push(key, waiting);
-        path.last_used = now;
+        self.stats.note_memory(before, path.opaque.waiting());
+        path.adjust_buffered(before, path.opaque.waiting());
         self.stats.opaque_packets += 1;
         self.stats.opaque_bytes += packet.len() as u64;
         self.ready.wake(subscriber, path);
@@ -109,19 +128,78 @@ impl Half {
             self.stats.opaque_overdue += 1;
         }
         let flows = opaque.queues.flows();
+        let before = opaque.queues.bytes() as usize;
         let packet = opaque.queues.pop();
+        let after = opaque.queues.bytes() as usize;
         let losses = opaque.queues.take_losses();
         self.stats.opaque_dropped += losses.dropped;
         self.stats.opaque_marked += losses.marked;
+        self.stats.note_memory(before, after);
+        path.buffered = (path.buffered + after as u64).saturating_sub(before as u64);
         let Some(packet) = packet else { return false };
         let stamp = path.sampler.on_send(in_flight == 0, now);
         opaque.under_way.on_sent(packet.payload, stamp, packet.numbered);
-        opaque.charge(Class::Opaque, packet.payload, flows, now);
+        opaque.charge(Class::Opaque, packet.payload, flows);
         path.on_send(packet.payload, in_flight, now);
         path.pacer.on_send(packet.payload, packet.segments, control.pacing_rate, now);
         path.last_used = now;
         self.opaque_out = Some(packet);
         true
+    }
+
+    /// An accelerated flow of a subscriber has sent a packet with the header made last: what passes is to come here.
+    pub(super) fn follow_own(&mut self, subscriber: u32, header_len: usize) {
+        let schedules = self.schedules();
+        let Some(found) = self.subscribers.get_mut(subscriber) else { return };
+        let Some(path) = found.path().and_then(|path| self.paths.get_mut(path)) else { return };
+        if let (Some(opaque), Ok(parsed)) =
+            (path.opaque.get_mut(), wire::parse_prefix(&self.header[..header_len]))
+        {
+            opaque.note_own_class(parsed.ip.traffic_class);
+        }
+        let SharingKey::Address(address) = found.key else { return };
+        if schedules && self.wanted.len() < WANTED_MAX && path.opaque.want() {
+            self.wanted.push_back((address, true));
+            let at = path.opaque.active_until();
+            self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
+        }
+    }
+
+    /// Ends the schedule of a subscriber whose accelerated flows have sent nothing for a while.
+    pub(super) fn end_schedule(&mut self, subscriber: u32, now: Instant) {
+        let Some(found) = self.subscribers.get_mut(subscriber) else { return };
+        let Some(path) = found.path().and_then(|path| self.paths.get_mut(path)) else { return };
+        let SharingKey::Address(address) = found.key else { return };
+        let is_over = !path.opaque.is_active(now) && !path.opaque.has_waiting();
+        if is_over && self.wanted.len() < WANTED_MAX && path.opaque.release() {
+            self.wanted.push_back((address, false));
+        } else if path.opaque.is_wanted() {
+            let at = path.opaque.active_until().max(now + LOOK_AGAIN);
+            self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
+        }
+    }
+
+    /// A packet of no subscriber with accelerated flows came here: it need not.
+    fn note_unwanted(&mut self, parsed: &Packet) {
+        let key = subscriber_key(parsed.ip.dst, self.config.ipv6_prefix_len);
+        let is_said = self.wanted.back() == Some(&(key, false));
+        // Segments come here until it is known that their flow passes.
+        if parsed.tcp().is_none() && !is_said && self.wanted.len() < WANTED_MAX {
+            self.wanted.push_back((key, false));
+        }
+    }
+
+    /// A subscriber all of whose traffic is to come here from now on, or no longer.
+    pub(crate) fn take_wanted(&mut self) -> Option<(IpAddr, bool)> {
+        self.wanted.pop_front()
+    }
+
+    /// What waits its turn leaves as fast as it can, and nothing more waits, as long as `is_so`.
+    pub(crate) fn let_pass(&mut self, is_so: bool) {
+        self.lets_pass = is_so;
+        for id in 0..self.subscribers.places() {
+            self.wake(id);
+        }
     }
 
     /// Whose turn it is among those of a subscriber.

@@ -41,18 +41,9 @@ impl Half {
             let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
             self.stats.packets_made += 1;
             self.meter(&transmission, &virtio, &header);
-            self.note_own_class(subscriber_id, header.len);
+            self.follow_own(subscriber_id, header.len);
             let payload = Payload::Held(id, transmission.seq, transmission.len);
             return Some(Made { to: End::Sink, virtio, header_len: header.len, payload });
-        }
-    }
-
-    /// Of which class the data is that was made last, for what passes beside it.
-    fn note_own_class(&mut self, subscriber: u32, header_len: usize) {
-        let path = self.subscribers.get(subscriber).and_then(|subscriber| subscriber.path());
-        let opaque = path.and_then(|path| self.paths.get_mut(path)?.opaque.get_mut());
-        if let (Some(opaque), Ok(parsed)) = (opaque, wire::parse_prefix(&self.header[..header_len])) {
-            opaque.note_own_class(parsed.ip.traffic_class);
         }
     }
 

@@ -202,7 +202,7 @@ fn each_flow_has_the_same_share_whatever_it_is() {
         if class == Class::Opaque {
             opaque.queues.pop().unwrap();
         }
-        opaque.charge(class, 1_448, flows, at(0));
+        opaque.charge(class, 1_448, flows);
         sent[usize::from(class == Class::Opaque)] += 1;
     }
     assert!((295..=305).contains(&sent[0]), "{sent:?}");

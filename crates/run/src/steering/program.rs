@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   not to this machine's MAC address, or with a VLAN tag ──▶ the kernel
-//!   neither TCP nor an ICMP error, a fragment, at its last hop ──▶ the kernel
-//!   TCP of a flow in the map, and not its first SYN ──▶ the kernel
+//!   at its last hop ──▶ the kernel
+//!   neither TCP nor an ICMP error, a fragment, TCP of a flow in the map, and not its first SYN ──▶ the kernel, unless
+//!     it is to a subscriber in the map (of TCP also: from one)
 //!   nobody has beaten the heart for too long ──▶ the kernel
 //!   not to be forwarded out of the other side's interface ──▶ the kernel
 //!   anything else ──▶ into the TUN device
@@ -42,12 +43,14 @@ pub(super) struct Spec {
     pub hang_after: Duration,
     /// Where in the shared array this program counts, in bytes.
     pub counters: i32,
+    /// IPv6 prefix length that makes one subscriber, bits.
+    pub ipv6_prefix_len: u8,
 }
 
 /// The maps of all programs of an instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Maps<'a, M, A> {
-    /// Flows that are left alone: [`KEY_LEN`] and [`VALUE_LEN`] bytes.
+    /// Flows that are left alone, and subscribers whose whole traffic is wanted: [`KEY_LEN`] and [`VALUE_LEN`] bytes.
     pub passed: &'a M,
     /// [`HEARTBEAT`], and the programs' counters.
     pub shared: &'a A,
@@ -55,7 +58,10 @@ pub(super) struct Maps<'a, M, A> {
 
 /// Bytes of a flow's key: the client's address and the server's (IPv4 in the first four bytes), the
 /// client's port and the server's, in network order; then 4 or 6 as a 32-bit number.
+///
+/// That of a subscriber has its address or prefix, and [`SUBSCRIBER`] in the last number beside 4 or 6.
 pub(super) const KEY_LEN: usize = 40;
+pub(super) const SUBSCRIBER: i32 = 0x100;
 /// Bytes of its value: a 64-bit number whose bits say from which sides a FIN has come.
 pub(super) const VALUE_LEN: usize = 8;
 
@@ -135,11 +141,14 @@ pub(super) fn assemble<M: AsFd, A: AsFd>(
 ) -> Result<Vec<Instruction>, IoError> {
     let mut a = Assembler::new();
     let next = a.label();
-    let part = Part { spec, maps, next };
+    let part = Part { spec, maps, next, other: next };
     // R6: the packet. R7: where the transport header begins. R8: TCP's flags. R9: the Ethernet protocol.
     a.copy(R6, R1);
     part.is_for_this_machine(&mut a);
     let (ipv6, tcp, steer) = (a.label(), a.label(), a.label());
+    // What is no flow of the engine's interests it only on the way to a client.
+    let other = if spec.from == Port::Wired { a.label() } else { next };
+    let part = Part { other, ..part };
     a.load(Word, R9, R6, PROTOCOL);
     // ICMP has no ports, and IPv4 only four bytes of address.
     a.store_number(Double, R10, TCP, 0);
@@ -153,6 +162,10 @@ pub(super) fn assemble<M: AsFd, A: AsFd>(
     part.read_ipv6(&mut a, tcp, steer);
     a.place(tcp);
     part.pass_known(&mut a, steer);
+    if spec.from == Port::Wired {
+        a.place(other);
+        part.is_of_scheduled(&mut a, next, steer);
+    }
     a.place(steer);
     part.is_loop_alive(&mut a);
     part.is_forwarded(&mut a);
@@ -172,6 +185,8 @@ struct Part<'a, M, A> {
     maps: Maps<'a, M, A>,
     /// Leaves the packet to the kernel.
     next: Label,
+    /// Leaves it to the kernel, unless all traffic of its subscriber is wanted.
+    other: Label,
 }
 
 impl<M: AsFd, A: AsFd> Part<'_, M, A> {
@@ -219,8 +234,6 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         // A packet at its last hop is answered by the kernel.
         a.load(Byte, R1, R10, IP + 8);
         a.jump_if(Below, R1, 2, self.next);
-        a.load(Half, R1, R10, IP + 6);
-        a.jump_if(HasAny, R1, from_network(0x3fff), self.next);
         a.load(Byte, R7, R10, IP);
         a.calculate(And, R7, 15);
         a.calculate(ShiftLeft, R7, 2);
@@ -229,13 +242,15 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         self.copy_address(a, IP + 12, source, Word, 1);
         self.copy_address(a, IP + 16, destination, Word, 1);
         a.store_number(Word, R10, KEY_FAMILY, 4);
+        a.load(Half, R1, R10, IP + 6);
+        a.jump_if(HasAny, R1, from_network(0x3fff), self.other);
         a.load(Byte, R1, R10, IP + 9);
         a.jump_if(Equal, R1, i32::from(protocol::TCP), tcp);
-        a.jump_if(Differs, R1, i32::from(protocol::ICMP), self.next);
+        a.jump_if(Differs, R1, i32::from(protocol::ICMP), self.other);
         self.copy_from_packet(a, Some(R7), TCP + 8, 1);
         a.load(Byte, R1, R10, TCP + 8);
         a.jump_if(Equal, R1, ICMP_DESTINATION_UNREACHABLE, steer);
-        a.jump(self.next);
+        a.jump(self.other);
     }
 
     fn read_ipv6(&self, a: &mut Assembler, tcp: Label, steer: Label) {
@@ -253,10 +268,10 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         for extension in IPV6_EXTENSIONS {
             a.jump_if(Equal, R1, extension, steer);
         }
-        a.jump_if(Differs, R1, i32::from(protocol::ICMPV6), self.next);
+        a.jump_if(Differs, R1, i32::from(protocol::ICMPV6), self.other);
         self.copy_from_packet(a, Some(R7), TCP + 8, 1);
         a.load(Byte, R1, R10, TCP + 8);
-        a.jump_if(AtLeast, R1, ICMPV6_FIRST_INFORMATIONAL, self.next);
+        a.jump_if(AtLeast, R1, ICMPV6_FIRST_INFORMATIONAL, self.other);
         a.jump(steer);
     }
 
@@ -297,8 +312,38 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.place(gone);
         self.forget(a);
         a.place(count);
+        let bypassed = a.label();
+        self.is_of_scheduled(a, bypassed, steer);
+        a.place(bypassed);
         self.count(a, BYPASSED_PACKETS);
         a.jump(self.next);
+    }
+
+    /// Steers what is to or from a subscriber in the map; the rest is handled at `not`. The key is overwritten.
+    fn is_of_scheduled(&self, a: &mut Assembler, not: Label, steer: Label) {
+        a.store_number(Double, R10, KEY_SERVER, 0);
+        a.store_number(Double, R10, KEY_SERVER + 8, 0);
+        a.store_number(Word, R10, KEY_PORTS, 0);
+        let is_ipv4 = a.label();
+        a.load(Word, R1, R10, KEY_FAMILY);
+        a.copy(R2, R1);
+        a.calculate(Or, R2, SUBSCRIBER);
+        a.store(Word, R10, KEY_FAMILY, R2);
+        a.jump_if(Equal, R1, 4, is_ipv4);
+        let host_bits = 128 - u32::from(self.spec.ipv6_prefix_len.min(128));
+        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0).to_be_bytes();
+        let (halves, _) = mask.as_chunks::<8>();
+        for (place, half) in [KEY_CLIENT, KEY_CLIENT + 8].into_iter().zip(halves) {
+            a.load(Double, R1, R10, place);
+            a.set_wide(R2, u64::from_ne_bytes(*half));
+            a.calculate_with(And, R1, R2);
+            a.store(Double, R10, place, R1);
+        }
+        a.place(is_ipv4);
+        self.with_key(a);
+        a.call(Helper::MapLookup);
+        a.jump_if(Equal, R0, 0, not);
+        a.jump(steer);
     }
 
     fn with_key(&self, a: &mut Assembler) {

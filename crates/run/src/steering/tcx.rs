@@ -1,6 +1,6 @@
 //! [`Tcx`]: the steering by programs at the interfaces, and the flows they leave alone.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -93,6 +93,17 @@ impl Bypass {
         drop(self.passed.remove(&key(client, server)));
     }
 
+    /// Has everything to a subscriber come here, and what it acknowledges; or no longer.
+    ///
+    /// True if it is so from here on.
+    pub fn schedule(&self, subscriber: IpAddr, is_wanted: bool) -> bool {
+        let key = subscriber_key(subscriber);
+        if !is_wanted {
+            return self.passed.remove(&key).is_ok();
+        }
+        self.passed.insert(&key, &[0; program::VALUE_LEN]).is_ok()
+    }
+
     /// True when there has been no sign of life for `time`, but for the few milliseconds by which the clock of the
     /// programs is behind.
     pub fn is_silent_for(&self, time: Duration) -> bool {
@@ -124,6 +135,15 @@ fn key(client: SocketAddr, server: SocketAddr) -> [u8; program::KEY_LEN] {
     key[32..34].copy_from_slice(&client.port().to_be_bytes());
     key[34..36].copy_from_slice(&server.port().to_be_bytes());
     let family: u32 = if client.is_ipv4() { 4 } else { 6 };
+    key[36..40].copy_from_slice(&family.to_ne_bytes());
+    key
+}
+
+/// A subscriber's key, by its address or the first one of its prefix.
+fn subscriber_key(subscriber: IpAddr) -> [u8; program::KEY_LEN] {
+    let nobody = if subscriber.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let mut key = key(SocketAddr::new(subscriber, 0), SocketAddr::new(nobody, 0));
+    let family = program::SUBSCRIBER.cast_unsigned() | if subscriber.is_ipv4() { 4 } else { 6 };
     key[36..40].copy_from_slice(&family.to_ne_bytes());
     key
 }
@@ -188,6 +208,7 @@ fn load_programs(
             checks_reverse_path,
             hang_after: terms.hang_after,
             counters,
+            ipv6_prefix_len: plan.ipv6_prefix_len,
         };
         let maps = Maps { passed: &bypass.passed, shared: &bypass.shared };
         let program = Program::load(NAME, &program::assemble(&spec, maps)?)?;
