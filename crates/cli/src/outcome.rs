@@ -125,7 +125,7 @@ fn check(scenario: &Scenario, only: Option<&str>, traces: &Path) -> Result<(), S
     for case in scenario.chosen(only).map_err(|e| e.to_string())? {
         let at = |problem: String| format!("{}: case `{}`: {problem}", scenario.name, case.name);
         if case.accelerator.enabled.unwrap_or(false) {
-            run::engine_config_of(&case.accelerator.run_arguments())
+            run::engine_config_of(&case.run_arguments())
                 .map_err(|problem| at(format!("accelerator: {problem}")))?;
         }
         case.links(scenario.seed, &mut |file| {

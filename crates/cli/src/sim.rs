@@ -186,7 +186,7 @@ fn jobs(scenario: &Scenario, only: Option<&str>, log: LogMode, traces: &Path) ->
         for case in &cases {
             let plan = case.links(seed, &mut |file| lab::read_trace(traces, file)).map_err(text)?;
             let engine = engine(case)?;
-            let arguments = engine.as_ref().map(|_| case.accelerator.run_arguments());
+            let arguments = engine.as_ref().map(|_| case.run_arguments());
             jobs.push(Job {
                 run: CaseRun::new(case, &plan, engine, (seed, scenario.time_limit.0), log),
                 capture: None,
@@ -206,7 +206,7 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
     if !case.accelerator.enabled.unwrap_or(false) {
         return Ok(None);
     }
-    let config = run::engine_config_of(&case.accelerator.run_arguments()).map_err(|error| {
+    let config = run::engine_config_of(&case.run_arguments()).map_err(|error| {
         format!("case `{}`: the simulator has only the engine of `cellerator run`: {error}", case.name)
     })?;
     // The hash of the flow table is random elsewhere.

@@ -116,6 +116,54 @@ client = { sack = false, timestamps = false }
 }
 
 #[test]
+fn what_goes_on_beside_a_download_shares_its_link() {
+    let lab = Lab::new(
+        "beside",
+        r#"
+name = "t"
+time_limit = "5 s"
+wan.delay = "5 ms"
+radio.down = { rate = "20 Mbit/s", delay = "5 ms", queue = "200 KB" }
+radio.up = { rate = "10 Mbit/s", delay = "5 ms", queue = "100 KB" }
+accelerator.enabled = true
+[workload]
+size = "40 MB"
+ends_at_limit = true
+ping = "100 ms"
+beside = [
+  { kind = "download", congestion_control = "reno", start = "1 s", stop = "4 s" },
+  { kind = "quic", flows = 2, start = "1 s" },
+  { kind = "quic", congestion_control = "bbr", start = "1 s" },
+  { kind = "upload", start = "1 s" },
+  { kind = "call", rate = "500 kbit/s" },
+  { kind = "pages", size = "60 KB", flows = 3, every = "1 s" },
+]
+"#,
+    );
+    let results = lab.run();
+    schema::check(&results);
+    let case = &results["scenarios"][0]["cases"][0];
+    assert!(case["problems"].is_null(), "{}", case["problems"]);
+    let command = case["accelerator_command"].as_str().unwrap();
+    assert!(command.contains("--rule 'pass port 443'") && !command.contains("444"), "{command}");
+    let beside = case["figures"]["beside"].as_array().unwrap();
+    let kinds: Vec<&str> = beside.iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["download", "quic", "quic", "quic", "upload", "call", "pages"]);
+    let number = |of: &serde_json::Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("{key}: {of}"));
+    for one in beside {
+        assert!(number(one, "goodput_mbps") > 0.05, "{one}");
+        assert!(number(one, "own_mbps") > 0.05, "{one}");
+    }
+    // The link carries no more than it can.
+    let down: f64 = beside[..4].iter().chain(&beside[5..]).map(|one| number(one, "goodput_mbps")).sum();
+    assert!(down < 20.0, "{down}");
+    assert!(number(&beside[0], "end_s") <= 4.5 && number(&beside[0], "start_s") < 1.5, "{}", beside[0]);
+    assert!(number(&beside[5]["delay_ms"], "min") >= 10.0 && number(&beside[5]["delay_up_ms"], "min") >= 10.0);
+    assert!(number(&beside[6]["response_ms"], "count") >= 1.0, "{}", beside[6]);
+    assert!(number(&case["figures"]["ping_ms"], "min") >= 20.0);
+}
+
+#[test]
 fn an_interrupted_lab_leaves_nothing() {
     for signal in ["-INT", "-TERM"] {
         let lab = Lab::new("interrupted", DELAY_ONLY);

@@ -26,8 +26,8 @@ const QUIC_SEGMENTS: u64 = 32;
 
 const OWN: usize = 1;
 
-/// What downloads beside the accelerated flow, and how many of them: `cubic`, `reno`, `bbr` or `quic`, with a count
-/// as in `cubic:2`.
+/// What downloads beside the accelerated flow, and how many of them: `cubic`, `reno`, `bbr`, `quic` or `quic-bbr`,
+/// with a count as in `cubic:2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beside {
     /// The congestion control of their servers.
@@ -45,24 +45,35 @@ pub enum BesideKind {
     Reno,
     /// TCP with BBR.
     Bbr,
-    /// CUBIC as QUIC's servers have it. What passes looks alike to the accelerator, whatever its headers are.
+    /// QUIC with CUBIC.
     Quic,
+    /// QUIC with BBR.
+    QuicBbr,
 }
 
 impl BesideKind {
-    const ALL: [(Self, &'static str); 4] =
-        [(Self::Cubic, "cubic"), (Self::Reno, "reno"), (Self::Bbr, "bbr"), (Self::Quic, "quic")];
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Cubic, "cubic"),
+        (Self::Reno, "reno"),
+        (Self::Bbr, "bbr"),
+        (Self::Quic, "quic"),
+        (Self::QuicBbr, "quic-bbr"),
+    ];
 
     fn controller(self) -> ControllerConfig {
         match self {
             Self::Cubic => ControllerConfig::Cubic(CubicParams::default()),
             Self::Reno => ControllerConfig::NewReno(NewRenoParams::default()),
-            Self::Bbr => ControllerConfig::Bbr(BbrParams::default()),
+            Self::Bbr | Self::QuicBbr => ControllerConfig::Bbr(BbrParams::default()),
             Self::Quic => ControllerConfig::Cubic(CubicParams {
                 initial_window_segments: QUIC_SEGMENTS,
                 ..CubicParams::default()
             }),
         }
+    }
+
+    const fn is_quic(self) -> bool {
+        matches!(self, Self::Quic | Self::QuicBbr)
     }
 }
 
@@ -83,8 +94,8 @@ impl FromStr for Beside {
         kind.zip(count).map(|(kind, count)| Self { kind, count }).ok_or_else(|| ContestError::Setting {
             what: "part",
             problem: format!(
-                "`beside={text}` is none; write beside=cubic, reno, bbr or quic, with a count from 1 to 16 as in \
-                 beside=cubic:2"
+                "`beside={text}` is none; write beside=cubic, reno, bbr, quic or quic-bbr, with a count from 1 to 16 \
+                 as in beside=cubic:2"
             ),
         })
     }
@@ -105,6 +116,10 @@ pub(crate) fn beside(
         flow.server.local.set_port(PASSED_PORT);
         flow.client.remote.set_port(PASSED_PORT);
         flow.server.controller = beside.kind.controller();
+        if beside.kind.is_quic() {
+            flow.server = flow.server.clone().over_quic();
+            flow.client = flow.client.clone().over_quic();
+        }
     }
     match line_up.engine() {
         None => through(PassThrough, (&network, line_up.is_over), length, run),
@@ -146,7 +161,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_read_as_they_are_written() {
-        for text in ["cubic", "reno:2", "bbr", "quic:16"] {
+        for text in ["cubic", "reno:2", "bbr", "quic:16", "quic-bbr:2"] {
             assert_eq!(text.parse::<Beside>().unwrap().to_string(), text);
         }
         for wrong in ["", "vegas", "cubic:0", "cubic:17", "cubic:x"] {

@@ -73,7 +73,7 @@ impl core::str::FromStr for Part {
                 what: "part",
                 problem: format!(
                     "`{text}` is none; there are bulk, short, mixed, flows=N with N from 2 to 256, and \
-                     beside=cubic, reno, bbr or quic"
+                     beside=cubic, reno, bbr, quic or quic-bbr"
                 ),
             }),
         }

@@ -126,7 +126,7 @@ impl LabContest<'_> {
         let is_over = &AtomicBool::new(false);
         let line_up = crate::line_up::LineUp { trace, queue, scheme, path, seed, is_over };
         let command = line_up.engine().map(|_| {
-            AcceleratorCommand::new(&self.program, &case.accelerator).with_feedback(scheme.feedback.is_some())
+            AcceleratorCommand::new(&self.program, case).with_feedback(scheme.feedback.is_some())
         });
         let mut session = Session::build(self.instance, case, command.as_ref())?;
         let server = session.network().namespace(Host::Server)?;

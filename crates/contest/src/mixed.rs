@@ -30,6 +30,7 @@ fn call(length: Duration) -> DatagramConfig {
     DatagramConfig {
         server: (Ipv4Addr::new(10, 1, 0, 2), 5_004).into(),
         client: (Ipv4Addr::new(10, 2, 0, 2), 5_004).into(),
+        begins: Duration::ZERO,
         rate: CALL,
         payload: CALL_PAYLOAD,
         count: CALL.bytes_in(length).get() / CALL_PAYLOAD.get(),

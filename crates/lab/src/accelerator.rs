@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use io::{Namespace, PidFd, SpawnOptions, Tethered};
-use scenario::{Accelerator, Client, DrwaVariant};
+use scenario::{Case, Client, DrwaVariant};
 use units::Duration;
 
 use crate::LabError;
@@ -32,11 +32,11 @@ pub struct AcceleratorCommand {
 }
 
 impl AcceleratorCommand {
-    /// `PROGRAM run --wired wan0 --mobile radio0` with the options that `settings` mean.
+    /// `PROGRAM run --wired wan0 --mobile radio0` with the options that `case` means.
     #[must_use]
-    pub fn new(program: &Path, settings: &Accelerator) -> Self {
+    pub fn new(program: &Path, case: &Case) -> Self {
         let mut arguments = ["run", "--wired", WAN, "--mobile", RADIO].map(str::to_owned).to_vec();
-        arguments.extend(settings.run_arguments());
+        arguments.extend(case.run_arguments());
         Self { program: program.to_owned(), arguments }
     }
 

@@ -1,9 +1,11 @@
 //! From what was kept of a case to its [`Figures`].
 
+use std::borrow::Cow;
+
 use link::PacketRecord;
-use scenario::figures::{mbps, pings, radio as radio_figures, seconds, series, udp as udp_figures};
+use scenario::figures::{Neighbour, mbps, pings, radio as radio_figures, seconds, series, udp as udp_figures};
 use scenario::results::{Distribution, Figures, Flow, Moved, Retransmissions, Transfer};
-use scenario::segments;
+use scenario::segments::{self, Segment};
 use scenario::{Kind, Workload};
 use units::{Duration, Instant};
 
@@ -32,6 +34,8 @@ pub struct Evidence<'a> {
     pub pings: Vec<(Instant, Duration)>,
     /// How long each page alongside took, from its SYN to its last byte.
     pub pages: Vec<Duration>,
+    /// What went on beside the workload's flows.
+    pub beside: Vec<Neighbour>,
 }
 
 /// Goodput in the second half of the case.
@@ -63,11 +67,11 @@ impl Evidence<'_> {
         let data = self.data();
         let link = &self.emulation.links[2 + data];
         let records = &self.emulation.records[data];
-        let [data_segments, ack_segments] =
-            [&self.emulation.segments[data], &self.emulation.segments[1 - data]];
-        let (segments, over_radio) = segments::repeats(data_segments);
+        let [data_segments, ack_segments] = [data, 1 - data].map(|way| self.own_segments(way));
+        let (segments, over_radio) = segments::repeats(&data_segments);
         let marks: Vec<&[(Instant, u64)]> = self.outcomes.iter().map(|o| o.marks.as_slice()).collect();
         let series = series(|from, to| link.offered_bytes(from, to), records, &marks, began, ended);
+        let beside = self.beside.iter().map(|one| one.figures(&marks, (began, ended), &series)).collect();
         let udp = self.datagrams.as_ref();
         let udp = udp.map(|log| udp_figures((log.sent, log.received), &log.round_trips, began, &series));
         let radio = radio_figures(|from, to| link.offered_bytes(from, to), records, began, ended);
@@ -82,7 +86,7 @@ impl Evidence<'_> {
         Figures {
             transfer: self.transfer(began, ended),
             radio,
-            window: segments::window(ack_segments, data_segments),
+            window: segments::window(&ack_segments, &data_segments),
             retransmissions: Retransmissions { by_sender: self.resent_by_sender, over_radio, segments },
             series,
             timing: self.emulation.timing.clone().judged(moved),
@@ -90,6 +94,16 @@ impl Evidence<'_> {
             pings: pings(&self.pings, began),
             response_ms: Distribution::of(&mut page_ms),
             udp,
+            beside,
+        }
+    }
+
+    /// TCP segments of the workload's flows that entered the radio link, towards the client or from it.
+    fn own_segments(&self, way: usize) -> Cow<'_, [Segment]> {
+        let all = &self.emulation.segments[way];
+        match self.beside.as_slice() {
+            [] => Cow::Borrowed(all),
+            _ => Cow::Owned(segments::of_ports(all, self.workload.own_ports())),
         }
     }
 

@@ -14,6 +14,7 @@
 mod accelerator;
 mod air_thread;
 pub mod benchmark;
+mod beside;
 mod datagrams;
 mod emulator;
 mod error;

@@ -12,6 +12,7 @@ use scenario::{Case, Kind, LinkPlan, Scenario, Workload};
 use units::{Bytes, Duration};
 
 use crate::accelerator::{AcceleratorCommand, DrwaCommand};
+use crate::beside::Servers;
 use crate::datagrams::Datagrams;
 use crate::emulator::{Emulation, Keep};
 use crate::error::Context;
@@ -127,7 +128,7 @@ impl Runner<'_> {
         let is_accelerated = case.accelerator.enabled.unwrap_or(false);
         let has_feedback = case.feedback.base_station().is_some();
         let command = is_accelerated
-            .then(|| AcceleratorCommand::new(&self.program, &case.accelerator).with_feedback(has_feedback));
+            .then(|| AcceleratorCommand::new(&self.program, case).with_feedback(has_feedback));
         let mut result = CaseResult {
             name: case.name.clone(),
             repetition,
@@ -176,6 +177,7 @@ impl Runner<'_> {
         let mut session = Session::build_with(self.instance, case, command, managing.as_ref())?;
         let serving =
             Serving::start(session.network().namespace(Host::Server)?, self.instance, workload, &content)?;
+        let beside = Servers::listen(session.network().namespace(Host::Server)?, workload)?;
         let recorder =
             run.recording.map(|recording| Recorder::start(session.network(), recording)).transpose()?;
         let client = Namespace::open(session.network().namespace(Host::Client)?.name())?;
@@ -187,6 +189,7 @@ impl Runner<'_> {
         let address = server_address(workload.family());
         let ping = workload.ping.map(|every| Ping::start(&client, address, every.0)).transpose()?;
         let pages = Pages::start(&client, workload)?;
+        let beside = beside.begin(&client, time_limit)?;
         let flows = if datagrams.is_some() { 1 } else { u64::from(workload.flows()) };
         let expected = Bytes::new(workload.expected().get().saturating_mul(flows));
         let mut moves = |received| progress(Progress::Moves { received: Bytes::new(received), expected });
@@ -203,6 +206,7 @@ impl Runner<'_> {
         };
         let pings = ping.map(Ping::finish).unwrap_or_default();
         let pages = pages.map(Pages::finish).unwrap_or_default();
+        let beside = beside.finish();
         let sender = if workload.kind() == Kind::Upload { Host::Client } else { Host::Server };
         let resent_by_sender = resent_segments(session.network(), sender)?;
         let counters = [Host::Server, Host::Client].map(|host| counters(session.network(), host));
@@ -222,6 +226,7 @@ impl Runner<'_> {
             content: &content,
             pings,
             pages,
+            beside,
         };
         progress(Progress::Radio(evidence.radio()));
         Ok(evidence.figures())

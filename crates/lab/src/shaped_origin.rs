@@ -161,6 +161,7 @@ fn write_all(client: &mut TcpStream, mut bytes: &[u8], job: &Job) -> std::io::Re
     Ok(())
 }
 
-fn is_time_out(error: &std::io::Error) -> bool {
+/// True for a call that a time limit ended, and for one to be made again.
+pub fn is_time_out(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

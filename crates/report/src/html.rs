@@ -10,7 +10,7 @@ use crate::case_charts::{self, Axes};
 use crate::case_flow::{self, CaseFlow, of_case};
 use crate::picture::picture_chart;
 use crate::summary::{grouped, summary};
-use crate::{finding, network};
+use crate::{beside, finding, network};
 
 /// The whole page for `results`, under `title`.
 #[must_use]
@@ -76,6 +76,7 @@ fn section(result: &ScenarioResult, flows: &[&CaseFlow]) -> Markup {
             (summary_table(result))
             (faults(result))
             (panels(result))
+            (beside::shown(result))
             (case_flow::panels(flows, &colour))
         }
     }
@@ -181,7 +182,8 @@ const FIGURES: &str = "\
     delay is the time from a packet’s arrival at the radio queue to the end of its service. “Resent” \
     counts data segments that entered the radio link although all their bytes had been there before. \
     “Sender” is the congestion control of the host that sends the data. “Window” is the largest \
-    receive window in the client’s own ACKs.";
+    receive window in the client’s own ACKs. Where something goes on beside the workload’s flows, “beside” is what \
+    the downloads there got from their start to their end, and “meanwhile” what the workload got in that time.";
 const COMPARED: &str = "Every byte that arrived was compared with the one that was sent.";
 const HASHED: &str = "SHA-256 compares what was served with what arrived.";
 const LATE: &str = "\

@@ -4,6 +4,7 @@
 //! The lab's page is computed from [`scenario::results`], that of captures from what [`analysis`] finds;
 //! nothing is read from elsewhere, and the pages need no network, script or font from outside.
 
+mod beside;
 mod capture_page;
 mod case_charts;
 mod case_flow;

@@ -1,6 +1,6 @@
 //! [`describe`]: the network of a scenario in one line.
 
-use scenario::{Direction, Scenario};
+use scenario::{Beside, BesideKind, Direction, Scenario};
 
 /// Names capacity, queue and delay of each link, and what is sent.
 pub fn describe(scenario: &Scenario) -> String {
@@ -23,10 +23,26 @@ pub fn describe(scenario: &Scenario) -> String {
     let size = scenario::Quantity(scenario.workload.size());
     let flows = scenario.workload.flows();
     parts.push(if flows == 1 { format!("file of {size}") } else { format!("{flows} flows of {size}") });
+    if !scenario.workload.beside().is_empty() {
+        let beside: Vec<String> = scenario.workload.beside().iter().map(beside).collect();
+        parts.push(format!("beside it {}", beside.join(" and ")));
+    }
     let mut line = parts.join("; ");
     line.push('.');
     line.replace_range(..1, &line[..1].to_uppercase());
     line
+}
+
+/// What goes on beside the workload's flows, as `2 × quic, bbr`.
+fn beside(entry: &Beside) -> String {
+    let mut text = match entry.flows() {
+        flows if flows > 1 && entry.kind != BesideKind::Pages => format!("{flows} × {}", entry.kind.name()),
+        _ => entry.kind.name().to_owned(),
+    };
+    if entry.kind.is_download() {
+        text += &format!(", {}", entry.congestion_control().name());
+    }
+    text
 }
 
 fn direction(d: &Direction) -> String {

@@ -2,7 +2,7 @@
 
 use figures::Table;
 use figures::stats::{self, Moments};
-use scenario::results::{CaseResult, Figures, ScenarioResult};
+use scenario::results::{BesideFigures, CaseResult, Figures, ScenarioResult};
 
 type Column = (&'static str, &'static str, fn(&[&Figures]) -> String);
 
@@ -16,15 +16,34 @@ const COLUMNS: [Column; 7] = [
     ("content", "", |f| hashes(f)),
 ];
 
+/// The same where something goes on beside the workload's flows: what those got meanwhile, and who else waited.
+const BESIDE_COLUMNS: [Column; 4] = [
+    ("meanwhile", "Mbit/s", |f| spread_of(f, 2, |f| of_downloads(f, |one| one.own_mbps).next())),
+    ("beside", "Mbit/s", |f| spread_of(f, 2, |f| of_downloads(f, |one| one.goodput_mbps).reduce(|a, b| a + b))),
+    ("ping p50", "ms", |f| number(f, 0, |f| f.ping_ms.map(|ping| ping.p50))),
+    ("ping p95", "ms", |f| number(f, 0, |f| f.ping_ms.map(|ping| ping.p95))),
+];
+
+/// A figure of each download beside a case's flows; where there is none, of whatever else is there.
+fn of_downloads(figures: &Figures, value: fn(&BesideFigures) -> f64) -> impl Iterator<Item = f64> {
+    let has_downloads = figures.beside.iter().any(|one| one.kind.is_download());
+    let shown = figures.beside.iter().filter(move |one| one.kind.is_download() == has_downloads);
+    shown.map(value).collect::<Vec<_>>().into_iter()
+}
+
 /// The columns of [`summary`] that a narrow terminal can do without, the least needed first.
-pub const SUMMARY_MAY_GO: [&str; 5] = ["queue p50", "resent", "window", "sender", "link used"];
+pub const SUMMARY_MAY_GO: [&str; 7] =
+    ["queue p50", "resent", "window", "sender", "link used", "queue p95", "ping p50"];
 
 /// The summary of a scenario: one row per case; of one that was repeated the means, and behind the
 /// throughput its standard deviation. A question mark marks a case with doubtful figures.
 #[must_use]
 pub fn summary(result: &ScenarioResult) -> Table {
     let mut table = Table { headings: vec![("case", ""), ("sender", "")], rows: Vec::new() };
-    table.headings.extend(COLUMNS.iter().map(|(name, unit, _)| (*name, *unit)));
+    let has_others = result.cases.iter().any(|case| !case.settings.workload.beside().is_empty());
+    let beside: &[Column] = if has_others { &BESIDE_COLUMNS } else { &[] };
+    let columns = || COLUMNS.iter().take(1).chain(beside).chain(&COLUMNS[1..]);
+    table.headings.extend(columns().map(|(name, unit, _)| (*name, *unit)));
     for (name, cases) in grouped(result) {
         let figures: Vec<&Figures> = cases.iter().filter_map(|c| c.figures.as_ref()).collect();
         let is_doubtful = cases.iter().any(|case| !case.doubts.is_empty());
@@ -34,7 +53,7 @@ pub fn summary(result: &ScenarioResult) -> Table {
             row.push("not run".to_owned());
             row.resize(table.headings.len(), String::new());
         } else {
-            row.extend(COLUMNS.iter().map(|(_, _, show)| show(&figures)));
+            row.extend(columns().map(|(_, _, show)| show(&figures)));
         }
         table.rows.push(row);
     }
@@ -61,7 +80,16 @@ fn number(figures: &[&Figures], decimals: usize, value: fn(&Figures) -> Option<f
 
 /// The same with the standard deviation where there are repetitions.
 fn spread(figures: &[&Figures], decimals: usize, value: fn(&Figures) -> f64) -> String {
-    let moments = Moments::of(figures.iter().map(|f| value(f)));
+    spread_over(figures.iter().map(|f| value(f)), decimals)
+}
+
+/// The same of those that have the value.
+fn spread_of(figures: &[&Figures], decimals: usize, value: fn(&Figures) -> Option<f64>) -> String {
+    spread_over(figures.iter().filter_map(|f| value(f)), decimals)
+}
+
+fn spread_over(values: impl Iterator<Item = f64>, decimals: usize) -> String {
+    let moments = Moments::of(values);
     moments.map_or_else(|| "–".to_owned(), |moments| format!("{moments:.decimals$}"))
 }
 

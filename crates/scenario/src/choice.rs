@@ -85,7 +85,8 @@ impl CongestionControl {
         self.0.config()
     }
 
-    fn in_scenarios(self) -> &'static str {
+    /// The name as scenarios have it.
+    pub(crate) fn in_scenarios(self) -> &'static str {
         self.0.listed().server.map_or(self.0.listed().name, |server| server.name)
     }
 }

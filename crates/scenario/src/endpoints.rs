@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration, Rate};
 
+use crate::beside::Beside;
 use crate::choice::Controller;
 use crate::merge::layered;
 use crate::quantity::Quantity;
@@ -254,6 +255,8 @@ layered! {
         pub page_pause: Quantity<Duration>,
         /// Every second flow asks at port 8080 instead of 80; the lab alone has that. Default: no.
         pub second_port: bool,
+        /// What the first device does besides. A case replaces all of it. Default: nothing.
+        pub beside: Vec<Beside>,
     }
 }
 
@@ -335,6 +338,16 @@ impl Workload {
     pub fn lab_only(&self) -> Option<&'static str> {
         let keys = [("page", self.page.is_some()), ("second_port", self.second_port == Some(true))];
         keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
+    }
+    /// What the first device does beside these flows.
+    #[must_use]
+    pub fn beside(&self) -> &[Beside] {
+        self.beside.as_deref().unwrap_or_default()
+    }
+    /// The ports at which the workload's own flows ask.
+    #[must_use]
+    pub fn own_ports(&self) -> &'static [u16] {
+        if self.second_port == Some(true) { &[80, 8_080] } else { &[80] }
     }
     /// Flows at the same time of each device, at least 1.
     #[must_use]

@@ -3,7 +3,8 @@
 use link::{PacketRecord, Summary, time_bins};
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::results::{Distribution, RadioFigures, Series, UdpFigures, rounded};
+use crate::results::{BesideFigures, Distribution, RadioFigures, Series, UdpFigures, rounded};
+use crate::{Beside, BesideKind};
 
 /// Length of a bin, and the longest transfer for which it is taken. A quarter of a second spans several round
 /// trips of a cellular link: shorter bins show the bursts of single round trips.
@@ -105,6 +106,92 @@ pub fn udp(
     }
 }
 
+/// What is known of a flow beside those of the workload.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// What it is.
+    pub entry: Beside,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended by the scenario; the workload's end may come first.
+    pub stopped: Instant,
+    /// Bytes that had arrived at some moments.
+    pub marks: Vec<(Instant, u64)>,
+    /// Of pages: how long each took that ended.
+    pub pages: Vec<Duration>,
+    /// Of a call: how long packets took towards the client, and from it.
+    pub delays: [Vec<Duration>; 2],
+    /// Of a call: packets sent towards the client that were to arrive, and those that did.
+    pub sent: u64,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl Neighbour {
+    /// One of which nothing has arrived.
+    #[must_use]
+    pub fn new(entry: &Beside, began: Instant, stopped: Instant) -> Self {
+        Self {
+            entry: entry.clone(),
+            began,
+            stopped,
+            marks: Vec::new(),
+            pages: Vec::new(),
+            delays: [Vec::new(), Vec::new()],
+            sent: 0,
+            error: None,
+        }
+    }
+
+    /// Its figures beside the workload's flows, whose bytes so far are `own`, and who took `time`.
+    #[must_use]
+    pub fn figures(
+        &self,
+        own: &[&[(Instant, u64)]],
+        time: (Instant, Instant),
+        series: &Series,
+    ) -> BesideFigures {
+        let from = self.began.clamp(time.0, time.1);
+        let until = self.stopped.clamp(from, time.1);
+        let lasting = until.saturating_since(from);
+        let received = arrived(&self.marks, from, until);
+        let own_bytes: u64 = own.iter().map(|marks| arrived(marks, from, until)).sum();
+        let within: Vec<(Instant, u64)> =
+            self.marks.iter().take_while(|(at, _)| *at < time.1).copied().collect();
+        let bin = Duration::from_nanos((series.bin_s * 1e9).round() as u64);
+        let bins = series.delivered_mbps.len();
+        let summary = |times: &[Duration]| {
+            Distribution::of(&mut times.iter().map(|time| time.as_millis_f64()).collect::<Vec<_>>())
+        };
+        let came = self.delays[0].len() as u64;
+        BesideFigures {
+            kind: self.entry.kind,
+            congestion_control: self.entry.kind.is_download().then(|| self.entry.congestion_control()),
+            start_s: seconds(from.saturating_since(time.0)),
+            end_s: seconds(until.saturating_since(time.0)),
+            received_bytes: received,
+            goodput_mbps: mbps(received, lasting),
+            own_mbps: mbps(own_bytes, lasting),
+            response_ms: summary(&self.pages),
+            delay_ms: summary(&self.delays[0]),
+            delay_up_ms: summary(&self.delays[1]),
+            loss: (self.entry.kind == BesideKind::Call && self.sent > 0)
+                .then(|| rounded((self.sent - came.min(self.sent)) as f64 / self.sent as f64)),
+            goodput_series_mbps: if bin.is_zero() { Vec::new() } else { goodput(&[&within], time.0, bin, bins) },
+            error: self.error.clone(),
+        }
+    }
+}
+
+/// Bytes that arrived from one moment to another, by bytes so far at some moments.
+fn arrived(marks: &[(Instant, u64)], from: Instant, until: Instant) -> u64 {
+    let so_far = |at: Instant| {
+        let before = marks.partition_point(|(mark, _)| *mark <= at);
+        before.checked_sub(1).and_then(|last| marks.get(last)).map_or(0, |(_, bytes)| *bytes)
+    };
+    so_far(until).saturating_sub(so_far(from))
+}
+
 /// Of each answered ping when it was sent after `began`, in s, and its round-trip time in ms.
 #[must_use]
 pub fn pings(round_trips: &[(Instant, Duration)], began: Instant) -> Vec<(f64, f64)> {
@@ -132,4 +219,29 @@ fn goodput(marks: &[&[(Instant, u64)]], began: Instant, bin: Duration, bins: usi
         }
     }
     bytes.into_iter().map(|bytes| mbps(bytes, bin)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_and_the_own_flow_are_measured_over_the_same_time() {
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        let series = Series { bin_s: 1.0, delivered_mbps: vec![0.0; 4], ..Series::default() };
+        // The own flow has 1 Mbit/s all the time, and ends after 4 s; the neighbour 2 Mbit/s from second 2 on.
+        let own: Vec<(Instant, u64)> = (1..=16).map(|n| (at(n * 250), n * 31_250)).collect();
+        let mut one = Neighbour::new(&Beside::new(BesideKind::Quic), at(2_000), at(60_000));
+        one.marks = (9..=40).map(|n| (at(n * 250), (n - 8) * 62_500)).collect();
+        let figures = one.figures(&[&own], (at(0), at(4_000)), &series);
+        assert_eq!((figures.start_s, figures.end_s), (2.0, 4.0));
+        assert_eq!((figures.received_bytes, figures.goodput_mbps, figures.own_mbps), (500_000, 2.0, 1.0));
+        assert_eq!(figures.goodput_series_mbps.iter().sum::<f64>(), 1.5 + 2.0);
+        assert_eq!(figures.name(), "quic, cubic");
+        assert!(figures.loss.is_none() && figures.response_ms.is_none());
+        // One that would have begun later got nothing, and no share of any time.
+        let late = Neighbour { began: at(9_000), ..one };
+        let figures = late.figures(&[&own], (at(0), at(4_000)), &series);
+        assert_eq!((figures.start_s, figures.goodput_mbps, figures.own_mbps), (4.0, 0.0, 0.0));
+    }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
+use crate::beside::ENTRIES_MAX;
 use crate::endpoints::{Accelerator, Client, Workload};
 use crate::error::{Error, locate};
 use crate::feedback::Feedback;
@@ -101,6 +102,16 @@ pub struct Case {
 }
 
 impl Case {
+    /// The arguments of `cellerator run` that this case means, interfaces apart: first the rules by which flows
+    /// beside the workload pass, then the accelerator's own.
+    #[must_use]
+    pub fn run_arguments(&self) -> Vec<String> {
+        let beside = self.workload.beside().iter().enumerate();
+        let rules = beside.filter_map(|(index, entry)| entry.rule(index));
+        let rules = rules.flat_map(|rule| ["--rule".to_owned(), rule]);
+        rules.chain(self.accelerator.run_arguments()).collect()
+    }
+
     /// The first key that asks for what only the simulator has.
     #[must_use]
     pub fn simulated_only(&self) -> Option<&'static str> {
@@ -149,6 +160,10 @@ impl Scenario {
             if self.cases[..i].iter().any(|earlier| earlier.name == case.name) {
                 return refuse(format!("two cases are named `{}`: give each its own name", case.name));
             }
+        }
+        let sections = self.cases.iter().map(|case| &case.workload).chain([&self.workload]);
+        if sections.into_iter().any(|workload| workload.beside().len() > ENTRIES_MAX) {
+            return refuse(format!("`workload.beside` has at most {ENTRIES_MAX} entries"));
         }
         if self.repetitions == 0 {
             return refuse("`repetitions` must be at least 1".to_owned());

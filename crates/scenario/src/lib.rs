@@ -5,6 +5,7 @@
 //! list of known ones, and a `[[case]]` names only what it changes. [`results`] is what comes out: the same
 //! document whoever ran the scenario.
 
+mod beside;
 mod choice;
 mod endpoints;
 mod error;
@@ -24,6 +25,7 @@ pub mod results;
 pub mod segments;
 mod server;
 
+pub use beside::{Beside, BesideKind};
 pub use choice::{CongestionControl, Controller};
 pub use endpoints::{
     Accelerator, Client, DrwaVariant, End, Family, Kind, Reset, TakesBeyond, WindowPolicy, Workload,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use units::Bytes;
 
-use crate::{Case, Kind, Scenario};
+use crate::{BesideKind, Case, CongestionControl, Kind, Scenario};
 
 /// Name and version of the document.
 pub const SCHEMA: &str = "cellerator/lab-results/1";
@@ -201,6 +201,10 @@ impl Figures {
         let mut problems: Vec<String> = errors
             .filter_map(|(i, flow)| Some(format!("flow {} failed: {}", i + 1, flow.error.as_ref()?)))
             .collect();
+        let beside = self.beside.iter();
+        problems.extend(
+            beside.filter_map(|one| Some(format!("beside it, {} failed: {}", one.name(), one.error.as_ref()?))),
+        );
         if self.transfer.cut_short {
             let is_planned = case.workload.ends_at_limit == Some(true);
             let told = (!is_planned).then(|| "the time limit ended the transfer".to_owned());
@@ -258,10 +262,61 @@ pub struct Figures {
     /// Of UDP datagrams that the receiver acknowledges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpFigures>,
+    /// What each flow beside those of the workload got; of pages and calls one entry each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<BesideFigures>,
     /// The emulator's own timing error.
     pub timing: Timing,
     /// Figures against time.
     pub series: Series,
+}
+
+/// What a flow beside those of the workload got, and what those got meanwhile.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BesideFigures {
+    /// What it is.
+    pub kind: BesideKind,
+    /// How its server sends, of downloads and QUIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<CongestionControl>,
+    /// When it began.
+    pub start_s: f64,
+    /// When it ended, or the workload's last flow did.
+    pub end_s: f64,
+    /// Bytes that arrived until then; of a call those towards the client.
+    pub received_bytes: u64,
+    /// Over that time.
+    pub goodput_mbps: f64,
+    /// What the workload's flows got in the same time, together.
+    pub own_mbps: f64,
+    /// Of pages: from the SYNs to the last byte, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_ms: Option<Distribution>,
+    /// Of calls: one way towards the client, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<Distribution>,
+    /// The same from the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_up_ms: Option<Distribution>,
+    /// Of calls: share of the packets towards the client that did not arrive, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// What it got in each bin of the series.
+    pub goodput_series_mbps: Vec<f64>,
+    /// What went wrong with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl BesideFigures {
+    /// What it is, in a few words: `quic, bbr`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.congestion_control {
+            Some(control) => format!("{}, {}", self.kind.name(), control.in_scenarios()),
+            None => self.kind.name().to_owned(),
+        }
+    }
 }
 
 /// UDP datagrams at a set rate, each acknowledged by its receiver.

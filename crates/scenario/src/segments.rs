@@ -77,6 +77,13 @@ impl Observer {
     }
 }
 
+/// Those of `segments` to or from one of a server's `ports`.
+#[must_use]
+pub fn of_ports(segments: &[Segment], ports: &[u16]) -> Vec<Segment> {
+    let is_of = |segment: &&Segment| [segment.from.1, segment.to.1].iter().any(|port| ports.contains(port));
+    segments.iter().filter(is_of).copied().collect()
+}
+
 /// The receive window that the senders of `acks` advertised: field times scale, SYNs left out.
 ///
 /// The scale counts only if both sides sent the option; `data` holds the other side's SYNs.

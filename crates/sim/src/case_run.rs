@@ -14,6 +14,7 @@ use crate::{
     SimError,
 };
 
+mod beside;
 mod figures;
 mod watch;
 
@@ -83,11 +84,12 @@ impl CaseRun {
                 (Ipv6Addr::from(parts), ip.port()).into()
             }
         };
-        for flow in &mut self.network.flows {
+        let beside = &mut self.network.beside;
+        for flow in self.network.flows.iter_mut().chain(&mut beside.flows) {
             flow.client.local = moved(flow.client.local);
             flow.server.remote = moved(flow.server.remote);
         }
-        if let Some(datagrams) = &mut self.network.datagrams {
+        for datagrams in self.network.datagrams.iter_mut().chain(&mut beside.datagrams) {
             datagrams.client = moved(datagrams.client);
         }
         self
@@ -234,6 +236,7 @@ fn network(
         merges_arrivals: engine.is_some(),
         ping: workload.ping.map(|every| every.0),
         datagrams: is_udp.then(|| datagrams(workload)),
+        beside: beside::config(case, seed, time_limit),
         strangers: None,
         feedback: plan.feedback,
         notes_segments: true,
@@ -245,7 +248,8 @@ fn datagrams(workload: &Workload) -> DatagramConfig {
     let (server, client) = addresses(workload.family(), 0, 0);
     let payload = workload.datagram();
     let count = workload.expected().get() / payload.get();
-    DatagramConfig { server, client, rate: workload.udp_rate(), payload, count, answer: DatagramConfig::ACK }
+    let (begins, answer) = (Duration::ZERO, DatagramConfig::ACK);
+    DatagramConfig { server, client, begins, rate: workload.udp_rate(), payload, count, answer }
 }
 
 fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {

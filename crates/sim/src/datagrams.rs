@@ -5,16 +5,18 @@ use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use units::{Bytes, Duration, Instant, Rate};
-use wire::checksum::Sum;
-use wire::{Transport, protocol};
+use wire::Transport;
 
-use crate::ip_header::ip_header;
+use crate::ip_header::udp_packet;
 
 /// Payload of an acknowledgement: the number of the datagram.
 const ACK_LEN: usize = 8;
 
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
+
+/// How long the last datagrams are waited for where the links are never empty.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// UDP datagrams from a server to a client, evenly spaced.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub struct DatagramConfig {
     pub server: SocketAddr,
     /// The sink, behind the first radio link.
     pub client: SocketAddr,
+    /// When the first one leaves, after the start of the run.
+    pub begins: Duration,
     /// Payload over time.
     pub rate: Rate,
     /// Payload of each, at least 8 bytes.
@@ -46,6 +50,8 @@ pub struct DatagramLog {
     pub sent: u64,
     /// Datagrams that arrived.
     pub received: u64,
+    /// Datagrams up to the last one that arrived: those of them that did not are lost.
+    pub reached: u64,
     /// Payload that arrived, so far, at some moments.
     pub marks: Vec<(Instant, u64)>,
     /// When the last one arrived.
@@ -70,6 +76,7 @@ pub(crate) struct Datagrams {
 
 impl Datagrams {
     pub(crate) fn new(config: DatagramConfig, start: Instant) -> Self {
+        let start = start + config.begins;
         Self { config, start, log: DatagramLog::default(), arrived: BTreeMap::new() }
     }
 
@@ -88,6 +95,11 @@ impl Datagrams {
         (self.log.sent < self.config.count).then(|| self.leaves_at(self.log.sent))
     }
 
+    /// True when all have left, and the last one so long ago that nothing more comes of them.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.next_deadline().is_none() && now >= self.leaves_at(self.config.count) + DRAIN
+    }
+
     /// The next datagram, if it is due.
     pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.next_deadline().filter(|at| *at <= now)?;
@@ -100,6 +112,7 @@ impl Datagrams {
     pub(crate) fn handle_at_sink(&mut self, packet: &[u8], now: Instant) -> Option<Vec<u8>> {
         let (number, payload) = self.read(packet, self.config.client)?;
         self.log.received += 1;
+        self.log.reached = self.log.reached.max(number.saturating_add(1));
         self.log.last = Some(now);
         self.log.delays.push(now.saturating_since(self.leaves_at(number)));
         self.arrived.insert(number, now);
@@ -135,24 +148,9 @@ impl Datagrams {
 
 /// A UDP packet that carries `number` in `len` bytes of payload; none for mixed addresses.
 fn datagram(src: SocketAddr, dst: SocketAddr, number: u64, len: usize) -> Option<Vec<u8>> {
-    let udp_len = 8 + len.max(ACK_LEN);
-    let mut packet = ip_header(src.ip(), dst.ip(), [protocol::UDP; 2], udp_len, false)?;
-    let at = packet.len();
-    packet.extend(src.port().to_be_bytes());
-    packet.extend(dst.port().to_be_bytes());
-    packet.extend((udp_len as u16).to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend(number.to_be_bytes());
-    packet.resize(at + udp_len, 0x5a);
-    let mut sum = Sum::pseudo_header(src.ip(), dst.ip(), protocol::UDP, udp_len);
-    sum.add_bytes(&packet[at..]);
-    // RFC 768: zero would mean that there is none.
-    let checksum = match sum.checksum() {
-        0 => u16::MAX,
-        checksum => checksum,
-    };
-    packet[at + 6..at + 8].copy_from_slice(&checksum.to_be_bytes());
-    Some(packet)
+    let mut payload = number.to_be_bytes().to_vec();
+    payload.resize(len.max(ACK_LEN), 0x5a);
+    udp_packet(src, dst, &payload)
 }
 
 #[cfg(test)]
@@ -164,6 +162,7 @@ mod tests {
         let config = DatagramConfig {
             server,
             client,
+            begins: Duration::ZERO,
             rate,
             payload: Bytes::new(1_000),
             count: 3,
@@ -195,7 +194,8 @@ mod tests {
             assert!(flow.log().round_trips.iter().all(|(_, rtt)| *rtt == Duration::from_millis(12)));
             assert_eq!(flow.log().delays, [Duration::from_millis(10); 3]);
             assert_eq!(flow.log().answer_delays, [Duration::from_millis(2); 3]);
-            assert_eq!((flow.log().received, flow.log().marks.first().unwrap().1), (3, 1_000));
+            assert_eq!((flow.log().received, flow.log().reached), (3, 3));
+            assert_eq!(flow.log().marks.first().unwrap().1, 1_000);
         }
     }
 

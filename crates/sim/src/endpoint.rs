@@ -18,9 +18,12 @@ mod auto_tuning;
 mod config;
 mod connection;
 mod program;
+mod quic;
 mod reno_sack;
 
-pub use config::{Application, BeyondWindow, Closing, EndpointConfig, Reading, ReceiveWindow, Role, Turn};
+pub use config::{
+    Application, BeyondWindow, Closing, EndpointConfig, Protocol, Reading, ReceiveWindow, Role, Turn,
+};
 use connection::{Connection, Negotiated};
 
 /// First retransmission of a SYN (RFC 6298 §2).
@@ -220,11 +223,14 @@ impl Endpoint {
     /// When it next wants [`Endpoint::handle_timeout`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        let connection = match self.state {
-            State::Open => self.connection.as_ref().and_then(|c| c.next_deadline(self.config.give_up)),
-            _ => None,
+        let (connection, end) = match self.state {
+            State::Open => (
+                self.connection.as_ref().and_then(|c| c.next_deadline(self.config.give_up)),
+                self.config.app.abort_at,
+            ),
+            _ => (None, None),
         };
-        [self.syn_due, connection].into_iter().flatten().min()
+        [self.syn_due, connection, end].into_iter().flatten().min()
     }
 
     /// Acts on timers that are due.
@@ -242,6 +248,14 @@ impl Endpoint {
 
     /// The next packet to send; call until `None`.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let packet = self.poll_segment(now)?;
+        match self.config.protocol {
+            Protocol::Tcp => Some(packet),
+            Protocol::Quic => quic::sealed(&packet),
+        }
+    }
+
+    fn poll_segment(&mut self, now: Instant) -> Option<Vec<u8>> {
         if let Some(reply) = self.replies.pop_front() {
             return Some(reply);
         }
@@ -267,6 +281,17 @@ impl Endpoint {
 
     /// Takes a packet off the wire.
     pub fn handle_packet(&mut self, packet: &[u8], now: Instant) {
+        match self.config.protocol {
+            Protocol::Tcp => self.handle_segment(packet, now),
+            Protocol::Quic => {
+                if let Some(packet) = quic::opened(packet) {
+                    self.handle_segment(&packet, now);
+                }
+            }
+        }
+    }
+
+    fn handle_segment(&mut self, packet: &[u8], now: Instant) {
         let Ok(parsed) = wire::parse(packet) else { return };
         if let Transport::Icmp(icmp) = &parsed.transport {
             return self.on_icmp(icmp, &parsed, packet, now);
@@ -437,7 +462,8 @@ impl Endpoint {
         self.first_wrong_offset = self.first_wrong_offset.or(wrong);
         let app = &self.config.app;
         let aborts = app.abort_after_reading.is_some_and(|after| connection.program.read >= after)
-            || app.abort_after_sending.is_some_and(|after| connection.acked(&self.config) >= after);
+            || app.abort_after_sending.is_some_and(|after| connection.acked(&self.config) >= after)
+            || app.abort_at.is_some_and(|at| now >= at);
         if aborts && self.state == State::Open {
             let (seq, ack) = (connection.sender.nxt(), connection.receiver.ack_number());
             self.push_reset(seq, ack, TcpFlags::RST | TcpFlags::ACK);

@@ -1,6 +1,9 @@
 //! The IP header of packets that are made byte by byte.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
+
+use wire::checksum::Sum;
+use wire::protocol;
 
 /// An IP header in front of `len` bytes of payload, in a buffer with room for them; none for mixed addresses.
 /// `protocols` are those of IPv4 and of IPv6.
@@ -31,5 +34,26 @@ pub(crate) fn ip_header(
         }
         _ => return None,
     }
+    Some(packet)
+}
+
+/// A UDP packet with its checksum; none for mixed addresses.
+pub(crate) fn udp_packet(src: SocketAddr, dst: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
+    let udp_len = 8 + payload.len();
+    let mut packet = ip_header(src.ip(), dst.ip(), [protocol::UDP; 2], udp_len, false)?;
+    let at = packet.len();
+    packet.extend(src.port().to_be_bytes());
+    packet.extend(dst.port().to_be_bytes());
+    packet.extend((udp_len as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend_from_slice(payload);
+    let mut sum = Sum::pseudo_header(src.ip(), dst.ip(), protocol::UDP, udp_len);
+    sum.add_bytes(&packet[at..]);
+    // RFC 768: zero would mean that there is none.
+    let checksum = match sum.checksum() {
+        0 => u16::MAX,
+        checksum => checksum,
+    };
+    packet[at + 6..at + 8].copy_from_slice(&checksum.to_be_bytes());
     Some(packet)
 }

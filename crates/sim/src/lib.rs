@@ -46,8 +46,8 @@ pub use checks::{CheckConfig, Tolerance, Violation};
 pub use datagrams::{DatagramConfig, DatagramLog};
 pub use digest::Digest;
 pub use endpoint::{
-    Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Reading,
-    ReceiveWindow, Role, Turn,
+    Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Protocol,
+    Reading, ReceiveWindow, Role, Turn,
 };
 pub use error::SimError;
 pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};
@@ -55,7 +55,7 @@ pub use line_up::LineUp;
 pub use log::{LogMode, LoggedPacket, PacketLog, Point};
 pub use middlebox_under_test::MiddleboxUnderTest;
 pub use multi_path::MultiPathCaseRun;
-pub use network::{FlowConfig, Network, NetworkConfig, Outcome, RadioConfig};
+pub use network::{BesideConfig, FlowConfig, Network, NetworkConfig, Outcome, RadioConfig};
 pub use path::{Path, PathConfig, PathOutcome};
 pub use pattern::Pattern;
 pub use random::Random;

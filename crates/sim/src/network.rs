@@ -47,6 +47,15 @@ pub struct RadioConfig {
     pub up: PathConfig,
 }
 
+/// What goes on beside the flows of a run, and ends with them.
+#[derive(Clone, Debug, Default)]
+pub struct BesideConfig {
+    /// Flows; their numbers follow those of the run's own.
+    pub flows: Vec<FlowConfig>,
+    /// Sources of UDP datagrams.
+    pub datagrams: Vec<DatagramConfig>,
+}
+
 /// Everything that describes a run.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkConfig {
@@ -70,6 +79,8 @@ pub struct NetworkConfig {
     pub ping: Option<Duration>,
     /// A UDP source beside the flows, or alone.
     pub datagrams: Option<DatagramConfig>,
+    /// What nobody waits for: the run is over when all else has ended.
+    pub beside: BesideConfig,
     /// Hosts that are no ends of the flows, and send packets in their names.
     pub strangers: Option<StrangerConfig>,
     /// The base stations report each client's downlink to the middlebox.
@@ -133,6 +144,8 @@ struct Due {
 pub struct Network<M> {
     servers: Vec<Endpoint>,
     clients: Vec<Endpoint>,
+    /// Flows that the run waits for; the others are beside them.
+    own_flows: usize,
     /// Radio link of each flow.
     radio_of: Vec<usize>,
     /// Flows by their client's and their server's address.
@@ -150,6 +163,7 @@ pub struct Network<M> {
     merges_arrivals: bool,
     pinger: Option<Pinger>,
     datagrams: Option<Datagrams>,
+    datagrams_beside: Vec<Datagrams>,
     strangers: Option<Strangers>,
     observers: [Observer; 2],
     /// Packets that are about to enter the middlebox: they wait while nobody is there.
@@ -165,9 +179,11 @@ impl<M: MiddleboxUnderTest> Network<M> {
     /// # Errors
     /// A link's settings are out of range, or there is no radio link for a flow.
     pub fn new(config: &NetworkConfig, middlebox: M) -> Result<Self, SimError> {
-        let (flows, start) = (&config.flows, config.starts_at);
+        let start = config.starts_at;
+        let flows: Vec<&FlowConfig> = config.flows.iter().chain(&config.beside.flows).collect();
         // A source of datagrams needs the first.
-        let lacks_first = config.datagrams.is_some() && config.radios.is_empty();
+        let has_datagrams = config.datagrams.is_some() || !config.beside.datagrams.is_empty();
+        let lacks_first = has_datagrams && config.radios.is_empty();
         let flow = flows.iter().position(|f| f.radio >= config.radios.len()).or(lacks_first.then_some(0));
         if let Some(flow) = flow {
             return Err(SimError::NoRadio { flow });
@@ -186,6 +202,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let mut network = Self {
             servers: flows.iter().map(|f| Endpoint::new(f.server.clone())).collect(),
             clients: flows.iter().map(|f| Endpoint::new(f.client.clone())).collect(),
+            own_flows: config.flows.len(),
             radio_of: flows.iter().map(|f| f.radio).collect(),
             flow_of: flows.iter().enumerate().map(|(i, f)| (ends(f), i)).collect(),
             radio_to,
@@ -200,7 +217,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             unfinished: 0,
             radios,
             now: start,
-            checks: Checks::new(config.checks, flows.iter().map(ends)),
+            checks: Checks::new(config.checks, flows.iter().map(|f| ends(f))),
             limits: config.checks,
             log: PacketLog::new(config.log, config.keeps_packets),
             merges_arrivals: config.merges_arrivals,
@@ -208,6 +225,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 Pinger::new(flow.client.local.ip(), flow.server.local.ip(), every, start)
             }),
             datagrams: config.datagrams.clone().map(|config| Datagrams::new(config, start)),
+            datagrams_beside: config.beside.datagrams.iter().map(|c| Datagrams::new(c.clone(), start)).collect(),
             strangers: config.strangers.map(|config| Strangers::new(config, start)),
             observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
             waiting: VecDeque::new(),
@@ -219,6 +237,11 @@ impl<M: MiddleboxUnderTest> Network<M> {
         Ok(network)
     }
 
+    /// Flows that the run waits for: the first of all. Those behind them are beside it.
+    #[must_use]
+    pub fn own_flows(&self) -> usize {
+        self.own_flows
+    }
     /// The servers, by flow.
     #[must_use]
     pub fn servers(&self) -> &[Endpoint] {
@@ -262,6 +285,10 @@ impl<M: MiddleboxUnderTest> Network<M> {
     pub fn datagrams(&self) -> Option<&DatagramLog> {
         self.datagrams.as_ref().map(Datagrams::log)
     }
+    /// The same of the sources beside the run's flows.
+    pub fn datagrams_beside(&self) -> impl Iterator<Item = &DatagramLog> {
+        self.datagrams_beside.iter().map(Datagrams::log)
+    }
     /// What passed where.
     #[must_use]
     pub fn log(&self) -> &PacketLog {
@@ -292,7 +319,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         }
     }
 
-    /// Runs until every flow has come to its end.
+    /// Runs until every flow of its own has come to its end.
     ///
     /// # Errors
     /// A rule was broken, or a flow does not end in time.
@@ -303,7 +330,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         Err(SimError::Broken { at: self.now, violation: self.stalled() })
     }
 
-    /// Runs until every flow has come to its end, or nothing more happens before `limit`; true for the first.
+    /// Runs until every flow of its own has come to its end, or nothing more happens before `limit`; true for the first.
     ///
     /// # Errors
     /// A rule was broken, or nothing will ever happen again.
@@ -338,7 +365,8 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let many = [&self.due.hosts, &self.due.links, &self.due.stations].map(Agenda::earliest);
         let paths = [&self.wan_down, &self.wan_up].map(Path::next_deadline);
         let ping = self.pinger.as_ref().map(Pinger::next_deadline);
-        let datagram = self.datagrams.as_ref().and_then(Datagrams::next_deadline);
+        let sources = self.datagrams.iter().chain(&self.datagrams_beside);
+        let datagram = sources.filter_map(Datagrams::next_deadline).min();
         let stranger = self.strangers.as_ref().and_then(Strangers::next_deadline);
         let others = [self.middlebox.next_deadline(), ping, datagram, stranger];
         many.into_iter().chain(paths).chain(others).flatten().min()

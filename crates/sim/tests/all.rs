@@ -5,6 +5,7 @@
 
 mod beside;
 mod broken_middleboxes;
+mod cases_beside;
 mod congestion_controls;
 mod crashes;
 mod endpoint_model;

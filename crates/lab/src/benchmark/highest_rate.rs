@@ -79,7 +79,7 @@ impl Benchmark<'_> {
         let scenario = Scenario::from_toml("benchmark", &settings)?;
         let case = scenario.resolved().swap_remove(0);
         let plan = case.links(scenario.seed, &mut |file| read_trace(directory, file))?;
-        let command = AcceleratorCommand::new(self.program, &case.accelerator);
+        let command = AcceleratorCommand::new(self.program, &case);
         let mut session = Session::build(self.instance, &case, Some(&command))?;
         session.begin(&plan, Keep::Nothing)?;
         let goodput = {

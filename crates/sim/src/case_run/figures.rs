@@ -6,7 +6,7 @@ use scenario::results::{Distribution, Figures, Flow, Retransmissions, Simulation
 use scenario::{Case, Kind, Workload, segments};
 use units::{Bytes, Duration, Instant};
 
-use super::CaseOutcome;
+use super::{CaseOutcome, beside};
 use crate::{DatagramLog, Ending, Endpoint, MiddleboxUnderTest, Network};
 
 /// The endpoint that gets the data, and the one that sends it.
@@ -20,7 +20,7 @@ fn roles<'a>(
 
 /// Bytes that have arrived so far.
 pub(super) fn received<M: MiddleboxUnderTest>(network: &Network<M>, workload: &Workload) -> u64 {
-    let flows = network.servers().iter().zip(network.clients());
+    let flows = network.servers().iter().zip(network.clients()).take(network.own_flows());
     let datagrams = network.datagrams().map_or(0, |log| log.received * workload.datagram().get());
     flows.map(|(server, client)| roles(workload, server, client).0.bytes_read()).sum::<u64>() + datagrams
 }
@@ -53,7 +53,10 @@ impl Evidence<'_> {
     fn figures<M: MiddleboxUnderTest>(&self, network: &mut Network<M>) -> (Figures, Vec<PacketRecord>) {
         let workload = &self.case.workload;
         let data = usize::from(workload.kind() == Kind::Upload);
-        let noted = network.take_segments();
+        let mut noted = network.take_segments();
+        if !workload.beside().is_empty() {
+            noted = noted.map(|segments| segments::of_ports(&segments, workload.own_ports()));
+        }
         let (data_segments, ack_segments) = (&noted[data], &noted[1 - data]);
         let (segments, over_radio) = segments::repeats(data_segments);
         let mut flows = self.flows(network);
@@ -71,13 +74,15 @@ impl Evidence<'_> {
                 (0..usize::from(workload.clients())).filter_map(|index| network.radio(index, data == 0));
             all.map(|path| path.link().offered_bytes(from, to)).fold(Bytes::ZERO, |sum, bytes| sum + bytes)
         };
-        let hosts = || network.servers().iter().zip(network.clients());
+        let hosts = || network.servers().iter().zip(network.clients()).take(network.own_flows());
         let senders = hosts().map(|(server, client)| roles(workload, server, client).1);
         let mut marks: Vec<&[(Instant, u64)]> =
             hosts().map(|(server, client)| roles(workload, server, client).0.progress().marks).collect();
         marks.extend(network.datagrams().map(|log| log.marks.as_slice()));
         let times = hosts().flat_map(|(_, client)| client.response_times());
         let series = series(offered, &records, &marks, began, ended);
+        let beside = beside::neighbours(self.case, network, self.limit);
+        let beside = beside.iter().map(|one| one.figures(&marks, (began, ended), &series)).collect();
         let figures = Figures {
             transfer: self.transfer(&flows, began, ended),
             radio: radio(offered, &records, began, ended),
@@ -93,6 +98,7 @@ impl Evidence<'_> {
             udp: network
                 .datagrams()
                 .map(|log| udp((log.sent, log.received), &log.round_trips, began, &series)),
+            beside,
             timing: Timing { trustworthy: true, ..Timing::default() },
             series,
         };
@@ -119,7 +125,7 @@ impl Evidence<'_> {
 
     fn flows<M: MiddleboxUnderTest>(&self, network: &Network<M>) -> Vec<FlowEnd> {
         let workload = &self.case.workload;
-        let hosts = network.servers().iter().zip(network.clients());
+        let hosts = network.servers().iter().zip(network.clients()).take(network.own_flows());
         let one = |(server, client): (&Endpoint, &Endpoint)| {
             let (receiver, sender) = roles(workload, server, client);
             let progress = receiver.progress();

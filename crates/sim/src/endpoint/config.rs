@@ -96,6 +96,17 @@ pub enum BeyondWindow {
     Always,
 }
 
+/// What a host's packets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// TCP, with acknowledgements as Linux delays them.
+    #[default]
+    Tcp,
+    /// UDP datagrams with the segments inside, which nobody in between can read: a QUIC connection, as far as the
+    /// network can tell. Every second packet is acknowledged, and after 25 ms at the latest (RFC 9000 §13.2).
+    Quic,
+}
+
 /// When the application closes its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
@@ -104,6 +115,9 @@ pub enum Closing {
     /// When it has written everything and read the peer's end of stream.
     AfterPeer,
 }
+
+/// Bytes.
+const UDP_HEADER: u16 = 8;
 
 /// How often a program with a rate of its own acts.
 const WRITE_EVERY: Duration = Duration::from_millis(20);
@@ -121,6 +135,8 @@ pub struct Application {
     pub abort_after_reading: Option<u64>,
     /// Or when the peer has acknowledged this many bytes of its own.
     pub abort_after_sending: Option<u64>,
+    /// Or at this time.
+    pub abort_at: Option<Instant>,
     /// Every turn asks for so many bytes: the time until they are read is noted.
     pub response_len: Option<u64>,
 }
@@ -135,6 +151,7 @@ impl Application {
             closing: Closing::AfterPeer,
             abort_after_reading: None,
             abort_after_sending: None,
+            abort_at: None,
             response_len: None,
         }
     }
@@ -232,10 +249,15 @@ impl Application {
     pub fn aborting_after_sending(self, bytes: u64) -> Self {
         Self { abort_after_sending: Some(bytes), ..self }
     }
+    /// The same, aborting at this time.
+    #[must_use]
+    pub fn aborting_at(self, at: Instant) -> Self {
+        Self { abort_at: Some(at), ..self }
+    }
     /// It may abort.
     #[must_use]
     pub fn aborts(&self) -> bool {
-        self.abort_after_reading.is_some() || self.abort_after_sending.is_some()
+        self.abort_after_reading.is_some() || self.abort_after_sending.is_some() || self.abort_at.is_some()
     }
     /// Bytes it writes in all.
     #[must_use]
@@ -255,6 +277,8 @@ pub struct EndpointConfig {
     pub role: Role,
     /// Initial sequence number.
     pub isn: SeqNum,
+    /// What its packets are: the same at both hosts.
+    pub protocol: Protocol,
     /// MSS option: MTU less 40 (IPv6: 60).
     pub mss: u16,
     /// Window scale option.
@@ -292,6 +316,7 @@ impl EndpointConfig {
             remote,
             role,
             isn: SeqNum::new(1_000),
+            protocol: Protocol::Tcp,
             mss: if local.is_ipv4() { 1_460 } else { 1_440 },
             window_scale: Some(WindowScale::new(7)),
             sack: true,
@@ -306,5 +331,10 @@ impl EndpointConfig {
             writes: Pattern::new(1),
             expects: Pattern::new(2),
         }
+    }
+    /// The same, with its segments in UDP datagrams, which are no longer than TCP's packets.
+    #[must_use]
+    pub fn over_quic(self) -> Self {
+        Self { protocol: Protocol::Quic, mss: self.mss - UDP_HEADER, ..self }
     }
 }

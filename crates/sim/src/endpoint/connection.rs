@@ -11,12 +11,15 @@ use wire::{Tcp, TcpFlags};
 use super::EndpointStats;
 use super::ack_compression::{AckCompression, BLOCKS};
 use super::auto_tuning::AutoTuning;
-use super::config::{BeyondWindow, EndpointConfig, Reading, ReceiveWindow};
+use super::config::{BeyondWindow, EndpointConfig, Protocol, Reading, ReceiveWindow};
 use super::program::Program;
 use super::reno_sack::RenoSack;
 
 /// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
+
+/// The same of QUIC (`max_ack_delay`, RFC 9000 §18.2).
+const DELAYED_ACK_OF_QUIC: Duration = Duration::from_millis(25);
 
 /// Segments acknowledged at once before acknowledgements are delayed (Linux `TCP_MAX_QUICKACKS`).
 const QUICK_ACKS: u32 = 16;
@@ -55,6 +58,8 @@ pub(super) enum AckDue {
 #[derive(Debug)]
 pub(super) struct DelayedAcks {
     pub due: AckDue,
+    /// Longest that one waits.
+    delay: Duration,
     /// Segments still acknowledged at once.
     quick: u32,
     compression: AckCompression,
@@ -119,6 +124,10 @@ impl Connection {
             rto_max: RTO_MAX,
             timeout_segments: 1,
         };
+        let (delay, quick) = match config.protocol {
+            Protocol::Tcp => (DELAYED_ACK, QUICK_ACKS),
+            Protocol::Quic => (DELAYED_ACK_OF_QUIC, 0),
+        };
         Self {
             sender: Sender::new(sender),
             receiver,
@@ -129,7 +138,8 @@ impl Connection {
             inbox: StreamBuffer::new(peer_start),
             acks: DelayedAcks {
                 due: AckDue::No,
-                quick: QUICK_ACKS,
+                delay,
+                quick,
                 compression: AckCompression::default(),
                 last_sent: peer_start,
             },
@@ -344,7 +354,7 @@ impl Connection {
                 self.acks.due = match self.acks.due {
                     AckDue::Alone => AckDue::Alone,
                     _ if had_holes => AckDue::Alone,
-                    AckDue::No if !is_urgent && self.acks.quick == 0 => AckDue::Later(now + DELAYED_ACK),
+                    AckDue::No if !is_urgent && self.acks.quick == 0 => AckDue::Later(now + self.acks.delay),
                     AckDue::Later(at) if !is_urgent && !self.acknowledges_second() => AckDue::Later(at),
                     _ => AckDue::Now,
                 };

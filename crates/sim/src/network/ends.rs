@@ -32,22 +32,32 @@ fn has_all_acked(sender: &Endpoint, receiver: &Endpoint) -> bool {
 }
 
 impl<M: MiddleboxUnderTest> Network<M> {
+    /// The hosts of the flows that the run waits for.
     fn pairs(&self) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
-        self.servers.iter().zip(&self.clients)
+        self.servers.iter().zip(&self.clients).take(self.own_flows)
     }
 
     pub(super) fn has_ended(&mut self) -> bool {
-        let is_sending = self.datagrams.as_ref().is_some_and(|source| source.next_deadline().is_some());
-        let datagrams_are_out = self.datagrams.is_none() || (!is_sending && self.is_quiet_in_between());
         // Most often the flow that had not ended the last time has not ended yet.
-        if !datagrams_are_out
-            || (self.unfinished < self.servers.len() && !self.flow_has_ended(self.unfinished))
+        if !self.datagrams_are_out()
+            || (self.unfinished < self.own_flows && !self.flow_has_ended(self.unfinished))
         {
             return false;
         }
-        let unfinished = (0..self.servers.len()).find(|flow| !self.flow_has_ended(*flow));
+        let unfinished = (0..self.own_flows).find(|flow| !self.flow_has_ended(*flow));
         self.unfinished = unfinished.unwrap_or(0);
         unfinished.is_none()
+    }
+
+    fn datagrams_are_out(&self) -> bool {
+        let Some(source) = &self.datagrams else { return true };
+        source.next_deadline().is_none()
+            && (self.is_quiet_in_between() || (self.has_others() && source.is_over(self.now)))
+    }
+
+    /// Something goes on beside the run's own flows: the links may never be empty.
+    fn has_others(&self) -> bool {
+        self.servers.len() > self.own_flows || !self.datagrams_beside.is_empty()
     }
 
     /// Both hosts are done; or one ended abnormally, and the other has nothing left to find that out by.
@@ -65,7 +75,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let up = is_lost || server.ending().is_some() || has_all_acked(client, server);
         let down = is_lost || client.ending().is_some() || has_all_acked(server, client);
         // What is on its way may be the news.
-        up && down && !self.checks.is_owed(flow) && (self.pinger.is_some() || self.is_quiet_in_between())
+        up && down && !self.checks.is_owed(flow) && (self.pinger.is_some() || self.has_others() || self.is_quiet_in_between())
     }
 
     /// A handshake of which every try was lost: an error, and nobody's fault.
@@ -98,7 +108,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     }
 
     pub(super) fn stalled(&self) -> Violation {
-        let flow = (0..self.servers.len()).find(|flow| !self.flow_has_ended(*flow)).unwrap_or(0);
+        let flow = (0..self.own_flows).find(|flow| !self.flow_has_ended(*flow)).unwrap_or(0);
         let state = self.pairs().nth(flow).map_or_else(String::new, |(s, c)| state(s, c));
         Violation::Stalled { flow, state }
     }

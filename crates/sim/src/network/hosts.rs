@@ -6,6 +6,7 @@ use engine::Port;
 use wire::Transport;
 
 use super::{Network, count_one, ends};
+use crate::datagrams::Datagrams;
 use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number};
 use crate::{MiddleboxUnderTest, Point, Violation};
@@ -19,7 +20,7 @@ enum Addressee {
 }
 
 impl<M: MiddleboxUnderTest> Network<M> {
-    /// The flow a TCP packet for a host on `side` belongs to.
+    /// The flow that a packet for a host on `side` belongs to: of TCP, and of QUIC by its datagrams.
     fn addressee(&self, packet: &[u8], side: Port) -> Option<Addressee> {
         let parsed = wire::parse(packet).ok()?;
         let key = |src, dst| if side == Port::Wired { (src, dst) } else { (dst, src) };
@@ -29,6 +30,11 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 let src = SocketAddr::new(parsed.ip.src, tcp.src_port);
                 let dst = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
                 flow(key(src, dst)).or(Some(Addressee::Nobody))
+            }
+            Transport::Udp(udp) => {
+                let src = SocketAddr::new(parsed.ip.src, udp.src_port);
+                let dst = SocketAddr::new(parsed.ip.dst, udp.dst_port);
+                flow(key(src, dst))
             }
             // What an error is about went the other way.
             Transport::Icmp(icmp) => {
@@ -48,8 +54,8 @@ impl<M: MiddleboxUnderTest> Network<M> {
             pinger.take_reply(number, self.now);
             return Ok(());
         }
-        let ack = self.datagrams.as_mut().and_then(|source| source.handle_at_sink(packet, self.now));
-        if let Some(ack) = ack {
+        let mut sources = self.datagrams.iter_mut().chain(&mut self.datagrams_beside);
+        if let Some(ack) = sources.find_map(|source| source.handle_at_sink(packet, self.now)) {
             self.send_up(0, ack);
             return Ok(());
         }
@@ -69,7 +75,8 @@ impl<M: MiddleboxUnderTest> Network<M> {
             }
             return Ok(());
         }
-        if self.datagrams.as_mut().is_some_and(|source| source.handle_at_source(packet, self.now)) {
+        let mut sources = self.datagrams.iter_mut().chain(&mut self.datagrams_beside);
+        if sources.any(|source| source.handle_at_source(packet, self.now)) {
             return Ok(());
         }
         match self.addressee(packet, Port::Wired) {
@@ -95,7 +102,11 @@ impl<M: MiddleboxUnderTest> Network<M> {
     }
 
     pub(super) fn send_datagrams(&mut self) {
-        while let Some(packet) = self.datagrams.as_mut().and_then(|source| source.poll_transmit(self.now)) {
+        let now = self.now;
+        let due = |sources: &mut dyn Iterator<Item = &mut Datagrams>| {
+            sources.find_map(|source| source.poll_transmit(now))
+        };
+        while let Some(packet) = due(&mut self.datagrams.iter_mut().chain(&mut self.datagrams_beside)) {
             self.send_down(packet);
         }
     }
