@@ -323,6 +323,7 @@ pub(crate) fn idle(
         treatment: Treatment::Direct,
         controller: ControllerConfig::Cubic(CubicParams::default()),
         feedback: None,
+        schedules_passed: true,
     };
     let queue = Buffer::Bdp(2).bytes(mean_rate(trace, length), path.base_rtt());
     // Over in an instant: nothing to interrupt.

@@ -40,7 +40,7 @@ impl Treatment {
 
 /// A way of sending, written `direct:cubic`, `accel:rate`, `split:bbr`, `drwa:cubic`, with other parameters
 /// than the defaults `accel:rate?alpha=40ms&beta=60ms`; `feedback=20ms` among these has the base station
-/// report with that delay.
+/// report with that delay, and with `schedule=off` what passes does not take turns with what is accelerated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// What it is called in results.
@@ -52,6 +52,8 @@ pub struct Scheme {
     /// Delay of the base station's reports to the accelerator; none without reports. Unless set, 20 ms for
     /// `accel:window-adaptation` and none for all others.
     pub feedback: Option<Duration>,
+    /// What passes the accelerator takes turns with what is accelerated. True.
+    pub schedules_passed: bool,
 }
 
 /// Delay of reports for the controller that is made for them.
@@ -70,6 +72,9 @@ impl Scheme {
         match (name, parsed) {
             ("feedback", ParameterValue::Time(delay)) => self.feedback = Some(delay),
             ("feedback", ParameterValue::Off) => self.feedback = None,
+            ("schedule", ParameterValue::Flag(is_on)) => self.schedules_passed = is_on,
+            ("schedule", ParameterValue::Off) => self.schedules_passed = false,
+            ("schedule", _) => return Err(wrong("`schedule` takes true or off".to_owned())),
             ("feedback", _) => return Err(wrong("`feedback` takes a delay, like 20 ms, or off".to_owned())),
             (name, parsed) => {
                 self.controller.set(name, parsed).map_err(|e| wrong(e.to_string()))?;
@@ -94,7 +99,8 @@ impl Scheme {
                 return Some(EngineConfig { policy, ..EngineConfig::default() });
             }
         };
-        Some(EngineConfig { controller: self.controller, sharing, ..EngineConfig::default() })
+        let schedule_passed = self.schedules_passed;
+        Some(EngineConfig { controller: self.controller, sharing, schedule_passed, ..EngineConfig::default() })
     }
 
     /// Congestion control of the server. Behind an accelerator it has only the wired segment before it.
@@ -134,7 +140,8 @@ impl FromStr for Scheme {
         }
         let is_fed = treatment == Treatment::Accelerated && name == "window-adaptation";
         let feedback = is_fed.then_some(FEEDBACK);
-        let mut scheme = Self { label: text.to_owned(), treatment, controller, feedback };
+        let mut scheme =
+            Self { label: text.to_owned(), treatment, controller, feedback, schedules_passed: true };
         for setting in parameters.into_iter().flat_map(|list| list.split('&')) {
             let (name, value) =
                 setting.split_once('=').ok_or_else(|| wrong(format!("`{setting}` is not NAME=VALUE")))?;

@@ -220,11 +220,10 @@ impl Path {
     }
 
     /// Bytes that may still go into the network now.
-    pub(crate) fn room(&self, control: &Control, now: Instant) -> u32 {
+    pub(crate) fn room(&self, control: &Control, mss: u32, now: Instant) -> u32 {
         let room = control.window.get().saturating_sub(self.under_way()).min(u64::from(u32::MAX)) as u32;
         // One segment goes beyond the window where its acknowledgement is wanted.
-        let is_wanted = room == 0 && self.opaque.wants_evidence(now);
-        room.max(u32::from(is_wanted))
+        if room < mss && self.opaque.wants_evidence(now) { mss } else { room }
     }
 
     /// What a flow's source needs of window, at the largest recent rate: twice what both segments

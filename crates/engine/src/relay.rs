@@ -501,7 +501,7 @@ impl Relay {
     ) -> Option<Transmission> {
         let in_flight_before = path.under_way();
         let before = self.sender.in_flight();
-        let room = path.room(control, now);
+        let room = path.room(control, self.sender.mss(), now);
         let made = self.sender.poll(SendContext {
             now,
             quantum: piece,

@@ -26,12 +26,12 @@ fn of_cases(result: &ScenarioResult) -> Vec<(String, &BesideFigures)> {
         0 | 1 => case.name.clone(),
         _ => format!("{} (seed {})", case.name, case.seed),
     };
-    let of = |case| {
-        let CaseResult { figures, .. } = case;
-        let beside = figures.iter().flat_map(|figures| &figures.beside);
-        beside.map(move |one| (name(case), one))
-    };
-    result.cases.iter().flat_map(of).collect()
+    let mut all = Vec::new();
+    for case in &result.cases {
+        let beside = case.figures.iter().flat_map(|figures| &figures.beside);
+        all.extend(beside.map(|one| (name(case), one)));
+    }
+    all
 }
 
 /// A row for each flow beside a case's own, with what those got meanwhile.

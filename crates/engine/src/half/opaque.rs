@@ -211,9 +211,9 @@ impl Half {
     /// Opaque packets that may leave no sooner are looked at again when the oldest has waited long enough.
     pub(super) fn arm_for_overdue(&mut self, subscriber: u32) {
         let Some(found) = self.subscribers.get_mut(subscriber) else { return };
-        let path = found.path().and_then(|path| self.paths.get(path));
-        let at = path.and_then(|path| path.opaque.get()).and_then(|opaque| opaque.overdue_at());
-        if let Some(at) = at {
+        let Some(path) = found.path().and_then(|path| self.paths.get(path)) else { return };
+        if let Some(at) = path.opaque.get().and_then(|opaque| opaque.overdue_at()) {
+            let at = at.max(path.pacer.next());
             self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
         }
     }

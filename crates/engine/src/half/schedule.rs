@@ -33,7 +33,8 @@ impl Half {
         now: Instant,
     ) -> Option<Pick> {
         let subscriber = self.subscribers.get_mut(subscriber_id)?;
-        let path = self.paths.get_mut(subscriber.path()?)?;
+        let path_id = subscriber.path()?;
+        let path = self.paths.get_mut(path_id)?;
         if !path.has_work() {
             return None;
         }
@@ -46,9 +47,10 @@ impl Half {
             return None;
         }
         let control = path.controller.control();
-        if Self::class_of_turn(path) == Class::Opaque {
-            return self.next_opaque(subscriber_id, &control, now).then_some(Pick::Opaque);
+        if Self::class_of_turn(path) == Class::Opaque && self.next_opaque(subscriber_id, &control, now) {
+            return Some(Pick::Opaque);
         }
+        let path = self.paths.get_mut(path_id)?;
         let mut line = Line {
             subscriber: subscriber_id,
             path,

@@ -6,10 +6,10 @@
 use units::{Duration, Instant};
 
 /// TARGET: two grains of a coarse link.
-const TARGET: Duration = Duration::from_millis(20);
+const TARGET: Duration = Duration::from_millis(50);
 
 /// INTERVAL: the longest usual round trip.
-const INTERVAL: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A flow with less than this waiting has no queue, bytes.
 const LEAST: u64 = 3_028;

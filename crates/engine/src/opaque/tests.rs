@@ -127,6 +127,9 @@ fn numbered(flow: u16, end: u32) -> Option<Numbered> {
 /// `(time in ms, numbered)` sent, 1,000 bytes each.
 fn sent(packets: &[(u64, Option<Numbered>)]) -> UnderWay {
     let (mut under_way, mut sampler) = (UnderWay::default(), RateSampler::new());
+    for flow in [1, 2] {
+        under_way.on_sent(0, sampler.on_send(false, Instant::ZERO), numbered(flow, 1));
+    }
     for (ms, numbered) in packets {
         under_way.on_sent(1_000, sampler.on_send(false, at(*ms)), *numbered);
     }

@@ -23,6 +23,9 @@ const ENTRIES_MAX: usize = 8_192;
 /// An acknowledgement is looked for among so many entries of others at most.
 const LOOKS: usize = 512;
 
+/// TCP flows whose highest number is known.
+const FLOWS: usize = 64;
+
 /// An acknowledgement so much later than evidence that its segment had left contradicts it; or so many times the
 /// round trip.
 const CONTRADICTS: Duration = Duration::from_millis(80);
@@ -61,6 +64,8 @@ pub(crate) struct UnderWay {
     bytes: u64,
     /// Last of the numbered ones that were released by what others said: flow, end, when it was sent, and when released.
     released: VecDeque<(Numbered, Instant, Instant)>,
+    /// Highest number sent of some flows.
+    highest: VecDeque<Numbered>,
     evidence_at: Instant,
     /// When a passed flow's own acknowledgement came last.
     answered_at: Option<Instant>,
@@ -92,8 +97,8 @@ impl UnderWay {
     pub(crate) fn on_sent(&mut self, bytes: u32, stamp: SendStamp, numbered: Option<Numbered>) {
         self.bytes += u64::from(bytes);
         let now = stamp.sent_at;
-        // What is sent again says nothing: its acknowledgement may be that of the first time (RFC 6298 §3).
-        let numbered = numbered.filter(|numbered| !self.was_sent(numbered));
+        // What is sent again says nothing: what is said of it may be about the first time (RFC 6298 §3).
+        let numbered = numbered.filter(|numbered| self.is_new(numbered));
         if let Some(last) = self.entries.back_mut()
             && last.numbered.is_none()
             && numbered.is_none()
@@ -110,10 +115,20 @@ impl UnderWay {
         }
     }
 
-    /// Bytes of its flow up to there are under way already.
-    fn was_sent(&self, numbered: &Numbered) -> bool {
-        let mut others = self.entries.iter().rev().take(LOOKS).filter_map(|entry| entry.numbered);
-        others.find(|other| other.flow == numbered.flow).is_some_and(|last| last.end.is_at_or_after(numbered.end))
+    /// Nothing of its flow up to there was sent before, as far as it is known.
+    fn is_new(&mut self, numbered: &Numbered) -> bool {
+        let known = self.highest.iter_mut().find(|known| known.flow == numbered.flow);
+        if let Some(known) = known {
+            let is_new = numbered.end.is_after(known.end);
+            known.end = known.end.later_of(numbered.end);
+            return is_new;
+        }
+        if self.highest.len() >= FLOWS {
+            self.highest.pop_front();
+        }
+        self.highest.push_back(*numbered);
+        // It may have begun long before.
+        false
     }
 
     fn pop(&mut self) -> Option<Entry> {

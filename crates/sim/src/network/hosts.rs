@@ -6,7 +6,6 @@ use engine::Port;
 use wire::Transport;
 
 use super::{Network, count_one, ends};
-use crate::datagrams::Datagrams;
 use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number};
 use crate::{MiddleboxUnderTest, Point, Violation};
@@ -102,13 +101,14 @@ impl<M: MiddleboxUnderTest> Network<M> {
     }
 
     pub(super) fn send_datagrams(&mut self) {
-        let now = self.now;
-        let due = |sources: &mut dyn Iterator<Item = &mut Datagrams>| {
-            sources.find_map(|source| source.poll_transmit(now))
-        };
-        while let Some(packet) = due(&mut self.datagrams.iter_mut().chain(&mut self.datagrams_beside)) {
+        while let Some(packet) = self.due_datagram() {
             self.send_down(packet);
         }
+    }
+
+    fn due_datagram(&mut self) -> Option<Vec<u8>> {
+        let mut sources = self.datagrams.iter_mut().chain(&mut self.datagrams_beside);
+        sources.find_map(|source| source.poll_transmit(self.now))
     }
 
     /// From a server into the WAN.
