@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use control::Control;
+use control::{Control, Controller};
 use units::{Duration, Instant};
 use wire::{Packet, Tcp, Transport, VirtioNetHeader};
 
@@ -72,19 +72,26 @@ impl Half {
         let segments = segments_of(virtio, parsed);
         let key = OpaqueKey::of(parsed, packet, self.config.hash_seed);
         let payload = payload_of(packet.len(), segments);
-        let mut waiting = Waiting::new(packet, *virtio, (payload, segments), now);
-        waiting.numbered = match &parsed.transport {
+        let numbered = match &parsed.transport {
             Transport::Tcp(tcp) if tcp.payload_len > 0 => {
                 Some(Numbered { flow: key, end: tcp.seq + tcp.payload_len as u32 })
             }
             _ => None,
         };
+        self.stats.opaque_packets += 1;
+        self.stats.opaque_bytes += packet.len() as u64;
+        let control = path.controller.control();
+        let is_free = !path.has_work() && now >= path.pacer.next() && path.under_way() < control.window.get();
+        if is_free {
+            send_opaque(path, &control, (payload, segments), numbered, now);
+            return Verdict::Forward;
+        }
+        let mut waiting = Waiting::new(packet, *virtio, (payload, segments), now);
+        waiting.numbered = numbered;
         let before = path.opaque.waiting();
         path.opaque.make().queues.push(key, waiting);
         self.stats.note_memory(before, path.opaque.waiting());
         path.adjust_buffered(before, path.opaque.waiting());
-        self.stats.opaque_packets += 1;
-        self.stats.opaque_bytes += packet.len() as u64;
         self.ready.wake(subscriber, path);
         Verdict::Consumed
     }
@@ -137,12 +144,8 @@ impl Half {
         self.stats.note_memory(before, after);
         path.buffered = (path.buffered + after as u64).saturating_sub(before as u64);
         let Some(packet) = packet else { return false };
-        let stamp = path.sampler.on_send(in_flight == 0, now);
-        opaque.under_way.on_sent(packet.payload, stamp, packet.numbered);
         opaque.charge(Class::Opaque, packet.payload, flows);
-        path.on_send(packet.payload, in_flight, now);
-        path.pacer.on_send(packet.payload, packet.segments, control.pacing_rate, now);
-        path.last_used = now;
+        send_opaque(path, control, (packet.payload, packet.segments), packet.numbered, now);
         self.opaque_out = Some(packet);
         true
     }
@@ -217,6 +220,22 @@ impl Half {
             self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
         }
     }
+}
+
+/// An opaque packet leaves that counts as so many bytes of payload in so many segments.
+fn send_opaque(
+    path: &mut Path,
+    control: &Control,
+    (payload, segments): (u32, u32),
+    numbered: Option<Numbered>,
+    now: Instant,
+) {
+    let in_flight = path.under_way();
+    let stamp = path.sampler.on_send(in_flight == 0, now);
+    path.opaque.make().under_way.on_sent(payload, stamp, numbered);
+    path.on_send(payload, in_flight, now);
+    path.pacer.on_send(payload, segments, control.pacing_rate, now);
+    path.last_used = now;
 }
 
 /// Packets on the wire that a super-packet is cut into.
