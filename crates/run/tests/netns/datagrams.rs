@@ -1,8 +1,10 @@
-//! H33: what is not TCP, nor an ICMP error about it, never enters the process.
+//! H33: what is not TCP, nor an ICMP error about it, enters the process only beside accelerated flows of its subscriber.
 
 use std::net::UdpSocket;
 
-use crate::topology::{PATIENCE, Program, SERVER, Topology};
+use run::{Config, SteeringChoice};
+
+use crate::topology::{PATIENCE, Program, SERVER, Topology, wait_until};
 
 const DATAGRAMS: u64 = 300;
 
@@ -31,6 +33,71 @@ fn h33_udp_never_enters() {
         // Neighbours may be looked for meanwhile, which is ICMPv6.
         let steered = topology.steered_packets() - before;
         assert!(steered < DATAGRAMS / 10, "{steered} packets of {} went through the process", 2 * DATAGRAMS);
+    }
+    program.stop(&topology);
+}
+
+/// Two ends of a datagram socket between client and server.
+fn datagram_sockets(topology: &Topology, address: &str) -> [UdpSocket; 2] {
+    let server = topology.server.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
+    let any = if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+    let client = topology.client.run(|| UdpSocket::bind(any)).unwrap().unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.connect(server.local_addr().unwrap()).unwrap();
+    [client, server]
+}
+
+#[test]
+fn h33_udp_to_a_subscriber_takes_turns_with_its_accelerated_flows_and_no_longer_once_they_rest() {
+    let topology = Topology::build("turns");
+    let config = Config { steering: SteeringChoice::Tcx, ..topology.config() };
+    let program = Program::start_engine(&topology, &config);
+    let taken = || topology.status().processor.counters["opaque_packets"];
+    for address in SERVER {
+        let mut tcp = topology.connect(&topology.server, address);
+        tcp.exchange(b"to-begin");
+        let [client, server] = datagram_sockets(&topology, address);
+        client.send(b"here").unwrap();
+        let mut heard = [0; 3_000];
+        let (_, to) = server.recv_from(&mut heard).unwrap();
+        let before = taken();
+        // The second length is that of fragments.
+        for len in [1_200, 2_800] {
+            for number in 0..DATAGRAMS / 2 {
+                let mut datagram = vec![0x5a; len];
+                datagram[..8].copy_from_slice(&number.to_be_bytes());
+                server.send_to(&datagram, to).unwrap();
+                assert_eq!(client.recv(&mut heard).unwrap(), len);
+                assert_eq!(heard[..len], datagram, "as it was sent, in the order in which it was");
+            }
+        }
+        let came = taken() - before;
+        assert!(came >= DATAGRAMS / 2, "{address}: {came} packets took turns");
+        // Nothing of the other direction comes in.
+        let steered = topology.steered_packets();
+        for number in 0..DATAGRAMS {
+            client.send(&number.to_be_bytes()).unwrap();
+            server.recv_from(&mut heard).unwrap();
+        }
+        let steered = topology.steered_packets() - steered;
+        assert!(steered < DATAGRAMS / 10, "{steered} packets of the client went through the process");
+        tcp.exchange(b"still-on");
+        // Five seconds without a byte for the accelerated flow.
+        wait_until("its datagrams pass by", || {
+            std::thread::sleep(std::time::Duration::from_millis(400));
+            let before = topology.steered_packets();
+            for _ in 0..20 {
+                server.send_to(b"passing", to).unwrap();
+                client.recv(&mut heard).unwrap();
+            }
+            topology.steered_packets() < before + 5
+        });
+        tcp.exchange(b"at-last.");
+        let before = taken();
+        server.send_to(b"again", to).unwrap();
+        client.recv(&mut heard).unwrap();
+        assert_eq!(taken(), before + 1, "{address}: it takes turns again");
+        tcp.download(200_000);
     }
     program.stop(&topology);
 }
