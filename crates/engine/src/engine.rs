@@ -335,12 +335,6 @@ impl Engine {
         self.down.take_wanted()
     }
 
-    /// Lets all that passes and waits for its turn leave, and nothing more wait, as long as `is_so`: before a state is
-    /// stored, which does not have it.
-    pub fn let_pass(&mut self, is_so: bool) {
-        self.down.let_pass(is_so);
-    }
-
     /// True when the packet handed out last is one that passes, and was not made here.
     #[must_use]
     pub fn hands_on(&self) -> bool {

@@ -134,8 +134,6 @@ pub(crate) struct Half {
     opaque_out: Option<Waiting>,
     /// Subscribers all of whose traffic is to come here, or no longer.
     wanted: VecDeque<(IpAddr, bool)>,
-    /// What passes is not to wait any more.
-    lets_pass: bool,
     /// Longest packet to a sink, as far as the interface says that it leaves through.
     mtu: u32,
 }
@@ -182,7 +180,6 @@ impl Half {
             is_draining: false,
             opaque_out: None,
             wanted: VecDeque::new(),
-            lets_pass: false,
             mtu: u32::MAX,
             config,
         })

@@ -53,6 +53,7 @@ pub(crate) struct Opaque {
     /// DSCP of what accelerated flows send.
     own_dscp: Option<u8>,
 }
+stored::fields!(Opaque { queues, under_way, service, own_dscp });
 
 /// Whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,8 +118,6 @@ pub(crate) fn payload_of(packet_len: usize, segments: u32) -> u32 {
 }
 
 /// What a subscriber is sent beside its accelerated flows, if there is anything.
-///
-/// Not kept over an upgrade: what waits is sent before one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     opaque: Option<Box<Opaque>>,
@@ -127,6 +126,7 @@ pub(crate) struct Place {
     /// All that is sent to the subscriber is to come here.
     is_wanted: bool,
 }
+stored::fields!(Place { opaque, own_sent_at, is_wanted });
 
 impl Place {
     pub(crate) fn get(&self) -> Option<&Opaque> {
@@ -199,14 +199,6 @@ impl Place {
     /// Bytes under way, as far as it is known.
     pub(crate) fn under_way(&self) -> u64 {
         self.get().map_or(0, |opaque| opaque.under_way.bytes())
-    }
-}
-
-impl stored::Stored for Place {
-    fn store(&self, _: &mut stored::Writer) {}
-
-    fn restore(_: &mut stored::Reader<'_>) -> Result<Self, stored::StoredError> {
-        Ok(Self::default())
     }
 }
 

@@ -59,7 +59,7 @@ stored::fields!(Path {
     last_used,
     delivery_rate,
     sight,
-    opaque,
+    opaque: since(4, opaque::Place::default()),
 });
 
 impl Path {
@@ -153,7 +153,8 @@ impl Path {
 
     /// A flow that passes has acknowledged a packet sent at `stamp`: `bytes` have left that were not known to have.
     pub(crate) fn on_answer(&mut self, bytes: u32, stamp: &SendStamp, in_flight_before: u64, now: Instant) {
-        let rtt = now.saturating_since(stamp.sent_at);
+        // Accelerated flows know the round trip better: nobody's delayed acknowledgements are in it.
+        let rtt = (self.in_flight == 0).then(|| now.saturating_since(stamp.sent_at));
         let delivered = Bytes::from(bytes);
         let rate = self.sampler.on_delivered(delivered, Some(stamp), None, now);
         if let Some(sample) = rate {
@@ -168,7 +169,7 @@ impl Path {
             discarded: Bytes::ZERO,
             peer_window: Bytes::MAX,
             delivered_total: self.sampler.delivered(),
-            rtt: Some(rtt),
+            rtt,
             min_rtt: None,
             rate,
             in_flight: Bytes::new(self.under_way()),

@@ -282,10 +282,6 @@ impl Processor for Accelerator {
         self.engine.take_wanted_subscriber()
     }
 
-    fn let_pass(&mut self, is_so: bool) {
-        self.engine.let_pass(is_so);
-    }
-
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
         self.engine.set_journal(downlink);
         self.uplink_journal = Some(uplink);
@@ -311,6 +307,11 @@ impl Processor for Accelerator {
         drop(self.engine.reconfigure(&share_of(&self.whole, self.shards)));
     }
 
+    fn refuse_to_schedule(&mut self) {
+        self.whole.schedule_passed = false;
+        drop(self.engine.reconfigure(&share_of(&self.whole, self.shards)));
+    }
+
     fn read_settings(&mut self) -> Result<EngineConfig, String> {
         let read = self.read_settings.as_mut().ok_or("it was started without a settings file")?()?;
         self.at_next_start = read.at_next_start;
@@ -320,7 +321,8 @@ impl Processor for Accelerator {
     fn apply(&mut self, settings: &EngineConfig) -> Result<String, String> {
         let unseeded = |config: &EngineConfig| EngineConfig { hash_seed: 0, ..config.clone() };
         // That concerns the devices, which stay as they are.
-        let settings = &EngineConfig { super_packets: self.whole.super_packets, ..settings.clone() };
+        let EngineConfig { super_packets, schedule_passed, .. } = self.whole;
+        let settings = &EngineConfig { super_packets, schedule_passed, ..settings.clone() };
         let is_same = unseeded(settings) == unseeded(&self.whole);
         settings.validate().map_err(|error| error.to_string())?;
         let share = share_of(settings, self.shards);

@@ -345,20 +345,6 @@ impl<P: PacketPath> PacketLoop<P> {
         }
     }
 
-    /// Sends what passes and waits for its turn: it is not part of a state that another process takes over.
-    ///
-    /// # Errors
-    /// When the device is gone or down.
-    pub fn send_waiting(&mut self, processor: &mut impl Processor) -> Result<(), IoError> {
-        processor.let_pass(true);
-        let sent = (|| {
-            while self.transmit(processor, Clock::now())? {}
-            Ok(())
-        })();
-        processor.let_pass(false);
-        sent
-    }
-
     /// Does work that comes from another box.
     ///
     /// # Errors

@@ -41,9 +41,6 @@ pub trait Processor: Middlebox {
         None
     }
 
-    /// Lets all that passes and waits for its turn leave, and nothing more wait, as long as `is_so`.
-    fn let_pass(&mut self, _is_so: bool) {}
-
     /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
     fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
 
@@ -55,6 +52,9 @@ pub trait Processor: Middlebox {
 
     /// What it sends may not be longer than the path's packets from here on.
     fn refuse_super_packets(&mut self) {}
+
+    /// What passes is forwarded at once from here on, and does not take turns.
+    fn refuse_to_schedule(&mut self) {}
 
     /// Reads its settings anew from wherever they came from.
     ///

@@ -92,6 +92,7 @@ pub struct Restarting {
     retired: Vec<Stats>,
     /// The packet sent last.
     leaving: Vec<u8>,
+    has_passed: bool,
     moves: Moves,
     steps: u64,
     /// Why a move failed.
@@ -124,6 +125,7 @@ impl Restarting {
             has_left: false,
             retired: Vec::new(),
             leaving: Vec::new(),
+            has_passed: false,
             moves: Moves::Never,
             steps: 0,
             unmoved: None,
@@ -370,6 +372,7 @@ impl Middlebox for Restarting {
         // A loan of the engine's would last until it dies.
         self.leaving = made.to_vec();
         let (to, virtio) = (made.to, made.virtio);
+        self.has_passed = self.engine.as_ref().is_some_and(Engine::hands_on);
         if crash.is_some_and(|crash| !self.crash(crash, now)) {
             return None;
         }
@@ -388,6 +391,10 @@ impl Middlebox for Restarting {
 }
 
 impl MiddleboxUnderTest for Restarting {
+    fn has_passed(&self) -> bool {
+        self.has_passed
+    }
+
     fn memory(&self) -> Bytes {
         self.engine.as_ref().map_or(Bytes::ZERO, MiddleboxUnderTest::memory)
     }

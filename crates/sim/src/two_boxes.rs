@@ -139,6 +139,7 @@ pub struct TwoBoxes {
     outgoing: VecDeque<(Port, VirtioNetHeader, Vec<u8>)>,
     leaving: (VirtioNetHeader, Vec<u8>),
     has_forwarded: bool,
+    has_passed: bool,
     has_died: bool,
     /// Flows were lost with a box, or given up: their hosts go on by themselves.
     has_left: bool,
@@ -185,6 +186,7 @@ impl TwoBoxes {
             outgoing: VecDeque::new(),
             leaving: (VirtioNetHeader::default(), Vec::new()),
             has_forwarded: false,
+            has_passed: false,
             has_died: false,
             has_left: false,
             twice: None,
@@ -574,6 +576,7 @@ impl Middlebox for TwoBoxes {
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let forwarded = self.outgoing.pop_front();
         self.has_forwarded = forwarded.is_some();
+        self.has_passed = false;
         if let Some((to, virtio, packet)) = forwarded {
             self.leaving = (virtio, packet);
             return Some(Transmit { to, virtio, header: &self.leaving.1, payload: (&[], &[]) });
@@ -583,9 +586,11 @@ impl Middlebox for TwoBoxes {
                 return None;
             }
             let made = one.place.engine.poll_transmit(now)?;
-            Some((made.to, made.virtio, made.to_vec()))
+            let made = (made.to, made.virtio, made.to_vec());
+            Some((made, one.place.engine.hands_on()))
         };
-        let (to, virtio, packet) = self.boxes.iter_mut().find_map(made)?;
+        let ((to, virtio, packet), has_passed) = self.boxes.iter_mut().find_map(made)?;
+        self.has_passed = has_passed;
         self.leaving = (virtio, packet);
         Some(Transmit { to, virtio, header: &self.leaving.1, payload: (&[], &[]) })
     }
@@ -618,6 +623,10 @@ impl MiddleboxUnderTest for TwoBoxes {
 
     fn has_forwarded(&self) -> bool {
         self.has_forwarded
+    }
+
+    fn has_passed(&self) -> bool {
+        self.has_passed
     }
 
     fn take_crash(&mut self) -> bool {

@@ -41,6 +41,9 @@ pub struct VirtioNetHeader {
     pub csum_offset: u16,
 }
 
+stored::variants! { GsoType: 0 => None, 1 => TcpV4, 2 => TcpV6, 3 => UdpL4 }
+stored::fields!(VirtioNetHeader { flags, gso_type, ecn, hdr_len, gso_size, csum_start, csum_offset });
+
 impl VirtioNetHeader {
     /// Length of the header, bytes.
     pub const LEN: usize = 10;

@@ -61,6 +61,7 @@ impl Half {
         index_all(&mut self.flow_index, &self.flows);
         index_all(&mut self.subscriber_index, &self.subscribers);
         self.find_families();
+        self.want_anew();
         if controller != self.config.controller {
             self.outdate_controllers();
         }

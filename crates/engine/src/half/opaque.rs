@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use control::{Control, Controller};
 use units::{Duration, Instant};
-use wire::{Packet, Tcp, Transport, VirtioNetHeader};
+use wire::{Packet, Tcp, TcpFlags, Transport, VirtioNetHeader};
 
 use super::Half;
 use crate::boundary::Verdict;
@@ -31,7 +31,6 @@ impl Half {
         config.schedule_passed
             && config.accelerate
             && !self.is_draining
-            && !self.lets_pass
             && self.direction == Direction::Downlink
             && config.sharing == Sharing::Subscriber
     }
@@ -98,7 +97,8 @@ impl Half {
 
     /// A segment of a client whose flow passes: what it acknowledges has left, and so has everything sent before.
     pub(super) fn on_passed_reply(&mut self, parsed: &Packet, tcp: &Tcp, now: Instant) {
-        if !self.schedules() {
+        let is_answer = tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST);
+        if !is_answer || !self.schedules() {
             return;
         }
         let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.src) else { return };
@@ -192,17 +192,21 @@ impl Half {
         }
     }
 
+    /// Whoever steers packets to this engine is to be told anew whose it wants.
+    pub(super) fn want_anew(&mut self) {
+        for (_, subscriber) in self.subscribers.iter() {
+            let path = subscriber.path().and_then(|path| self.paths.get(path));
+            if let SharingKey::Address(address) = subscriber.key
+                && path.is_some_and(|path| path.opaque.is_wanted())
+            {
+                self.wanted.push_back((address, true));
+            }
+        }
+    }
+
     /// A subscriber all of whose traffic is to come here from now on, or no longer.
     pub(crate) fn take_wanted(&mut self) -> Option<(IpAddr, bool)> {
         self.wanted.pop_front()
-    }
-
-    /// What waits its turn leaves as fast as it can, and nothing more waits, as long as `is_so`.
-    pub(crate) fn let_pass(&mut self, is_so: bool) {
-        self.lets_pass = is_so;
-        for id in 0..self.subscribers.places() {
-            self.wake(id);
-        }
     }
 
     /// Whose turn it is among those of a subscriber.

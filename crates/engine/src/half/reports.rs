@@ -62,7 +62,7 @@ impl Half {
             PathReport {
                 delivered: path.sampler.delivered(),
                 retransmitted: path.sight.retransmitted(),
-                in_flight: Bytes::new(path.in_flight),
+                in_flight: Bytes::new(path.under_way()),
                 held: Bytes::new(path.buffered),
                 srtt: path.sight.srtt(),
                 queueing: path.sight.queueing(),

@@ -38,10 +38,6 @@ impl Half {
         if !path.has_work() {
             return None;
         }
-        if self.lets_pass && path.opaque.has_waiting() {
-            let control = path.controller.control();
-            return self.next_opaque(subscriber_id, &control, now).then_some(Pick::Opaque);
-        }
         if now < path.pacer.next() {
             self.timers.arm(TimerKey::Subscriber(subscriber_id), &mut subscriber.armed, path.pacer.next());
             return None;

@@ -12,8 +12,22 @@ const TARGET: Duration = Duration::from_millis(50);
 /// INTERVAL: a long usual round trip.
 const INTERVAL: Duration = Duration::from_millis(200);
 
+/// What has waited longer is dropped at once: the rest of a flow that has ended is no queue of anybody's.
+const LONGEST: Duration = Duration::from_millis(400);
+
 /// A flow with less than this waiting has no queue, bytes.
 const LEAST: u64 = 3_028;
+
+/// What becomes of a packet at the front of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It leaves.
+    Leaves,
+    /// It is marked, or dropped where its hosts know no marks.
+    Signals,
+    /// It is dropped.
+    Drops,
+}
 
 /// State of one queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,11 +38,19 @@ pub(crate) struct CoDel {
     last_count: u32,
     is_dropping: bool,
 }
+stored::fields!(CoDel { first_above, drop_next, count, last_count, is_dropping });
 
 impl CoDel {
-    /// True when the packet at the front, which has waited for `sojourn` of service at `clock`, is to be dropped or
-    /// marked; `left` bytes wait with it.
-    pub(crate) fn drops(&mut self, sojourn: Duration, left: u64, clock: Instant) -> bool {
+    /// What becomes of the packet at the front, which has waited for `sojourn` of service at `clock`; `left` bytes wait
+    /// with it.
+    pub(crate) fn judge(&mut self, sojourn: Duration, left: u64, clock: Instant) -> Fate {
+        if sojourn > LONGEST && left > LEAST {
+            return Fate::Drops;
+        }
+        if self.signals(sojourn, left, clock) { Fate::Signals } else { Fate::Leaves }
+    }
+
+    fn signals(&mut self, sojourn: Duration, left: u64, clock: Instant) -> bool {
         let is_above = self.is_above(sojourn, left, clock);
         if self.is_dropping {
             self.is_dropping = is_above;
@@ -79,7 +101,8 @@ mod tests {
     /// Times of drops where the sojourn time is as `sojourn` says at each ms of `span`.
     fn drops(span: u64, sojourn: impl Fn(u64) -> u64) -> Vec<u64> {
         let mut codel = CoDel::default();
-        let drops = |t: &u64| codel.drops(ms(sojourn(*t)), 100_000, Instant::from_millis(1_000 + *t));
+        let drops =
+            |t: &u64| codel.judge(ms(sojourn(*t)), 100_000, Instant::from_millis(1_000 + *t)) != Fate::Leaves;
         (0..span).filter(drops).collect()
     }
 
@@ -90,6 +113,7 @@ mod tests {
         assert_eq!(times[..3], [200, 400, 542], "200 ms, 200 ms, 200 ms ÷ √2");
         let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(gaps.is_sorted_by(|a, b| a >= b), "{gaps:?}");
+        assert_eq!(drops(10, |_| 401).len(), 10, "each");
     }
 
     #[test]
@@ -100,6 +124,6 @@ mod tests {
     #[test]
     fn what_is_short_has_no_queue() {
         let mut codel = CoDel::default();
-        assert!((0..1_000).all(|t| !codel.drops(ms(500), LEAST, Instant::from_millis(t))));
+        assert!((0..1_000).all(|t| codel.judge(ms(500), LEAST, Instant::from_millis(t)) == Fate::Leaves));
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct OpaqueKey {
     hosts: u32,
     selector: u32,
 }
+stored::fields!(OpaqueKey { hosts, selector });
 
 impl OpaqueKey {
     /// The flow of a packet towards a client.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
-use super::codel::CoDel;
+use super::codel::{CoDel, Fate};
 use super::key::OpaqueKey;
 use super::under_way::Numbered;
 
@@ -38,6 +38,7 @@ pub(crate) struct Waiting {
     /// The time of service when it came.
     clock: Instant,
 }
+stored::fields!(Waiting { bytes, virtio, payload, segments, numbered, came_at, clock });
 
 /// One flow's queue.
 #[derive(Clone, Debug)]
@@ -48,6 +49,7 @@ struct Queue {
     deficit: i64,
     codel: CoDel,
 }
+stored::fields!(Queue { key, packets, bytes, deficit, codel });
 
 /// What happened to packets that did not leave as they came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,6 +57,7 @@ pub(crate) struct Losses {
     pub(crate) dropped: u64,
     pub(crate) marked: u64,
 }
+stored::fields!(Losses { dropped, marked });
 
 /// The queues of one subscriber.
 #[derive(Clone, Debug, Default)]
@@ -68,8 +71,9 @@ pub(crate) struct Queues {
     /// Time in which the subscriber was served.
     clock: Instant,
     served_at: Instant,
-    pub(crate) losses: Losses,
+    losses: Losses,
 }
+stored::fields!(Queues { flows, free, new, old, bytes, clock, served_at, losses });
 
 /// Service goes on for so long after evidence of it.
 const STEP: Duration = Duration::from_millis(30);
@@ -205,16 +209,13 @@ impl Queues {
             let clock = self.clock;
             let mut packet = self.take(at)?;
             let sojourn = clock.saturating_since(packet.clock);
-            if !self.flows[at].codel.drops(sojourn, left, clock) {
-                return Some(packet);
-            }
-            let class = wire::parse_prefix(&packet.bytes).map(|parsed| parsed.ip.traffic_class);
-            match class {
-                Ok(class) if class & CE == ECT_0 && wire::set_traffic_class(&mut packet.bytes, class | CE) => {
+            match self.flows[at].codel.judge(sojourn, left, clock) {
+                Fate::Leaves => return Some(packet),
+                Fate::Signals if mark(&mut packet.bytes) => {
                     self.losses.marked += 1;
                     return Some(packet);
                 }
-                _ => self.losses.dropped += 1,
+                Fate::Signals | Fate::Drops => self.losses.dropped += 1,
             }
         }
     }
@@ -223,6 +224,13 @@ impl Queues {
     pub(crate) fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)
     }
+}
+
+/// Says by a mark that there is congestion; false where the hosts know no marks, and where those of L4S would take it
+/// for more than it is (RFC 9331 §5.1).
+fn mark(packet: &mut [u8]) -> bool {
+    let class = wire::parse_prefix(packet).map(|parsed| parsed.ip.traffic_class);
+    class.is_ok_and(|class| class & CE == ECT_0 && wire::set_traffic_class(packet, class | CE))
 }
 
 fn list_of<'a>(is_new: bool, new: &'a mut VecDeque<usize>, old: &'a mut VecDeque<usize>) -> &'a mut VecDeque<usize> {

@@ -40,6 +40,7 @@ pub(crate) struct Numbered {
     /// Number behind its last byte.
     pub(crate) end: SeqNum,
 }
+stored::fields!(Numbered { flow, end });
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -47,6 +48,16 @@ struct Entry {
     bytes: u32,
     numbered: Option<Numbered>,
 }
+stored::fields!(Entry { stamp, bytes, numbered });
+
+/// A segment that has left, as others have said.
+#[derive(Clone, Copy, Debug)]
+struct Released {
+    numbered: Numbered,
+    sent_at: Instant,
+    released_at: Instant,
+}
+stored::fields!(Released { numbered, sent_at, released_at });
 
 /// What has been released by an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +73,8 @@ pub(crate) struct Answer {
 pub(crate) struct UnderWay {
     entries: VecDeque<Entry>,
     bytes: u64,
-    /// Last of the numbered ones that were released by what others said: flow, end, when it was sent, and when released.
-    released: VecDeque<(Numbered, Instant, Instant)>,
+    /// The last ones of which others have said so.
+    released: VecDeque<Released>,
     /// Highest number sent of some flows.
     highest: VecDeque<Numbered>,
     evidence_at: Instant,
@@ -71,6 +82,7 @@ pub(crate) struct UnderWay {
     answered_at: Option<Instant>,
     contradictions: u32,
 }
+stored::fields!(UnderWay { entries, bytes, released, highest, evidence_at, answered_at, contradictions });
 
 impl UnderWay {
     /// Bytes under way.
@@ -148,7 +160,7 @@ impl UnderWay {
                 if self.released.len() >= LOOKS {
                     self.released.pop_front();
                 }
-                self.released.push_back((numbered, entry.stamp.sent_at, now));
+                self.released.push_back(Released { numbered, sent_at: entry.stamp.sent_at, released_at: now });
             }
         }
         bytes
@@ -158,7 +170,12 @@ impl UnderWay {
     /// that ends there or before.
     pub(crate) fn on_ack(&mut self, flow: OpaqueKey, ack: SeqNum, now: Instant) -> Option<Answer> {
         let is_of_it = |numbered: &Numbered| numbered.flow == flow;
+        // Nobody has what was never sent.
+        if !self.highest.iter().any(|highest| is_of_it(highest) && !ack.is_after(highest.end)) {
+            return None;
+        }
         let is_covered = |numbered: &Numbered| !numbered.end.is_after(ack);
+        let is_answered = |released: &Released| is_of_it(&released.numbered) && is_covered(&released.numbered);
         let mut found = None;
         for (at, entry) in self.entries.iter().enumerate().take(LOOKS) {
             match entry.numbered.filter(is_of_it) {
@@ -170,14 +187,14 @@ impl UnderWay {
         if let Some((_, stamp)) = found {
             self.answered_at = Some(now);
             let bytes = self.release_until(stamp.sent_at, now);
-            self.released.retain(|(numbered, ..)| !(is_of_it(numbered) && is_covered(numbered)));
+            self.released.retain(|released| !is_answered(released));
             self.contradictions = 0;
             return Some(Answer { bytes, stamp });
         }
         // It had left already, as others have said: its acknowledgement should be on its way, too.
-        let newest = self.released.iter().rev().find(|(numbered, ..)| is_of_it(numbered) && is_covered(numbered));
-        let (_, sent_at, released_at) = *newest?;
-        self.released.retain(|(numbered, ..)| !(is_of_it(numbered) && is_covered(numbered)));
+        let newest = self.released.iter().rev().find(|released| is_answered(released));
+        let Released { sent_at, released_at, .. } = *newest?;
+        self.released.retain(|released| !is_answered(released));
         let path = released_at.saturating_since(sent_at);
         let is_late = now.saturating_since(released_at) > CONTRADICTS.max(path);
         self.contradictions = if is_late { self.contradictions + 1 } else { 0 };

@@ -198,7 +198,6 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
             }
             Command::Resynchronise => self.processor.resynchronise(now),
             Command::Freeze { answer, are_gone } => {
-                drop(self.packet_loop.send_waiting(&mut self.processor));
                 // Who asked and has gone lets it go on.
                 let told = answer.send(self.processor.store()).is_ok();
                 match are_gone.recv() {

@@ -98,8 +98,6 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let record = self.ground.instance.path().join(RECORD);
         // All shards store at the same time.
         let freezing = self.shards.freeze();
-        // Where that fails the state goes on without it.
-        drop(self.packet_loop.send_waiting(&mut self.processor));
         let own = self.processor.store();
         let frozen = freezing.frozen().and_then(|frozen| Ok((own?, frozen)));
         let sent = frozen.and_then(|(own, mut frozen)| {

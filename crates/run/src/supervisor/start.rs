@@ -325,6 +325,10 @@ fn prepare<P: Processor>(
         if !config.gso {
             processor.refuse_super_packets();
         }
+        if config.inline.is_some() {
+            // What passes needs the link header that it came with.
+            processor.refuse_to_schedule();
+        }
     }
 }
 

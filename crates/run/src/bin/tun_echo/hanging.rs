@@ -88,10 +88,6 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.take_wanted_subscriber()
     }
 
-    fn let_pass(&mut self, is_so: bool) {
-        self.inner.let_pass(is_so);
-    }
-
     fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {
         self.inner.set_mtu(to, mtu, now);
     }
