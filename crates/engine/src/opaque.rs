@@ -14,7 +14,7 @@
 //! ([`UnderWay`]). Segments of accelerated flows say so, and those of TCP flows that pass. Where nothing answers,
 //! nothing waits.
 
-use units::{Duration, Instant};
+use units::{Bytes, Duration, Instant};
 
 pub(crate) mod codel;
 pub(crate) mod key;
@@ -23,6 +23,8 @@ pub(crate) mod under_way;
 
 use queues::Queues;
 use under_way::UnderWay;
+
+use crate::report::{Evidence, OpaqueReport};
 
 /// No packet waits longer without newer evidence of what is under way.
 const WAIT_MAX: Duration = Duration::from_millis(100);
@@ -139,6 +141,19 @@ impl Place {
 
     pub(crate) fn make(&mut self) -> &mut Opaque {
         self.opaque.get_or_insert_default()
+    }
+
+    /// What is shown of it; accelerated flows of the subscriber have something under way or to send.
+    pub(crate) fn report(&self, is_accelerating: bool) -> Option<OpaqueReport> {
+        let opaque = self.get()?;
+        let evidence = match opaque.under_way.answered_at() {
+            _ if opaque.under_way.is_contradicted() => Evidence::Contradicted,
+            _ if is_accelerating => Evidence::Accelerated,
+            Some(at) if opaque.under_way.evidence_at() < at + SOURCE_LASTS => Evidence::PassedTcp,
+            _ => Evidence::None,
+        };
+        let in_flight = Bytes::new(opaque.under_way.bytes());
+        Some(OpaqueReport { waiting: Bytes::new(self.waiting() as u64), in_flight, evidence })
     }
 
     /// Bytes that wait.

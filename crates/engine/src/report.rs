@@ -119,6 +119,45 @@ pub struct PathReport {
     pub rate: Rate,
     /// What its controller lets be in flight.
     pub window: Bytes,
+    /// What passes to it in one schedule with its flows, if anything ever did.
+    pub opaque: Option<OpaqueReport>,
+}
+
+/// What passes to a subscriber in one schedule with its accelerated flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpaqueReport {
+    /// Bytes that wait for their turn.
+    pub waiting: Bytes,
+    /// Payload under way to it, as far as that is known.
+    pub in_flight: Bytes,
+    /// How it is known.
+    pub evidence: Evidence,
+}
+
+/// How it is known what has left a subscriber's queue of what passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Evidence {
+    /// By acknowledgements of accelerated flows.
+    Accelerated,
+    /// By acknowledgements of TCP flows that pass.
+    PassedTcp,
+    /// Nothing answers: nothing waits.
+    None,
+    /// Answers contradict each other, so the queue is not first in, first out: nothing waits.
+    Contradicted,
+}
+
+impl Evidence {
+    /// As in the status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accelerated => "accelerated",
+            Self::PassedTcp => "passed-tcp",
+            Self::None => "none",
+            Self::Contradicted => "contradicted",
+        }
+    }
 }
 
 /// Part of a table.

@@ -95,7 +95,7 @@ pub use snapshot::{
 pub use status::{
     FlowLine, FlowList, PassedLine, ProcessorStatus, RecoveryStatus, ShardStatus, SideStatus, Status,
 };
-pub use subscribers::{SubscriberLine, SubscriberList, SubscriberView};
+pub use subscribers::{OpaqueLine, SubscriberLine, SubscriberList, SubscriberView};
 pub use supervisor::{Ended, Why, accelerate, dry_run, pass_all, run};
 pub use transfer::{FlowState, Offer};
 pub use watchdog::{Watched, watch};

@@ -58,6 +58,22 @@ pub struct SubscriberLine {
     pub rate_bps: Option<u64>,
     /// What its controller lets be in flight, bytes; none where a rate alone limits it, and before there was data.
     pub window_bytes: Option<u64>,
+    /// What passes to it in one schedule with its flows; none before anything did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opaque: Option<OpaqueLine>,
+}
+
+/// What passes to a subscriber in one schedule with its accelerated flows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpaqueLine {
+    /// Bytes that wait for their turn.
+    pub waiting_bytes: u64,
+    /// Payload under way to it, as far as that is known.
+    pub in_flight_bytes: u64,
+    /// How it is known: `accelerated` (acknowledgements of accelerated flows), `passed-tcp` (those of TCP that
+    /// passes), `none`, or `contradicted` (they do not fit a queue that is first in, first out); with the last two
+    /// nothing waits.
+    pub evidence: String,
 }
 
 /// A subscriber, part of its flows, and flows of it that were passed or ended.
@@ -130,6 +146,7 @@ fn subscriber_line(report: &SubscriberReport, now: Instant) -> SubscriberLine {
         queueing_us: None,
         rate_bps: None,
         window_bytes: None,
+        opaque: None,
     };
     let Some(path) = &report.path else { return bare };
     SubscriberLine {
@@ -141,6 +158,11 @@ fn subscriber_line(report: &SubscriberReport, now: Instant) -> SubscriberLine {
         queueing_us: path.queueing.map(|queueing| queueing.as_micros()),
         rate_bps: Some(path.rate).filter(|rate| *rate < Rate::MAX).map(Rate::as_bps),
         window_bytes: Some(path.window.get()).filter(|window| *window < NO_WINDOW),
+        opaque: path.opaque.map(|opaque| OpaqueLine {
+            waiting_bytes: opaque.waiting.get(),
+            in_flight_bytes: opaque.in_flight.get(),
+            evidence: opaque.evidence.name().to_owned(),
+        }),
         ..bare
     }
 }

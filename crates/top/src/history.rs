@@ -218,6 +218,7 @@ mod tests {
             queueing_us: None,
             rate_bps: Some(1_000_000),
             window_bytes: None,
+            opaque: None,
         }
     }
 

@@ -140,6 +140,7 @@ fn line(address: IpAddr, delivered_bytes: u64) -> SubscriberLine {
         queueing_us: Some(20_000),
         rate_bps: Some(2_000_000),
         window_bytes: None,
+        opaque: None,
     }
 }
 

@@ -68,6 +68,7 @@ impl Half {
                 queueing: path.sight.queueing(),
                 rate: pacing_rate,
                 window,
+                opaque: path.opaque.report(path.in_flight > 0 || !path.turns.is_empty()),
             }
         });
         SubscriberReport { address, port, flows: subscriber.flows, last_used, path }
