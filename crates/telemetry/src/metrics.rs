@@ -221,6 +221,14 @@ families! {
         => "Acknowledged to a sending host, and never by the receiving one";
     Counter "memory_refusals" Source::Half("memory_refused")
         => "Packets left to the sending host to send again, because memory was short";
+    Counter "passed_in_turns" in "bytes" Source::Half("opaque_bytes")
+        => "Bytes of packets that passed to clients in turns with accelerated flows, IP headers included";
+    Counter "passed_in_turns_dropped_packets" Source::Half("opaque_dropped")
+        => "Of those packets, ones dropped because their flow's queue was too long";
+    Counter "passed_in_turns_marked_packets" Source::Half("opaque_marked")
+        => "Of those packets, ones marked (ECN) for the same reason";
+    Counter "passed_in_turns_overdue_packets" Source::Half("opaque_overdue")
+        => "Of those packets, ones sent beyond the window, since nothing had told for 100 ms what is under way";
     Counter "bad_checksums" Source::Half("bad_checksums") => "Packets with a wrong checksum";
     Counter "unacceptable_acks" Source::Half("unacceptable_acks")
         => "Packets dropped for an acknowledgement that cannot be true, or for none";
