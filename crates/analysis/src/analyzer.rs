@@ -65,7 +65,7 @@ struct Direct<S> {
 }
 
 impl<S: Sink> Receiver for Direct<S> {
-    fn open(&mut self, _segment: u64) -> u64 {
+    fn open(&mut self, _segment: u64, _first: u64) -> u64 {
         self.flows += 1;
         self.flows - 1
     }

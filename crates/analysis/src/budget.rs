@@ -313,8 +313,6 @@ pub(crate) struct TimeSpent {
     echoes: Option<Box<Echoes>>,
     /// Timestamp values of the first data and of the last; meaningless without `has_stamps`.
     stamps: (u32, u32),
-    /// Before the first data of this direction packets of it were lost: its identifications tell.
-    began_late: bool,
     newest_edge: u8,
     edges: u8,
     advertised: [AdvertisedEdge; EDGES],
@@ -343,8 +341,6 @@ pub(crate) struct Resumed {
     pub(crate) is_beside_receiver: bool,
     /// It is sent again, or fills a hole.
     pub(crate) is_repair: bool,
-    /// It comes after a pause, and packets before it are missing: it may repair the last ones, which leave no hole.
-    pub(crate) is_after_loss: bool,
     pub(crate) is_time_out: bool,
     /// Timestamp value.
     pub(crate) stamp: Option<u32>,
@@ -364,8 +360,6 @@ pub(crate) struct Bounds {
     pub(crate) last: Instant,
     /// Time until then in which what ends the handshake was sent again.
     pub(crate) reopened: Duration,
-    /// Time from then on in which what asks for the data was sent again, if that is not seen itself.
-    pub(crate) asked_again: Duration,
     /// Nothing ended the flow.
     pub(crate) is_open: bool,
     /// Round trip of the path, if that is where it was captured.
@@ -564,13 +558,12 @@ impl Half {
 
     /// Data or a FIN of this direction came.
     pub(crate) fn resume(&mut self, s: &Resumed) {
-        let is_repair = s.is_repair || s.is_after_loss && self.packets.ids.is_regular();
+        let is_repair = s.is_repair;
         let spent = &mut self.time;
         if !spent.has_begun {
             if s.has_data {
                 (spent.has_begun, spent.begin) = (true, s.now);
                 spent.repaired_before = s.repaired_before;
-                spent.began_late = s.is_after_loss;
                 spent.was_pushed = s.is_pushed;
                 spent.has_stamps = s.stamp.is_some();
                 spent.stamps = s.stamp.map_or((0, 0), |stamp| (stamp, stamp));
@@ -652,11 +645,6 @@ impl Half {
         parts[TimeCause::LossRecovery as usize] + parts[TimeCause::Outage as usize] + self.time.repaired
     }
 
-    /// When the first data came, if identifications say that packets before it were lost.
-    pub(crate) fn late_begin(&self) -> Option<Instant> {
-        (self.time.has_begun && self.time.began_late).then_some(self.time.begin)
-    }
-
     /// The parts from the flow's first packet to its last, and the longest time without progress.
     pub(crate) fn time_parts(&mut self, bounds: &Bounds) -> (Parts, Duration) {
         let Bounds { first, last, .. } = *bounds;
@@ -683,7 +671,7 @@ impl Half {
         spent.parts.add(TimeCause::LossRecovery, reopened);
         // What asked for the data may have been lost. The first data is a round trip on its way after it.
         let before = begin.saturating_since(opened);
-        let asked_again = before.min(bounds.asked_again.max(spent.repaired_before));
+        let asked_again = before.min(spent.repaired_before);
         let before = before.saturating_sub(asked_again);
         spent.parts.add(TimeCause::LossRecovery, asked_again);
         let on_the_way = before.min(bounds.beside_receiver.unwrap_or(Duration::ZERO));

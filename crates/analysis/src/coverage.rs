@@ -40,9 +40,24 @@ pub(crate) struct Added {
     pub(crate) again: u64,
     /// The hole that the first fresh byte lay in.
     pub(crate) filled: Option<Hole>,
+    /// Bytes below this range that were acknowledged, and that the capture turns out to have missed.
+    pub(crate) missed: u64,
+    /// Fresh bytes that counted as missed by the capture.
+    pub(crate) recovered: u64,
+}
+
+/// What of the bytes acknowledged the capture missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missed {
+    pub(crate) bytes: u64,
+    /// Packets that they were at least.
+    pub(crate) packets: u64,
 }
 
 /// Bytes seen: all of `[first, next)` but the holes. Memory is proportional to the holes.
+///
+/// What was acknowledged above `next` is no hole yet: the capture may have the acknowledgement before its data,
+/// if the two directions came from queues or clocks of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Coverage {
     pub(crate) first: u64,
@@ -69,29 +84,43 @@ impl Coverage {
         self.holes().last().is_some_and(|hole| !hole.is_acked)
     }
 
+    /// Packets of up to `segment` bytes that were neither seen nor acknowledged, at least.
+    pub(crate) fn open_packets(&self, segment: u64) -> u64 {
+        let open = self.holes().iter().rev().take_while(|hole| !hole.is_acked);
+        open.map(|hole| hole.packets(segment)).sum()
+    }
+
     pub(crate) fn holes_mut(&mut self) -> &mut [Hole] {
         self.holes.as_mut().map_or(&mut [], |holes| &mut holes.0)
     }
 
-    /// Adds `[start, end)`, seen at `now`.
+    /// Adds `[start, end)`, seen at `now`; everything below `una` is acknowledged.
     #[inline]
-    pub(crate) fn add(&mut self, start: u64, end: u64, now: Instant, stamp: Option<u32>) -> Added {
+    pub(crate) fn add(&mut self, start: u64, end: u64, now: Instant, stamp: Option<u32>, una: u64) -> Added {
         if start == self.next {
             self.next = end;
             return Added { fresh: end - start, ..Added::default() };
         }
-        self.add_elsewhere(start, end, now, stamp)
+        self.add_elsewhere(start, end, now, stamp, una)
     }
 
-    fn add_elsewhere(&mut self, start: u64, end: u64, now: Instant, stamp: Option<u32>) -> Added {
+    fn add_elsewhere(&mut self, start: u64, end: u64, now: Instant, stamp: Option<u32>, una: u64) -> Added {
         if end <= start {
             return Added::default();
         }
         let hole = |start, end| Hole { start, end, since: now, stamp, is_acked: false, passed: now };
         if start > self.next {
-            self.push_hole(self.holes().len(), hole(self.next, start));
+            let acked = una.clamp(self.next, start);
+            if acked > self.next {
+                let missed = Hole { is_acked: true, ..hole(self.next, acked) };
+                self.push_hole(self.holes().len(), missed);
+            }
+            if start > acked {
+                self.push_hole(self.holes().len(), hole(acked, start));
+            }
+            let missed = acked - self.next;
             self.next = end;
-            return Added { fresh: end - start, ..Added::default() };
+            return Added { fresh: end - start, missed, ..Added::default() };
         }
         let mut added = Added::default();
         if start < self.first {
@@ -118,6 +147,7 @@ impl Coverage {
             let found = *hole;
             let (from, to) = (found.start.max(start), found.end.min(end));
             added.fresh += to - from;
+            added.recovered += if found.is_acked { to - from } else { 0 };
             added.filled.get_or_insert(found);
             match (found.start < from, to < found.end) {
                 (false, false) => {
@@ -150,27 +180,24 @@ impl Coverage {
         }
     }
 
-    /// Everything below `ack` has arrived: gives the bytes of it that the capture missed and that were not
-    /// yet told.
-    pub(crate) fn acknowledge(&mut self, ack: u64, now: Instant) -> u64 {
-        let mut missed = 0;
-        if ack > self.next {
-            missed += ack - self.next;
-            let gap =
-                Hole { start: self.next, end: ack, since: now, stamp: None, is_acked: true, passed: now };
-            self.push_hole(self.holes().len(), gap);
-            self.next = ack;
-        }
-        for hole in self.holes_mut().iter_mut().rev().filter(|hole| hole.end <= ack) {
-            if hole.is_acked && hole.since != now {
-                break;
-            }
-            if !hole.is_acked {
-                hole.is_acked = true;
-                missed += hole.end - hole.start;
-            }
+    /// Everything below `ack` has arrived: gives what of it, among packets of up to `segment` bytes, the capture
+    /// missed and was not yet told. What lies above all that was seen may come yet.
+    pub(crate) fn acknowledge(&mut self, ack: u64, segment: u64) -> Missed {
+        let mut missed = Missed::default();
+        let below = self.holes_mut().iter_mut().rev().filter(|hole| hole.end <= ack);
+        for hole in below.take_while(|hole| !hole.is_acked) {
+            hole.is_acked = true;
+            missed.bytes += hole.end - hole.start;
+            missed.packets += hole.packets(segment);
         }
         missed
+    }
+}
+
+impl Hole {
+    /// Packets of up to `segment` bytes that it stands for, at least.
+    fn packets(&self, segment: u64) -> u64 {
+        (self.end - self.start).div_ceil(segment.max(1))
     }
 }
 
@@ -189,7 +216,7 @@ mod tests {
             for (start, len) in ranges {
                 let (start, end) = (1000 + start, 1000 + start + len);
                 let fresh = (start..end).filter(|byte| seen.insert(*byte)).count() as u64;
-                let added = coverage.add(start, end, Instant::ZERO, None);
+                let added = coverage.add(start, end, Instant::ZERO, None, 0);
                 prop_assert_eq!((added.fresh, added.again), (fresh, len - fresh));
                 let in_holes: u64 = coverage.holes().iter().map(|h| h.end - h.start).sum();
                 prop_assert_eq!(coverage.next - coverage.first - in_holes, seen.len() as u64);
@@ -210,13 +237,33 @@ mod tests {
 
     #[test]
     fn a_gap_of_the_capture_is_told_once() {
+        let ms = Instant::from_millis;
         let mut coverage = Coverage::new(100);
-        coverage.add(100, 200, Instant::ZERO, None);
-        coverage.add(300, 400, Instant::ZERO, None);
-        assert_eq!(coverage.acknowledge(400, Instant::from_millis(1)), 100);
-        assert_eq!(coverage.acknowledge(400, Instant::from_millis(2)), 0);
-        assert_eq!(coverage.acknowledge(450, Instant::from_millis(3)), 50);
+        coverage.add(100, 200, Instant::ZERO, None, 100);
+        coverage.add(300, 400, Instant::ZERO, None, 100);
+        assert_eq!(coverage.open_packets(60), 2);
+        assert_eq!(coverage.acknowledge(400, 60), Missed { bytes: 100, packets: 2 });
+        assert_eq!(coverage.acknowledge(400, 60), Missed::default());
+        assert_eq!(coverage.open_packets(60), 0);
         // It was never seen, so its first sight is no repetition.
-        assert_eq!(coverage.add(200, 300, Instant::from_millis(4), None).again, 0);
+        let late = coverage.add(200, 300, ms(4), None, 400);
+        assert_eq!((late.again, late.recovered), (0, 100));
+    }
+
+    #[test]
+    fn what_is_acknowledged_before_it_is_seen_is_no_gap_until_it_is_passed() {
+        let ms = Instant::from_millis;
+        let mut coverage = Coverage::new(100);
+        assert_eq!(coverage.acknowledge(400, 100), Missed::default());
+        let first = coverage.add(100, 200, ms(1), None, 400);
+        assert_eq!((first.fresh, first.missed, first.filled.is_some()), (100, 0, false));
+        // Up to 400 the receiver has all; what follows up to 450 may be lost.
+        let passed = coverage.add(450, 500, ms(2), None, 400);
+        assert_eq!((passed.fresh, passed.missed), (50, 200));
+        assert_eq!(
+            coverage.holes().iter().map(|h| (h.start, h.end, h.is_acked)).collect::<Vec<_>>(),
+            [(200, 400, true), (400, 450, false)]
+        );
+        assert!(coverage.has_open_hole());
     }
 }

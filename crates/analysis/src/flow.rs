@@ -2,6 +2,7 @@
 
 mod lines;
 mod packet;
+mod stray;
 mod stream;
 mod time;
 
@@ -19,6 +20,8 @@ use crate::opening::{HandshakeTimes, OpeningMark};
 use crate::packet::PacketFindings;
 use crate::segment_record::{Key, SegmentRecord};
 use crate::vantage::{Vantage, vantage};
+
+pub(crate) use stray::Reopening;
 
 /// Packets of fresh data with an identification that is not new, more than others, from which on
 /// identifications tell nothing.
@@ -44,6 +47,8 @@ pub(crate) struct Flow {
     pub(crate) is_closed: bool,
     /// It has closed and is kept for stragglers.
     pub(crate) lingers: bool,
+    /// [`Flow::waiting_syn`] has one.
+    pub(crate) has_waiting_syn: bool,
     /// Where the capture was made, as far as known yet.
     vantage: Option<Vantage>,
     // The next line, with what few packets need.
@@ -55,8 +60,11 @@ pub(crate) struct Flow {
     /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
     counts_marks: bool,
     pub(crate) opening: HandshakeTimes,
+    /// A SYN that may open another connection, until its answer tells.
+    waiting_syn: Option<Box<SegmentRecord>>,
     pub(crate) halves: PerDirection<Half>,
 }
+
 impl Flow {
     /// The flow that `segment` opens.
     pub(crate) fn new(id: u64, segment: &SegmentRecord) -> Self {
@@ -71,6 +79,7 @@ impl Flow {
             is_open: false,
             is_closed: false,
             lingers: false,
+            has_waiting_syn: false,
             vantage: None,
             id,
             first: segment.time,
@@ -79,6 +88,7 @@ impl Flow {
             is_tunnelled: segment.is_tunnelled(),
             counts_marks: false,
             opening: HandshakeTimes::default(),
+            waiting_syn: None,
             halves: PerDirection::default(),
         }
     }
@@ -98,6 +108,7 @@ impl Flow {
             is_open,
             is_closed,
             lingers,
+            has_waiting_syn,
             vantage,
             id: own_id,
             first,
@@ -106,6 +117,7 @@ impl Flow {
             is_tunnelled,
             counts_marks,
             opening,
+            waiting_syn,
             halves: _,
         } = self;
         (*key, *own_id, *slot) = (segment.key, id, 0);
@@ -117,6 +129,7 @@ impl Flow {
         (*is_open, *is_closed, *lingers, *counts_marks) = (false, false, false, false);
         (*vantage, *reset_by, *cut_by_tool) = (None, None, 0);
         *opening = HandshakeTimes::default();
+        (*has_waiting_syn, *waiting_syn) = (false, None);
     }
 
     /// It has ended: only the memory it holds may be of use.
@@ -149,26 +162,6 @@ impl Flow {
     #[inline]
     pub(crate) fn direction(&self, segment: &SegmentRecord) -> Direction {
         Direction::from_second_if(segment.is_from_low() != self.first_is_low)
-    }
-
-    /// True when a SYN opens another connection between the same ends (as after quick reuse of a port).
-    pub(crate) fn is_reopened_by(&self, direction: Direction, segment: &SegmentRecord) -> bool {
-        let own = &self.halves[direction];
-        let seq = segment.seq;
-        if !segment.flags.contains(TcpFlags::SYN) || own.cold.isn == Some(seq) {
-            return false;
-        }
-        let is_answer = segment.flags.contains(TcpFlags::ACK);
-        let is_idle = own.cold.isn.is_none() && own.edge.coverage.is_none();
-        if is_idle && (is_answer || self.opening.client.is_none()) {
-            // The answer to the SYN seen, or the start of a connection of which only the other side was seen.
-            return false;
-        }
-        if own.cold.isn.is_none() && !self.is_closed {
-            // The handshake comes after its data: packets out of order in the file.
-            return own.edge.coverage.as_ref().is_some_and(|c| c.first as u32 != (seq + 1).get());
-        }
-        true
     }
 
     /// The shift of windows advertised by `direction`; none when the handshake was not seen.
@@ -248,14 +241,18 @@ impl Flow {
         emit: &mut dyn FnMut(Event),
     ) {
         let now = segment.time;
+        let may_open = segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || !self.is_open;
+        if may_open && self.is_stray(direction, segment) {
+            self.handle_stray(direction, segment);
+            return;
+        }
         self.share_time(direction, segment, now);
-        let pause = now.saturating_since(self.last);
         self.last = self.last.max(now);
         if segment.is_cut_by_tool() {
             self.cut_by_tool = self.cut_by_tool.saturating_add(1);
         }
         self.count(direction, segment, now);
-        if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST) || !self.is_open {
+        if may_open {
             self.on_control(direction, segment, now, emit);
         }
         let is_same_window = self.on_window(direction, segment, now, emit);
@@ -265,9 +262,10 @@ impl Flow {
         // A reset's sequence number is the receiver's expectation, or made up: no place in the stream.
         if !segment.flags.contains(TcpFlags::RST) {
             seen.kind = self.on_data(direction, segment, now, emit);
-            let has_id = segment.is_v4() && !segment.flags.contains(TcpFlags::SYN);
-            let is_after_loss = has_id && self.on_id(direction, segment, pause, seen);
-            self.resume(direction, segment, seen.kind, is_after_loss);
+            if segment.is_v4() && !segment.flags.contains(TcpFlags::SYN) {
+                self.on_id(direction, segment, seen);
+            }
+            self.resume(direction, segment, seen.kind);
         }
         let cwr = segment.flags.contains(TcpFlags::CWR) && !segment.flags.contains(TcpFlags::SYN);
         let answers = cwr && !self.counts_marks;

@@ -62,6 +62,9 @@ pub(crate) struct SynOptions {
     pub(crate) stamp: Option<u32>,
 }
 
+/// Number of a SYN, and what it offers.
+pub(crate) type RivalSyn = (SeqNum, SynOptions);
+
 /// Round-trip time and its variation, smoothed as RFC 6298 §2 says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SmoothedRtt {
@@ -139,6 +142,14 @@ pub(crate) struct Edge {
     pub(crate) first_data: OptionalInstant,
     pub(crate) segment_max: u32,
     pub(crate) window: Window,
+}
+
+impl Edge {
+    /// End of all that was seen or acknowledged.
+    #[inline]
+    pub(crate) fn top(&self) -> Option<u64> {
+        self.coverage.as_ref().map(|coverage| coverage.next.max(self.una))
+    }
 }
 
 /// What every packet of this direction changes, and in the second line what only some do.
@@ -232,6 +243,8 @@ pub(crate) struct Cold {
     pub(crate) probes: ProbeCounts,
     pub(crate) holes: HoleCounts,
     pub(crate) ack_gaps: AckGaps,
+    /// A SYN-ACK with another number than the first, until the client says which of them it takes.
+    pub(crate) rival: Option<Box<RivalSyn>>,
     /// Last acknowledgement before the first of the duplicate ones in a row.
     progressed: Instant,
     pub(crate) retransmissions: RetransmissionCounts,
@@ -262,8 +275,8 @@ pub(crate) struct SentSegment {
 impl Half {
     /// Takes up the sequence number, also of a segment without data.
     pub(crate) fn position(&mut self, seq: SeqNum) -> u64 {
-        match &self.edge.coverage {
-            Some(coverage) => unwrap(coverage.next, seq),
+        match self.edge.top() {
+            Some(top) => unwrap(top, seq),
             None => {
                 let position = first_position(seq);
                 self.edge.coverage = Some(Coverage::new(position));
@@ -271,6 +284,15 @@ impl Half {
                 position
             }
         }
+    }
+
+    /// Its stream begins with a SYN of number `isn`, and not where it was taken to begin.
+    pub(crate) fn begin_at(&mut self, isn: SeqNum) {
+        let position = first_position(isn);
+        let mut coverage = Coverage::new(position);
+        coverage.next = position + 1;
+        (self.edge.coverage, self.edge.una) = (Some(coverage), position);
+        (self.data.in_flight, self.data.highest_sacked) = (self.data.in_flight.renewed(), 0);
     }
 
     /// The lines of [`Data`] from a field to another.
@@ -341,9 +363,16 @@ impl Half {
         self.packets.totals.packets.saturating_sub(others)
     }
 
-    /// From the first byte seen to the last, bytes.
+    /// From the first byte seen to the last seen or acknowledged, bytes.
     pub(crate) fn extent(&self) -> u64 {
-        self.edge.coverage.as_ref().map_or(0, |coverage| coverage.next.saturating_sub(coverage.first))
+        let first = self.edge.coverage.as_ref().map_or(0, |coverage| coverage.first);
+        self.edge.top().map_or(0, |top| top.saturating_sub(first))
+    }
+
+    /// Bytes that were acknowledged though the capture does not have them.
+    pub(crate) fn not_captured(&self) -> u64 {
+        let next = self.edge.coverage.as_ref().map_or(self.edge.una, |coverage| coverage.next);
+        self.cold.holes.not_captured + self.edge.una.saturating_sub(next)
     }
 
     pub(crate) fn outstanding(&self) -> u64 {
@@ -374,13 +403,21 @@ impl Half {
         if is_merged { plain } else { len.max(1) }
     }
 
+    /// Payload of the largest segment on the wire, bytes; at least one.
+    pub(crate) fn largest_segment(&self) -> u64 {
+        let largest = u64::from(self.edge.segment_max);
+        self.wire_segment(largest).min(largest).max(1)
+    }
+
     /// A segment of this direction: everything but its acknowledgement.
     pub(crate) fn on_segment(&mut self, s: &SentSegment) -> PacketKind {
         let position = self.position(s.seq);
         let (has_syn, has_fin) = (s.flags.contains(TcpFlags::SYN), s.flags.contains(TcpFlags::FIN));
         let next = self.edge.coverage.as_ref().map_or(position, |c| c.next);
         let is_plain = !has_syn && !has_fin;
-        let is_below_edge = is_plain && s.len <= 1 && position + 1 == next;
+        // What comes next to what was seen is data, even if it is acknowledged already.
+        let edge = if position == next { next } else { next.max(self.edge.una) };
+        let is_below_edge = is_plain && s.len <= 1 && position + 1 == edge;
         // Zero bytes, or one that is acknowledged, just below the edge: it asks for an acknowledgement.
         if is_below_edge && (s.len == 0 || self.outstanding() == 0 || s.peer_window == Some(0)) {
             return self.on_probe(s.peer_window == Some(0), s.len);
@@ -431,24 +468,36 @@ impl Half {
     }
 
     fn cover(&mut self, start: u64, end: u64, s: &SentSegment) -> Added {
-        match &mut self.edge.coverage {
-            Some(coverage) => coverage.add(start, end, s.now, s.stamp),
-            None => Added::default(),
+        let una = self.edge.una;
+        let Some(coverage) = &mut self.edge.coverage else { return Added::default() };
+        let added = coverage.add(start, end, s.now, s.stamp, una);
+        if added.missed != added.recovered {
+            self.on_capture_gap(&added);
         }
+        added
+    }
+
+    /// The capture missed what was acknowledged, or has it after all.
+    #[cold]
+    fn on_capture_gap(&mut self, added: &Added) {
+        let packets = added.recovered.div_ceil(self.largest_segment());
+        let holes = &mut self.cold.holes;
+        holes.not_captured = (holes.not_captured + added.missed).saturating_sub(added.recovered);
+        holes.packets_not_captured = holes.packets_not_captured.saturating_sub(packets);
     }
 
     /// A byte that probed a zero window becomes part of the stream when it turns out to have been accepted:
     /// what was sent or acknowledged since lies at `position`. Else the same byte comes again, and for the
     /// first time.
     fn settle_probe(&mut self, position: u64, now: Instant) {
-        let (has_probed, probed) = (self.data.has_probed, self.cold.window_probe);
+        let (has_probed, probed, una) = (self.data.has_probed, self.cold.window_probe, self.edge.una);
         self.data.has_probed = false;
         if has_probed
             && position > probed
             && let Some(coverage) = &mut self.edge.coverage
         {
             let not_unique = &mut self.packets.exceptions.not_unique;
-            *not_unique = not_unique.saturating_sub(coverage.add(probed, probed + 1, now, None).fresh);
+            *not_unique = not_unique.saturating_sub(coverage.add(probed, probed + 1, now, None, una).fresh);
         }
     }
 
@@ -477,7 +526,9 @@ impl Half {
         syn: bool,
     ) -> PacketKind {
         if data.again == 0 && control.again == 0 {
-            self.data.in_flight.push(start, end, s.now);
+            if end > self.edge.una {
+                self.data.in_flight.push(start, end, s.now);
+            }
             return data.filled.map_or(PacketKind::Usual, |hole| self.on_fill(s, &hole));
         }
         let next = self.edge.coverage.as_ref().map_or(end, |coverage| coverage.next);
@@ -589,14 +640,17 @@ impl Half {
         if position > self.edge.una {
             self.settle_probe_if_accepted(position, ack.now);
         }
+        let has_holes = self.edge.coverage.as_ref().is_some_and(|coverage| !coverage.holes().is_empty());
+        let segment = if has_holes { self.largest_segment() } else { 1 };
         let Some(coverage) = &mut self.edge.coverage else { return outcome };
         let now = ack.now;
-        let is_plausible = position < coverage.next + (1 << 30);
+        let is_plausible = position < coverage.next.max(self.edge.una) + (1 << 30);
         if position > self.edge.una && is_plausible {
             let spurious = &mut self.cold.retransmissions.spurious;
-            let missed = coverage.acknowledge(position, now);
-            if missed > 0 {
-                self.cold.holes.not_captured += missed;
+            let missed = coverage.acknowledge(position, segment);
+            if missed.bytes > 0 {
+                self.cold.holes.not_captured += missed.bytes;
+                self.cold.holes.packets_not_captured += missed.packets;
             }
             if self.data.has_retransmitted {
                 self.cold.recovery.on_ack(self.edge.una, position, ack.echo, |retransmission| {
@@ -605,10 +659,11 @@ impl Half {
                 });
             }
             let had_holes = self.data.highest_sacked > self.edge.una;
-            self.edge.una = position;
+            let old = std::mem::replace(&mut self.edge.una, position);
             self.data.duplicate_acks = 0;
             self.data.fin_acked |= self.data.fin_seen && position >= self.cold.fin_end;
             let sample = self.data.in_flight.acknowledge(position, now);
+            outcome.delivered = (position - old).saturating_sub(sample.sacked);
             if sample.is_ambiguous {
                 self.cold.acks.ambiguous += 1;
             }
@@ -638,7 +693,7 @@ impl Half {
         }
         self.edge.last_acked = now;
         if !ack.sack.is_empty() {
-            self.on_sack(position, ack, found);
+            outcome.delivered += self.on_sack(position, ack, found);
         }
         outcome
     }
@@ -647,7 +702,9 @@ impl Half {
         self.data.duplicate_acks
     }
 
-    fn on_sack(&mut self, position: u64, ack: &Ack<'_>, mut found: impl FnMut(&Retransmission)) {
+    /// Gives the bytes that the receiver says for the first time that it holds.
+    fn on_sack(&mut self, position: u64, ack: &Ack<'_>, mut found: impl FnMut(&Retransmission)) -> u64 {
+        let mut delivered = 0;
         let (now, blocks, ack) = (ack.now, ack.sack, position);
         let ranges = blocks.iter().filter_map(|block| {
             let (start, len) = (unwrap(ack, block.start), block.end.since(block.start));
@@ -673,12 +730,14 @@ impl Half {
                 let shows_loss = start > self.data.highest_sacked.max(ack);
                 self.data.highest_sacked = self.data.highest_sacked.max(end);
                 let news = self.data.in_flight.sack(start, end);
+                delivered += news;
                 if news > 0 {
                     let rtt = self.smoothed_rtt().zip(self.rtt.karn.min());
                     self.time.on_sacked(now, ack, news, shows_loss, rtt);
                 }
             }
         }
+        delivered
     }
 
     /// Begins anew, with the memory that it holds.
@@ -699,6 +758,8 @@ impl Half {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acknowledged {
     pub(crate) is_duplicate: bool,
+    /// Bytes that it says for the first time have arrived.
+    pub(crate) delivered: u64,
     /// By Karn's rule; as an instant, because with its absence that fits into a register.
     rtt: OptionalInstant,
 }

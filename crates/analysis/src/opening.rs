@@ -1,6 +1,6 @@
 //! [`HandshakeTimes`]: when the packets of a handshake were seen, and what they tell of the path.
 
-use units::Duration;
+use units::{Duration, SeqNum};
 
 use crate::direction::Direction;
 use crate::optional_instant::OptionalInstant;
@@ -14,6 +14,8 @@ pub(crate) struct HandshakeTimes {
     pub(crate) syn: OptionalInstant,
     /// The first SYN-ACK.
     pub(crate) syn_ack: OptionalInstant,
+    /// What it acknowledges.
+    pub(crate) answered: SeqNum,
     /// The SYN-ACK last seen before the ACK.
     pub(crate) last_syn_ack: OptionalInstant,
     pub(crate) ack: OptionalInstant,

@@ -81,8 +81,8 @@ pub(crate) struct PacketFindings {
     pub(crate) is_duplicate_ack: bool,
     pub(crate) rtt_karn: Option<Duration>,
     pub(crate) rtt_timestamps: Option<Duration>,
-    /// Bytes that it acknowledged and that were not before.
-    pub(crate) acked: u64,
+    /// Bytes that it says for the first time have arrived.
+    pub(crate) delivered: u64,
 }
 
 impl<'a> PacketView<'a> {
@@ -93,7 +93,7 @@ impl<'a> PacketView<'a> {
         segment: &'a SegmentRecord,
         seen: &PacketFindings,
     ) -> Self {
-        let edge = |direction: Direction| flow.halves[direction].edge.coverage.as_ref().map(|c| c.next);
+        let edge = |direction: Direction| flow.halves[direction].edge.top();
         let other = &flow.halves[direction.reverse()];
         let reference = if other.edge.una > 0 { Some(other.edge.una) } else { edge(direction.reverse()) };
         let has_ack = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::RST);

@@ -1,20 +1,16 @@
 //! [`PacketIds`]: packets missing in a sequence of IPv4 identifications.
 //!
-//! Many senders count the identification up by one per packet of a connection. Behind the place of loss a
-//! jump then tells how many packets are missing, even of repairs that were lost too and of tails, which leave
-//! no hole. Others use one counter for all connections, random numbers or zero; they are recognised by jumps
-//! that no hole explains.
+//! Many senders count the identification up by one per packet of a connection. Where sequence numbers show that
+//! something was lost before the place of capture, a jump then tells how many packets are missing, among them
+//! repairs that were lost too. Others use one counter for all connections, random numbers or zero. A jump that no
+//! hole explains is theirs: alone, identifications say nothing of a loss.
 //!
 //! Acknowledgements without data that are missing leave jumps too ([`AckGaps`]). A counter that others use
 //! jumps in the same way, but then the acknowledgement behind the jump acknowledges no more than others do.
 
-use units::Duration;
-
 /// A jump further than this is no loss but another way to number.
 const JUMP_MAX: u16 = 2_000;
 
-/// More than this is not missing of a tail: other connections used the counter.
-const TAIL_MAX: u16 = 16;
 /// Packets numbered one by one from which on the numbers are those of the connection.
 const REGULAR_MIN: u32 = 8;
 
@@ -25,19 +21,18 @@ pub(crate) struct PacketIds {
     regular: u32,
     unsound: u32,
     missing: u32,
-    missing_after_pause: u32,
 }
 
 /// How a packet stands in its stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketContext {
     pub(crate) has_data: bool,
-    /// There is a hole below it, or it fills one.
-    pub(crate) is_at_hole: bool,
-    /// Time since the last packet of its flow.
-    pub(crate) pause: Duration,
     /// Packets on the wire that it stands for.
     pub(crate) segments: u64,
+    /// Packets that holes show to be missing: those below it, and what it fills itself.
+    pub(crate) shown: u64,
+    /// The capture missed what lies before it.
+    pub(crate) is_after_capture_gap: bool,
 }
 
 /// What the identification of a packet says.
@@ -49,20 +44,16 @@ pub(crate) enum AckStep {
     Ahead(u16),
     /// It lies before others that have been seen.
     Late,
-    /// A packet with data follows a pause, and packets before it are missing.
-    AfterLoss,
 }
 
-/// Jumps of identifications at acknowledgements without data.
+/// Jumps of identifications at acknowledgements without data that say that data has arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckGaps {
     missing: u32,
-    /// Of these, before acknowledgements of new data.
-    missing_at_news: u32,
     /// How many such acknowledgements.
     news: u32,
-    /// Bytes that they acknowledged.
-    acked: u64,
+    /// Bytes that they said have arrived.
+    delivered: u64,
 }
 
 /// All that one end acknowledged.
@@ -75,14 +66,14 @@ pub(crate) struct AckTotals {
 }
 
 impl AckGaps {
-    /// `missing` packets are missing before an acknowledgement of `acked` new bytes.
+    /// `missing` packets are missing before an acknowledgement that says that `delivered` more bytes have
+    /// arrived. One that says nothing new cannot stand for others.
     #[cold]
-    pub(crate) fn ahead(&mut self, missing: u16, acked: u64) {
-        self.missing = self.missing.saturating_add(u32::from(missing));
-        if acked > 0 {
-            self.missing_at_news = self.missing_at_news.saturating_add(u32::from(missing));
+    pub(crate) fn ahead(&mut self, missing: u16, delivered: u64) {
+        if delivered > 0 {
+            self.missing = self.missing.saturating_add(u32::from(missing));
             self.news = self.news.saturating_add(1);
-            self.acked = self.acked.saturating_add(acked);
+            self.delivered = self.delivered.saturating_add(delivered);
         }
     }
 
@@ -95,33 +86,41 @@ impl AckGaps {
     }
 
     /// Acknowledgements missing; none if those behind jumps do not acknowledge what the missing ones would
-    /// have, or at least two thirds of it.
+    /// have, or at least two thirds of it, or if they are so many that it is not known what is usual.
     pub(crate) fn missing(&self, all: AckTotals) -> Option<u64> {
         let news = u64::from(self.news);
-        let usual_bytes = u128::from(all.bytes.saturating_sub(self.acked));
+        let usual_bytes = u128::from(all.bytes.saturating_sub(self.delivered));
         let usual = u128::from(all.pure.saturating_sub(news).max(1));
-        let stood_for = u128::from(u64::from(self.missing_at_news) + news);
-        let is_sound = u128::from(self.acked) * usual * 3 >= usual_bytes * stood_for * 2;
+        let stood_for = u128::from(u64::from(self.missing) + news);
+        let is_sound =
+            news * 2 <= all.pure && u128::from(self.delivered) * usual * 3 >= usual_bytes * stood_for * 2;
         (news == 0 || is_sound).then_some(u64::from(self.missing))
     }
 }
 
-/// A sender waits at least so long for a timer (RFC 8985 §7.2: two round trips; RTO: 200 ms).
-const PAUSE: Duration = Duration::from_millis(60);
-
 impl PacketIds {
-    /// Gives what is said of a packet without data, or of one after a pause; other jumps at data are counted here.
+    /// True when this identification follows that of the packet before.
     #[inline]
+    pub(crate) fn is_expected(&self, id: u16) -> bool {
+        self.expected == Some(id)
+    }
+
+    /// Takes an expected identification, of a packet that stands for `segments`.
+    #[inline]
+    pub(crate) fn on_expected(&mut self, id: u16, segments: u64) {
+        self.regular = self.regular.saturating_add(1);
+        self.expected = Some(id.wrapping_add(segments as u16));
+    }
+
+    /// Gives what is said of a packet without data; jumps at data are counted here.
     pub(crate) fn on_packet(&mut self, id: u16, standing: &PacketContext) -> AckStep {
-        let after = id.wrapping_add(standing.segments as u16);
         let Some(expected) = self.expected else {
-            self.expected = Some(after);
+            self.expected = Some(id.wrapping_add(standing.segments as u16));
             return AckStep::Usual;
         };
         let ahead = id.wrapping_sub(expected);
         if ahead == 0 {
-            self.regular = self.regular.saturating_add(1);
-            self.expected = Some(after);
+            self.on_expected(id, standing.segments);
             return AckStep::Usual;
         }
         if ahead > u16::MAX - JUMP_MAX {
@@ -129,28 +128,30 @@ impl PacketIds {
                 return AckStep::Late;
             }
             // An earlier packet that came late, which was counted as missing; a repeated number is neither.
-            match standing.is_at_hole && self.missing > 0 {
+            match standing.shown > 0 && self.missing > 0 {
                 true => self.missing -= 1,
                 false => self.on_unsound(),
             }
             return AckStep::Usual;
         }
-        self.expected = Some(after);
+        self.expected = Some(id.wrapping_add(standing.segments as u16));
         if ahead > JUMP_MAX {
             self.on_unsound();
         } else if !standing.has_data {
             return AckStep::Ahead(ahead);
-        } else if standing.is_at_hole {
-            self.missing = self.missing.saturating_add(u32::from(ahead));
-        } else if standing.pause >= PAUSE {
-            self.missing_after_pause = self.missing_after_pause.saturating_add(u32::from(ahead));
-            if self.unsound == 0 && ahead <= TAIL_MAX {
-                return AckStep::AfterLoss;
-            }
-        } else {
-            self.on_unsound();
+        } else if !standing.is_after_capture_gap {
+            self.on_jump(u64::from(ahead), standing.shown);
         }
         AckStep::Usual
+    }
+
+    /// `ahead` packets are missing before data, of which holes show `shown`: others use the counter for the rest.
+    #[cold]
+    fn on_jump(&mut self, ahead: u64, shown: u64) {
+        self.missing = self.missing.saturating_add(ahead.min(shown) as u32);
+        if ahead > shown {
+            self.on_unsound();
+        }
     }
 
     /// An identification that no loss explains.
@@ -160,7 +161,7 @@ impl PacketIds {
 
     /// True when this sender numbers the packets of the connection, as far as was seen.
     pub(crate) fn is_sound(&self) -> bool {
-        self.is_regular() && u64::from(self.unsound) * 50 <= u64::from(self.regular)
+        self.regular >= REGULAR_MIN && u64::from(self.unsound) * 50 <= u64::from(self.regular)
     }
 
     /// True when this identification does not lie close before the one expected.
@@ -169,19 +170,9 @@ impl PacketIds {
         self.expected.is_none_or(|expected| !(1..=64).contains(&expected.wrapping_sub(id)))
     }
 
-    /// True when the numbers have been seen to count up.
-    pub(crate) fn is_regular(&self) -> bool {
-        self.regular >= REGULAR_MIN
-    }
-
-    /// Packets missing; none if this sender does not number the packets of the connection.
+    /// Packets missing at holes; none if this sender does not number the packets of the connection.
     pub(crate) fn missing(&self) -> Option<u64> {
-        if !self.is_sound() {
-            return None;
-        }
-        // A counter that others use too moves on in a pause.
-        let tails = if self.unsound == 0 { self.missing_after_pause } else { 0 };
-        Some(u64::from(self.missing) + u64::from(tails))
+        self.is_sound().then_some(u64::from(self.missing))
     }
 }
 
@@ -190,22 +181,26 @@ mod tests {
     use super::*;
 
     const USUAL: PacketContext =
-        PacketContext { has_data: true, is_at_hole: false, pause: Duration::ZERO, segments: 1 };
+        PacketContext { has_data: true, segments: 1, shown: 0, is_after_capture_gap: false };
 
     #[test]
-    fn jumps_at_holes_and_after_pauses_are_loss() {
+    fn jumps_are_loss_as_far_as_holes_show_it() {
         let mut ids = PacketIds::default();
-        (65_530..65_536)
-            .chain(0..6)
-            .for_each(|id| assert_eq!(ids.on_packet(id as u16, &USUAL), AckStep::Usual));
-        assert_eq!(ids.on_packet(8, &PacketContext { is_at_hole: true, ..USUAL }), AckStep::Usual);
-        let paused = PacketContext { pause: Duration::from_millis(250), ..USUAL };
-        assert_eq!(ids.on_packet(10, &paused), AckStep::AfterLoss);
-        ids.on_packet(11, &PacketContext { segments: 4, ..USUAL });
-        ids.on_packet(15, &USUAL);
-        assert_eq!(ids.missing(), Some(3));
-        ids.on_packet(7, &PacketContext { is_at_hole: true, ..USUAL });
-        assert_eq!(ids.missing(), Some(2), "one was only late");
+        (65_000..65_536).chain(0..6).for_each(|id| {
+            assert_eq!(ids.on_packet(id as u16, &USUAL), AckStep::Usual);
+        });
+        ids.on_packet(8, &PacketContext { shown: 2, ..USUAL });
+        ids.on_packet(9, &PacketContext { segments: 4, ..USUAL });
+        ids.on_packet(13, &USUAL);
+        assert_eq!(ids.missing(), Some(2));
+        ids.on_packet(7, &PacketContext { shown: 1, ..USUAL });
+        assert_eq!(ids.missing(), Some(1), "one was only late");
+        ids.on_packet(16, &USUAL);
+        assert_eq!(ids.missing(), Some(1), "no hole shows them");
+        ids.on_packet(27, &PacketContext { shown: 3, ..USUAL });
+        assert_eq!(ids.missing(), Some(4), "no hole shows more");
+        ids.on_packet(30, &PacketContext { is_after_capture_gap: true, ..USUAL });
+        assert_eq!(ids.missing(), Some(4));
     }
 
     #[test]
@@ -253,14 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_that_say_nothing_new_stand_for_no_others() {
+        let mut gaps = AckGaps::default();
+        gaps.ahead(10, 0);
+        assert_eq!(gaps.missing(AckTotals { bytes: 10_000, pure: 12 }), Some(0));
+    }
+
+    #[test]
     fn an_acknowledgement_that_is_late_was_not_lost() {
         let (mut ids, mut gaps) = (PacketIds::default(), AckGaps::default());
         let bare = PacketContext { has_data: false, ..USUAL };
         (0..10).for_each(|id| assert_eq!(ids.on_packet(id, &bare), AckStep::Usual));
         assert_eq!(ids.on_packet(11, &bare), AckStep::Ahead(1));
-        gaps.ahead(1, 0);
+        gaps.ahead(1, 2_000);
         assert_eq!(ids.on_packet(10, &bare), AckStep::Late);
         assert!(gaps.late() && !gaps.late());
-        assert_eq!(gaps.missing(AckTotals { bytes: 10, pure: 12 }), Some(0));
+        assert_eq!(gaps.missing(AckTotals { bytes: 20_000, pure: 12 }), Some(0));
     }
 }

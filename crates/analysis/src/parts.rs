@@ -35,7 +35,10 @@ pub struct Finding {
 
 #[derive(Debug)]
 enum FindingKind {
-    Opened,
+    /// By the segment with this number.
+    Opened {
+        first: u64,
+    },
     Flow(Box<FlowReport>),
     Event(Event),
 }
@@ -62,9 +65,9 @@ pub struct Part {
 struct Collected(Vec<Finding>);
 
 impl Receiver for Collected {
-    fn open(&mut self, segment: u64) -> u64 {
-        self.0.push(Finding { segment, what: FindingKind::Opened });
-        segment
+    fn open(&mut self, segment: u64, first: u64) -> u64 {
+        self.0.push(Finding { segment, what: FindingKind::Opened { first } });
+        first
     }
     fn on_flow(&mut self, segment: u64, flow: FlowReport) {
         self.0.push(Finding { segment, what: FindingKind::Flow(Box::new(flow)) });
@@ -120,10 +123,10 @@ impl<S: Sink> FindingMerger<S> {
     pub fn take(&mut self, found: &mut Vec<Finding>) {
         // FindingKind one part found at one segment stays in its order.
         found.sort_by_key(Finding::place);
-        for Finding { segment, what } in found.drain(..) {
+        for Finding { what, .. } in found.drain(..) {
             match what {
-                FindingKind::Opened => {
-                    self.numbers.insert(segment, self.flows);
+                FindingKind::Opened { first } => {
+                    self.numbers.insert(first, self.flows);
                     self.flows += 1;
                 }
                 FindingKind::Flow(mut flow) => {

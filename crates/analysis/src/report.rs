@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use units::{Duration, Instant};
 
-use crate::budget::{Bounds, TIME_OUT, TimeBudget, TimeCause};
+use crate::budget::{Bounds, TimeBudget, TimeCause};
 use crate::diagnosis::{self, Diagnosis};
 use crate::direction::{Direction, PerDirection};
 use crate::flow::Flow;
@@ -334,13 +334,14 @@ pub struct LossReport {
     pub rate_bytes: Option<f64>,
     /// As `rate`, without repetitions that were not needed.
     pub rate_needed: Option<f64>,
-    /// Packets lost before the capture point: from gaps in the sender's IPv4 identifications where it counts
-    /// them up, else from holes.
+    /// Packets lost before the capture point: at holes, from gaps in the sender's IPv4 identifications where it
+    /// counts them up, else from what filled the holes.
     pub before_capture: u64,
     /// Packets lost before the capture point, inferred from holes repaired later: misses lost tails and most
     /// repairs that were lost themselves.
     pub before_capture_by_holes: u64,
-    /// Packets missing in the sender's IPv4 identifications; none if it does not count them up.
+    /// Packets missing in the sender's IPv4 identifications at holes in its sequence numbers; none if it does not
+    /// count them up.
     pub before_capture_by_ids: Option<u64>,
     /// Acknowledgements without data lost before the capture point: from gaps in their sender's IPv4
     /// identifications; none if it does not count them up, or sends data rather than acknowledgements.
@@ -493,14 +494,11 @@ fn budget(flow: &mut Flow) -> TimeBudget {
         (Some(_), None) => flow.last,
     };
     let is_policed = flow.halves[direction].is_policed(flow.path_rtt());
-    let asker = &flow.halves[direction.reverse()];
-    let asked_again = asker.late_begin().map_or(Duration::ZERO, |begin| begin.saturating_since(handshake));
     let bounds = Bounds {
         first: flow.first,
         opened: handshake,
         last: flow.last,
         reopened: flow.reopened(),
-        asked_again: if asked_again >= TIME_OUT { asked_again } else { Duration::ZERO },
         is_open: end(flow) == End::Open,
         beside_receiver: flow.path_rtt().filter(|_| flow.is_beside_receiver(direction)),
     };
@@ -575,7 +573,7 @@ fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -
         sender: sender_report(flow, direction, sees_sender),
         hop_limits: HopLimitReport { syn: half.packets.hop_limits.syn, data: half.packets.hop_limits.data },
         acks: ack_report(half),
-        not_captured_bytes: half.cold.holes.not_captured,
+        not_captured_bytes: half.not_captured(),
     }
 }
 
@@ -668,8 +666,8 @@ fn loss(flow: &Flow, direction: Direction, sees_sender: bool) -> LossReport {
     let RetransmissionCounts { wire_segments, bytes, spurious, .. } = half.cold.retransmissions;
     let needed = wire_segments - spurious.sum().min(wire_segments);
     // What the capture missed is missing among the identifications too, but was not lost.
-    let not_captured = holes.not_captured.div_ceil(u64::from(half.edge.segment_max.max(1)));
-    let by_ids = half.packets.ids.missing().map(|missing| missing.saturating_sub(not_captured));
+    let by_ids = half.packets.ids.missing();
+    let by_ids = by_ids.map(|missing| missing.saturating_sub(holes.packets_not_captured));
     let before = by_ids.unwrap_or(holes.lost_before);
     LossReport {
         rate: share(wire_segments, half.data_wire_segments()).filter(|_| sees_sender),

@@ -12,7 +12,7 @@ use wire::TcpFlags;
 use crate::copies::{Copies, Identity};
 use crate::direction::Direction;
 use crate::event::Event;
-use crate::flow::Flow;
+use crate::flow::{Flow, Reopening};
 use crate::half::{LINE, lines};
 use crate::packet::{PacketFindings, PacketView};
 use crate::report::FlowReport;
@@ -70,8 +70,8 @@ pub(crate) fn shard_of(segment: &SegmentRecord) -> usize {
 
 /// Takes what a [`Table`] finds.
 pub(crate) trait Receiver {
-    /// A flow begins with the segment of this number; gives its own number.
-    fn open(&mut self, segment: u64) -> u64;
+    /// A flow begins with the segment `first`, while `segment` is handled; gives its own number.
+    fn open(&mut self, segment: u64, first: u64) -> u64;
     fn on_flow(&mut self, segment: u64, flow: FlowReport);
     fn on_event(&mut self, segment: u64, event: Event);
     fn wants_packets(&self) -> bool;
@@ -175,8 +175,8 @@ impl Table {
         let likely = hint.flow.map(|likely| likely.place);
         let place = likely.filter(|place| is_in(slab, *place, segment));
         let place = match place.or_else(|| self.find(slab, segment)) {
-            Some(place) => self.same_or_new(slab, place, segment, out),
-            None => self.open(slab, segment, out),
+            Some(place) => self.same_or_ended(slab, place, segment, out),
+            None => self.open(slab, segment, segment.number, out),
         };
         let Some(flow) = slab.get_mut(place) else { return };
         let direction = flow.direction(segment);
@@ -184,8 +184,60 @@ impl Table {
             flow.halves[direction].cold.copies += 1;
             return;
         }
+        let may_open = flow.has_waiting_syn || segment.flags.contains(TcpFlags::SYN);
+        let place = match may_open {
+            true => self.same_or_reopened(slab, config, place, segment, out),
+            false => Some(place),
+        };
+        if let Some(place) = place {
+            self.take(slab, config, place, segment, segment.number, out);
+        }
+    }
+
+    /// The flow that a segment belongs to which may open another connection between the same ends, or answer the
+    /// SYN that waits for that; none if it waits itself.
+    #[cold]
+    fn same_or_reopened(
+        &mut self,
+        slab: &mut Slab,
+        config: &Config,
+        place: Place,
+        segment: &SegmentRecord,
+        out: &mut dyn Receiver,
+    ) -> Option<Place> {
+        let flow = slab.get_mut(place)?;
+        if flow.has_waiting_syn
+            && let Some(syn) = flow.settle_waiting_syn(Some(segment))
+        {
+            let place = self.reopen(slab, place, &syn, segment.number, out);
+            self.take(slab, config, place, &syn, segment.number, out);
+            return Some(place);
+        }
+        match flow.is_reopened_by(flow.direction(segment), segment) {
+            Reopening::No => Some(place),
+            Reopening::Yes => Some(self.reopen(slab, place, segment, segment.number, out)),
+            Reopening::IfAnswered => {
+                flow.wait_for_answer(segment);
+                None
+            }
+        }
+    }
+
+    /// Gives a segment to its flow, while that with number `at` is handled.
+    #[inline]
+    fn take(
+        &mut self,
+        slab: &mut Slab,
+        config: &Config,
+        place: Place,
+        segment: &SegmentRecord,
+        at: u64,
+        out: &mut dyn Receiver,
+    ) {
+        let Some(flow) = slab.get_mut(place) else { return };
+        let direction = flow.direction(segment);
         let mut seen = PacketFindings::default();
-        flow.handle(direction, segment, &mut seen, &mut |event| out.on_event(segment.number, event));
+        flow.handle(direction, segment, &mut seen, &mut |event| out.on_event(at, event));
         if out.wants_packets() {
             out.on_packet(&PacketView::of(flow, direction, segment, &seen));
         }
@@ -199,7 +251,7 @@ impl Table {
         }
         if closes_now {
             let id = flow.id;
-            self.linger(slab, slot, id, segment.number, out);
+            self.linger(slab, slot, id, at, out);
             self.fetch_next_to_go(slab, config);
         }
     }
@@ -231,9 +283,9 @@ impl Table {
         slab.get(self.slots.get(slot).copied().flatten()?)
     }
 
-    /// The place of a known pair of ends; a new flow if this segment opens one.
+    /// The place of a known pair of ends; that of a new flow if the known one has ended.
     #[inline]
-    fn same_or_new(
+    fn same_or_ended(
         &mut self,
         slab: &mut Slab,
         place: Place,
@@ -241,18 +293,31 @@ impl Table {
         out: &mut dyn Receiver,
     ) -> Place {
         let Some(flow) = slab.get(place) else { return place };
-        let slot = flow.slot as usize;
-        let has_ended = self.deadlines.get(slot).is_some_and(|deadline| *deadline < self.now);
-        let is_opening = segment.flags.contains(TcpFlags::SYN);
-        if has_ended || (is_opening && flow.is_reopened_by(flow.direction(segment), segment)) {
-            self.close(slab, slot, segment.number, out);
-            return self.open(slab, segment, out);
+        let has_ended = self.deadlines.get(flow.slot as usize).is_some_and(|deadline| *deadline < self.now);
+        match has_ended {
+            true => self.reopen(slab, place, segment, segment.number, out),
+            false => place,
         }
-        place
     }
 
-    fn open(&mut self, slab: &mut Slab, segment: &SegmentRecord, out: &mut dyn Receiver) -> Place {
-        let place = slab.open(out.open(segment.number), segment);
+    /// The flow that `segment` opens in place of another between the same ends, while that with number `at` is
+    /// handled.
+    fn reopen(
+        &mut self,
+        slab: &mut Slab,
+        place: Place,
+        segment: &SegmentRecord,
+        at: u64,
+        out: &mut dyn Receiver,
+    ) -> Place {
+        if let Some(flow) = slab.get(place) {
+            self.close(slab, flow.slot as usize, at, out);
+        }
+        self.open(slab, segment, at, out)
+    }
+
+    fn open(&mut self, slab: &mut Slab, segment: &SegmentRecord, at: u64, out: &mut dyn Receiver) -> Place {
+        let place = slab.open(out.open(at, segment.number), segment);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.deadlines.push(Instant::ZERO);
@@ -275,6 +340,9 @@ impl Table {
             entry.remove();
         }
         self.free.push(slot as u32);
+        if flow.has_waiting_syn {
+            flow.settle_waiting_syn(None);
+        }
         out.on_flow(segment, FlowReport::of(flow));
         slab.close(place);
     }

@@ -5,6 +5,9 @@
 use smallvec::SmallVec;
 use units::{Duration, Instant};
 
+/// An echo may be captured before its value, if that is newer by no more than this.
+const EARLY_MAX: u32 = 1 << 16;
+
 /// Values waiting for their echo at most, of which the older half is then given up; at a clock of 1 ms enough
 /// for half a second at least.
 const WAITING_MAX: usize = 1_024;
@@ -57,6 +60,10 @@ impl TimestampRtt {
     /// An echo of `value` passed the other way; a sample if it is the first.
     #[inline]
     pub(crate) fn on_echo(&mut self, value: u32, now: Instant) -> Option<Duration> {
+        if self.newest.is_some_and(|newest| (1..EARLY_MAX).contains(&value.wrapping_sub(newest))) {
+            // Captured before its value, whose first sight is then too late to tell anything.
+            self.newest = Some(value);
+        }
         let older = self.waiting.iter().take_while(|waiting| !is_newer(waiting.value, value)).count();
         let newest = *self.waiting.get(older.checked_sub(1)?)?;
         self.waiting.copy_within(older.., 0);
@@ -93,5 +100,8 @@ mod tests {
         assert!(rtt.is_settled(9) && !rtt.is_settled(10), "10 may still be sent");
         assert_eq!(rtt.on_echo(9, Instant::from_millis(50)), Some(Duration::from_millis(44)));
         assert_eq!(rtt.on_echo(3, Instant::from_millis(51)), None, "overtaken");
+        assert_eq!(rtt.on_echo(12, Instant::from_millis(60)), None, "captured before its value");
+        rtt.on_sent(12, Instant::from_millis(61));
+        assert_eq!(rtt.on_echo(12, Instant::from_millis(62)), None, "not the first echo");
     }
 }

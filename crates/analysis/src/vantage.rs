@@ -20,7 +20,7 @@ pub enum Vantage {
 }
 
 /// Closer than this is "at" an endpoint, whatever the path: longer than a host takes to answer.
-const NEAR: Duration = Duration::from_millis(1);
+pub(crate) const NEAR: Duration = Duration::from_millis(1);
 
 /// From the shortest round trips to the second and to the first endpoint; none if one is not known.
 pub(crate) fn vantage(to_second: Option<Duration>, to_first: Option<Duration>) -> Option<Vantage> {

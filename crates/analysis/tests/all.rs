@@ -6,8 +6,10 @@
 mod box_between;
 mod budget;
 mod diagnoses;
+mod early_acks;
 mod flows;
 mod handshakes;
+mod identifications;
 mod kernel;
 mod lifetimes;
 mod made;
@@ -15,3 +17,4 @@ mod multipath;
 mod pairs;
 mod parts;
 mod schema;
+mod strays;

@@ -124,21 +124,10 @@ fn needless_repetitions_are_known_by_dsack_or_timestamps() {
     assert_eq!(flow.diagnoses[0].kind, DiagnosisKind::NeedlessRetransmissions);
 }
 
-/// The same transfer seen beside the receiver: segments come 1 ms apart.
-fn at_receiver(timestamps: bool) -> Tape {
-    let mut tape = Tape::new();
-    tape.timestamps = timestamps;
-    let syn = With { flags: TcpFlags::SYN, ..With::default() };
-    tape.send(0, 0, 0, 0, 0, &syn);
-    tape.send(10, 1, 0, 1, 0, &syn);
-    tape.send(40_000, 0, 1, 1, 0, &With::default());
-    tape
-}
-
 #[test]
 fn beside_the_receiver_loss_is_told_from_reordering() {
     for timestamps in [true, false] {
-        let mut tape = at_receiver(timestamps);
+        let mut tape = Tape::at_receiver(timestamps);
         let late = With { stamps: timestamps.then_some((52, 0)), ..With::default() };
         for n in [0_u32, 1, 3, 4, 2, 5, 7, 8, 9, 10] {
             let us = 50_000 + u64::from(n) * 1_000 + u64::from(n == 2) * 3_000;
@@ -161,23 +150,6 @@ fn beside_the_receiver_loss_is_told_from_reordering() {
             (None, None)
         );
     }
-}
-
-#[test]
-fn beside_the_receiver_lost_tails_and_repairs_are_counted_by_identifications() {
-    let mut tape = at_receiver(true);
-    (0..20).for_each(|n| tape.data(50_000 + u64::from(n) * 1_000, n));
-    // Segment 20 is lost, its repair too: two identifications are missing in the end.
-    tape.send(71_000, 0, 1 + 21 * MSS, 1, MSS, &With { missing: 1, ..With::default() });
-    tape.data(72_000, 22);
-    tape.send(150_000, 0, 1 + 20 * MSS, 1, MSS, &With { missing: 1, ..With::default() });
-    // A lost tail leaves no hole: after a pause the number is one further.
-    tape.send(450_000, 0, 1 + 23 * MSS, 1, MSS, &With { missing: 1, ..With::default() });
-    let loss = tape.flow().directions[FromFirst].loss;
-    assert_eq!(
-        (loss.before_capture_by_holes, loss.before_capture_by_ids, loss.before_capture),
-        (1, Some(3), 3)
-    );
 }
 
 #[test]

@@ -30,6 +30,10 @@ pub(crate) enum Layer {
     Mpls,
     Gre,
     Vxlan,
+    VxlanGpe,
+    Capwap,
+    /// 802.11 as wireless controllers get it.
+    Wifi,
     Geneve,
     GtpU,
     L2tp,
@@ -110,8 +114,21 @@ fn token_ring_route(frame: &[u8]) -> usize {
 
 /// An 802.11 data frame after `skip` bytes of a radio header.
 fn wifi(frame: &[u8], skip: usize) -> Option<(Layer, usize)> {
-    let header = frame.get(skip..)?;
-    let [control, flags] = *header.first_chunk::<2>()?;
+    let [control, flags] = *frame.get(skip..)?.first_chunk::<2>()?;
+    wifi_body(control, flags, skip)
+}
+
+/// An 802.11 frame in CAPWAP. Some access points exchange the bytes of its first field, so what is no data frame
+/// with LLC inside is read the other way round.
+fn wifi_in_capwap(frame: &[u8]) -> Option<(Layer, usize)> {
+    let [first, second] = *frame.first_chunk::<2>()?;
+    let has_llc = |body: &(Layer, usize)| frame.get(body.1..).and_then(llc).is_some();
+    let as_is = wifi_body(first, second, 0).filter(has_llc);
+    as_is.or_else(|| wifi_body(second, first, 0).filter(has_llc))
+}
+
+/// Where the body of an 802.11 data frame starts, by the two bytes of its frame control.
+fn wifi_body(control: u8, flags: u8, skip: usize) -> Option<(Layer, usize)> {
     let is_data = control & 0x0c == 0x08;
     let has_body = control & 0x40 == 0;
     let is_protected = flags & 0x40 != 0;
@@ -153,6 +170,9 @@ pub(crate) fn next(layer: Layer, bytes: &[u8]) -> Option<(Layer, usize)> {
         Layer::Mpls => mpls(bytes),
         Layer::Gre => crate::tunnel::gre(bytes),
         Layer::Vxlan => crate::tunnel::vxlan(bytes),
+        Layer::VxlanGpe => crate::tunnel::vxlan_gpe(bytes),
+        Layer::Capwap => crate::tunnel::capwap(bytes),
+        Layer::Wifi => wifi_in_capwap(bytes),
         Layer::Geneve => crate::tunnel::geneve(bytes),
         Layer::GtpU => crate::tunnel::gtp_u(bytes),
         Layer::L2tp => crate::tunnel::l2tp(bytes),
@@ -253,6 +273,6 @@ fn mpls(bytes: &[u8]) -> Option<(Layer, usize)> {
     }
 }
 
-fn is_plausible_frame(bytes: &[u8]) -> bool {
+pub(crate) fn is_plausible_frame(bytes: &[u8]) -> bool {
     matches!(be16(bytes, 12), Some(0x0800 | 0x86dd | 0x8100 | 0x88a8 | 0x8847 | 0x8864))
 }

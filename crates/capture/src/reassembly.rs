@@ -37,12 +37,36 @@ struct Key {
 struct Waiting {
     key: Key,
     since: Instant,
-    /// IP header, tunnel or not, and TCP header of the first fragment.
-    first: Option<(Ip, bool, Vec<u8>)>,
+    /// IP header of the first fragment, in a tunnel or not.
+    first: Option<(Ip, bool)>,
+    header: Header,
     /// Bytes behind the IP header that have come, in order and apart from each other.
     pieces: Vec<(usize, usize)>,
     /// Bytes behind the IP header, once the last fragment has come.
     len: Option<usize>,
+}
+
+/// The TCP header, which may come in pieces, too.
+#[derive(Clone, Debug)]
+struct Header {
+    bytes: [u8; HEADER_MAX],
+    /// A bit for each byte that has come.
+    seen: u64,
+}
+
+impl Header {
+    /// What a fragment that starts at `start` carries.
+    fn add(&mut self, start: usize, carried: &[u8]) {
+        for (at, byte) in (start..HEADER_MAX).zip(carried) {
+            self.bytes[at] = *byte;
+            self.seen |= 1 << at;
+        }
+    }
+
+    /// The bytes up to the first that has not come.
+    fn whole(&self) -> &[u8] {
+        &self.bytes[..(self.seen.trailing_ones() as usize).min(HEADER_MAX)]
+    }
 }
 
 /// One fragment.
@@ -104,9 +128,11 @@ impl Reassembly {
             self.waiting.iter().position(|one| one.key == key).unwrap_or_else(|| self.begin(key, now));
         let waiting = self.waiting.get_mut(index)?;
         if fragment.start == 0 {
-            let header = bytes.get(ip.header_len..).unwrap_or_default();
-            waiting.first = Some((ip, found.is_tunnelled, header[..header.len().min(HEADER_MAX)].to_vec()));
+            waiting.first = Some((ip, found.is_tunnelled));
         }
+        // Not what pads a short frame.
+        let carried = bytes.get(ip.header_len..bytes.len().min(ip.total_len)).unwrap_or_default();
+        waiting.header.add(fragment.start, carried);
         if fragment.is_last {
             waiting.len = Some(fragment.end);
         }
@@ -115,15 +141,24 @@ impl Reassembly {
         if !waiting.pieces.first().is_some_and(|&(start, end)| start == 0 && end >= len) {
             return None;
         }
-        let (ip, is_tunnelled, header) = self.waiting.remove(index)?.first?;
-        segment_of(&ip, &header, len, is_tunnelled, frame.len())
+        let Waiting { first, header, .. } = self.waiting.remove(index)?;
+        let (ip, is_tunnelled) = first?;
+        segment_of(&ip, header.whole(), len, is_tunnelled, frame.len())
     }
 
     fn begin(&mut self, key: Key, now: Instant) -> usize {
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
         }
-        self.waiting.push_back(Waiting { key, since: now, first: None, pieces: Vec::new(), len: None });
+        let header = Header { bytes: [0; HEADER_MAX], seen: 0 };
+        self.waiting.push_back(Waiting {
+            key,
+            since: now,
+            first: None,
+            header,
+            pieces: Vec::new(),
+            len: None,
+        });
         self.waiting.len() - 1
     }
 }

@@ -4,7 +4,7 @@
 
 use wire::{IpVersion, Packet, Transport, protocol};
 
-use crate::link::{Layer, ether_type};
+use crate::link::{Layer, ether_type, is_plausible_frame};
 use crate::octets::be16;
 
 /// The layer inside a packet that is no TCP, and where it starts; none if nothing known is inside.
@@ -29,10 +29,12 @@ pub(crate) fn inside(packet: &Packet, bytes: &[u8]) -> Option<(Layer, usize)> {
             ports.into_iter().find_map(|port| match port {
                 // VXLAN: the registered port, and Linux's from before it was.
                 4789 | 8472 => vxlan(inner).map(|_| (Layer::Vxlan, at)),
-                4790 => vxlan(inner).map(|_| (Layer::Vxlan, at)),
+                4790 => vxlan_gpe(inner).map(|_| (Layer::VxlanGpe, at)),
                 6081 => geneve(inner).map(|_| (Layer::Geneve, at)),
                 2152 => gtp_u(inner).map(|_| (Layer::GtpU, at)),
                 6635 => Some((Layer::Mpls, at)),
+                4754 => is_gre_in_udp(inner).then_some((Layer::Gre, at)),
+                5247 => capwap(inner).map(|_| (Layer::Capwap, at)),
                 1701 => l2tp(inner).map(|_| (Layer::L2tp, at)),
                 // LISP (RFC 9300 §5): eight bytes, then IP.
                 4341 => matches!(inner.get(8)? >> 4, 4 | 6).then_some((Layer::Ip, at + 8)),
@@ -78,10 +80,25 @@ pub(crate) fn gre(bytes: &[u8]) -> Option<(Layer, usize)> {
     }
 }
 
-/// RFC 7348; with the "next protocol" of VXLAN-GPE where its flag is set.
+/// GRE in UDP (RFC 8086 §3): version 0, and no bits but those for checksum, key and sequence number. Port 4755 is
+/// the same encrypted.
+fn is_gre_in_udp(bytes: &[u8]) -> bool {
+    be16(bytes, 0).is_some_and(|flags| flags & 0x4fff == 0) && gre(bytes).is_some()
+}
+
+/// RFC 7348 §5: a frame. All bits but that for a valid identifier are ignored on receipt; but some senders say at
+/// this port, too, that something else than a frame is inside.
 pub(crate) fn vxlan(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let has_identifier = bytes.first_chunk::<8>()?[0] & 0x08 != 0;
+    let is_frame = is_plausible_frame(bytes.get(8..)?);
+    let other = vxlan_gpe(bytes).filter(|_| !is_frame);
+    has_identifier.then(|| other.unwrap_or((Layer::Ethernet, 8)))
+}
+
+/// VXLAN with the protocol of what is inside, where a flag says so (draft-ietf-nvo3-vxlan-gpe §3.1).
+pub(crate) fn vxlan_gpe(bytes: &[u8]) -> Option<(Layer, usize)> {
     let header = bytes.first_chunk::<8>()?;
-    if header[0] & 0x08 == 0 || header[7] != 0 {
+    if header[0] & 0x08 == 0 {
         return None;
     }
     match (header[0] & 0x04 != 0, header[3]) {
@@ -89,6 +106,26 @@ pub(crate) fn vxlan(bytes: &[u8]) -> Option<(Layer, usize)> {
         (true, 4) => Some((Layer::Nsh, 8)),
         (true, 5) => Some((Layer::Mpls, 8)),
         _ => Some((Layer::Ethernet, 8)),
+    }
+}
+
+/// CAPWAP data (RFC 5415 §4.3) without encryption: a frame, or one of 802.11 (RFC 5416 §2). Of a frame in pieces
+/// the first will do: the packet inside says its own length.
+pub(crate) fn capwap(bytes: &[u8]) -> Option<(Layer, usize)> {
+    let header = bytes.first_chunk::<8>()?;
+    let [_, high, middle, low, .., offset_high, offset_low] = *header;
+    let len = usize::from(high >> 3) * 4;
+    let binding = middle >> 1 & 0x1f;
+    let (is_native, is_fragment, is_keep_alive) = (middle & 1 != 0, low & 0x80 != 0, low & 0x08 != 0);
+    let is_later = is_fragment && u16::from_be_bytes([offset_high, offset_low]) >> 3 != 0;
+    // The first byte: version 0, and a header that is not encrypted.
+    if header[0] != 0 || len < 8 || is_later || is_keep_alive {
+        return None;
+    }
+    match (is_native, binding) {
+        (false, _) => Some((Layer::Ethernet, len)),
+        (true, 1) => Some((Layer::Wifi, len)),
+        _ => None,
     }
 }
 

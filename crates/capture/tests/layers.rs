@@ -160,6 +160,24 @@ fn cases() -> Vec<(&'static str, u16, Vec<u8>)> {
             over_udp(2152, &[0x34, 255, 0, 168, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0], &v6()),
         ),
         ("MPLS in UDP", 1, over_udp(6635, &[0, 2, 1, 64], &v4())),
+        ("GRE in UDP", 1, over_udp(4754, &[0, 0, 8, 0], &v4())),
+        (
+            "GRE in UDP, checksum, key, sequence, IPv6",
+            1,
+            over_udp(4754, &[&[0xb0, 0, 0x86, 0xdd][..], &[7; 12]].concat(), &v6()),
+        ),
+        ("CAPWAP", 1, over_udp(5247, &[0, 2 << 3, 0, 0, 0, 0, 0, 0], &frame)),
+        (
+            "CAPWAP, 802.11, wireless information",
+            1,
+            over_udp(
+                5247,
+                // The bytes of the frame control exchanged, as most access points send them.
+                &[&[0, 4 << 3, 0x43, 0x20, 0, 0, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 1, 0x88][..], &wifi[2..]]
+                    .concat(),
+                &v4(),
+            ),
+        ),
     ]
 }
 
@@ -214,6 +232,51 @@ fn tshark_finds_the_same_segment() {
     assert_eq!(String::from_utf8_lossy(&said).trim(), "1.500000000\t1000");
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn reserved_bits_of_vxlan_are_ignored() {
+    let frame = ethernet(&v4());
+    for port in [4789, 8472] {
+        for flags in [0x08, 0x88, 0xff] {
+            for reserved in [[0; 3], [0xff; 3], [0, 0, 1], [0, 0, 2], [0, 0, 4], [0, 0, 5]] {
+                for last in [0, 1, 0xff] {
+                    let head = [&[flags][..], &reserved, &[0, 0, 5, last]].concat();
+                    let packet = ipv4(17, &udp(port, &behind(&head, &frame)));
+                    let found = seen(101, &packet).map(|segment| segment.tcp.payload_len);
+                    assert_eq!(found, Ok(100), "{port} {head:x?}");
+                }
+            }
+        }
+    }
+    // At this port, too, the protocol of what is inside may be named; and without a valid identifier there is none.
+    assert!(seen(101, &ipv4(17, &udp(4789, &behind(&[0x0c, 0, 0, 1, 0, 0, 5, 0], &v4())))).is_ok());
+    let invalid = ipv4(17, &udp(4789, &behind(&[0xf7, 0, 0, 0, 0, 0, 5, 0], &frame)));
+    assert_eq!(seen(101, &invalid).unwrap_err(), Skip::NotTcp);
+}
+
+#[test]
+fn capwap_data_is_read_as_far_as_it_is_neither_encrypted_nor_a_later_piece() {
+    let frame = ethernet(&v4());
+    let capwap = |head: &[u8], body: &[u8]| seen(101, &ipv4(17, &udp(5247, &behind(head, body))));
+    let wifi = [&[0x08, 2][..], &[0; 22], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &v4()].concat();
+    let native = [0, 2 << 3, 0x03, 0, 0, 0, 0, 0];
+    assert_eq!(capwap(&native, &wifi).map(|segment| segment.tcp.payload_len), Ok(100));
+    // The first piece of two: the packet says its own length.
+    let pieces = |offset: u8| capwap(&[0, 2 << 3, 0, 0x80, 0, 7, 0, offset << 3], &frame[..100]);
+    assert_eq!(pieces(0).map(|segment| segment.tcp.payload_len), Ok(100));
+    assert_eq!(pieces(12).unwrap_err(), Skip::NotTcp);
+    for head in
+        [[1, 2 << 3, 0, 0], [0x10, 2 << 3, 0, 0], [0, 1 << 3, 0, 0], [0, 2 << 3, 0, 8], [0, 2 << 3, 7, 0]]
+    {
+        let head = [&head[..], &[0; 4]].concat();
+        assert_eq!(capwap(&head, &frame).unwrap_err(), Skip::NotTcp, "{head:x?}");
+    }
+    // GRE in UDP with bits that it does not have.
+    let gre =
+        |flags: u16| seen(101, &ipv4(17, &udp(4754, &[&flags.to_be_bytes()[..], &[8, 0], &v4()].concat())));
+    assert!(gre(0).is_ok());
+    assert_eq!([gre(1), gre(0x4000), gre(0x0800)].map(Result::unwrap_err), [Skip::NotTcp; 3]);
 }
 
 #[test]
@@ -355,15 +418,54 @@ fn pieces_of_different_packets_stay_apart() {
     assert!(!take(1, &a[1], 0), "another place");
     assert!(take(0, &b[0], 20) && take(1, &a[0], 20));
     assert!(!take(0, &a[1], 31), "too late");
-    // Headers in two pieces hide what is in the packet: no segment, and no harm.
-    let tiny = in_pieces(&packet, 3, &[(0, 8), (8, 112)]);
-    assert!(!take(0, &tiny[0], 40) && !take(0, &tiny[1], 40));
     // A flood of beginnings is forgotten, the oldest first.
     for id in 0..=255 {
         assert!(!take(2, &fragments(id)[0], 50));
     }
     assert!(!take(3, &fragments(0)[0], 50));
     assert!(take(2, &fragments(255)[1], 50) && !take(2, &fragments(0)[1], 50));
+}
+
+#[test]
+fn headers_in_pieces_are_put_together_too() {
+    // With options: 52 bytes of header in front of 68 of data.
+    let options = |mut packet: Vec<u8>, at: usize| {
+        packet[at + 12] = 0xd0;
+        packet[at + 20..at + 52].fill(1);
+        packet
+    };
+    let (v4, v6) = (options(v4(), 20), options(v6(), 40));
+    for first in (8..=64).step_by(8) {
+        for step in [8, 16, 64] {
+            let starts = std::iter::once(0).chain((first..120).step_by(step));
+            let mut pieces: Vec<(usize, usize)> =
+                starts.map(|at| (at, if at == 0 { first } else { step.min(120 - at) })).collect();
+            for order in 0..3 {
+                for (name, fragments) in
+                    [("IPv4", in_pieces(&v4, 7, &pieces)), ("IPv6", in_pieces_v6(&v6, 7, &pieces))]
+                {
+                    let mut reassembly = Reassembly::default();
+                    let mut found = Vec::new();
+                    for fragment in &fragments {
+                        // Short frames are padded on Ethernet.
+                        let mut frame = ethernet(fragment);
+                        frame.resize(frame.len().max(60), 0xee);
+                        let len = frame.len() as u32;
+                        found.extend(reassembly.decode(0, LinkType::ETHERNET, &frame, len, Instant::ZERO));
+                    }
+                    let case = format!("{name} {first} {step} {order}");
+                    assert_eq!(found.len(), 1, "{case}");
+                    let tcp = &found[0].tcp;
+                    assert_eq!(
+                        (tcp.src_port, tcp.seq.get(), tcp.header_len, tcp.payload_len),
+                        (1000, 1000, 52, 68),
+                        "{case}"
+                    );
+                }
+                if order == 0 { pieces.reverse() } else { pieces.rotate_left(1) }
+            }
+        }
+    }
 }
 
 #[test]

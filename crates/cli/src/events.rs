@@ -12,6 +12,7 @@ use run::{FlowEvent, FlowRecord, Wishes};
 use serde_json::Value;
 use telemetry::{Collector, Exporter, Next, Stream};
 
+use crate::looking::{only_look, only_look_and_tell};
 use crate::output::is_standard_output;
 
 /// Arguments of `cellerator events`.
@@ -68,6 +69,7 @@ struct FlowsArgs {
 
 /// Runs `cellerator events`; an error is one clear line: what, where, what to do.
 pub fn events(args: &EventsArgs) -> Result<ExitCode, String> {
+    only_look(Path::new(io::INSTANCE_DIRECTORY), &[]).map_err(|error| format!("events: {error}"))?;
     let wishes = Wishes { events: true, flows: args.flows, ended: false };
     let mut out = std::io::stdout().lock();
     let is_json = args.json;
@@ -92,6 +94,11 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode, String> {
         _ => Some(Box::new(std::io::stdout().lock())),
     };
     let mut collector = args.ipfix.as_deref().map(|to| collector(to, args)).transpose()?;
+    // The file is open; a collector is connected to again and again.
+    let directory = Path::new(io::INSTANCE_DIRECTORY);
+    let confined =
+        if collector.is_some() { only_look_and_tell(directory) } else { only_look(directory, &[]) };
+    confined.map_err(|error| format!("export: {error}"))?;
     let wishes = Wishes { ended: true, ..Wishes::default() };
     let result = listen("export", args.name.as_deref(), wishes, &mut |line| {
         if let Some(line) = line {

@@ -14,6 +14,7 @@ use wire::{FeedbackKey, HandoverOrder};
 
 use top::three_digits;
 
+use crate::looking::only_look;
 use crate::output::Words;
 
 mod watch;
@@ -65,6 +66,7 @@ pub struct DrainArgs {
 /// Runs `cellerator status`; an error is one clear line: what, where, what to do.
 pub fn status(args: &StatusArgs) -> Result<ExitCode, String> {
     let StatusArgs { show: args, watch } = args;
+    only_look(Path::new(io::INSTANCE_DIRECTORY), &[])?;
     if watch.is_asked() {
         return watch::watch(&args.which, watch);
     }
@@ -80,6 +82,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, String> {
 
 /// Runs `cellerator flows`.
 pub fn flows(args: &ShowArgs) -> Result<ExitCode, String> {
+    only_look(Path::new(io::INSTANCE_DIRECTORY), &[])?;
     let found = find(&args.which)?;
     let mut all = FlowList::default();
     loop {

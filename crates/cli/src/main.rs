@@ -19,6 +19,7 @@ mod lab;
 mod lab_moves;
 mod lab_multipath;
 mod live_capture;
+mod looking;
 mod man;
 mod metrics;
 mod model;

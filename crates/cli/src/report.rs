@@ -8,6 +8,7 @@ use io::{Clock, Signals};
 use scenario::Quantity;
 use units::Duration;
 
+use crate::looking::only_look;
 use crate::output::{self, Words};
 
 /// Where histories are kept.
@@ -73,9 +74,10 @@ pub fn history(args: &HistoryArgs) -> Result<ExitCode, String> {
     let signals = Signals::terminating().map_err(|error| text(&error))?;
     let keep_ms = args.keep.0.as_millis();
     let mut file = HistoryFile::open(&args.directory, &args.name, keep_ms).map_err(|error| text(&error))?;
-    let mut recorder = Recorder::new(Path::new(io::INSTANCE_DIRECTORY), &args.name, args.every.0);
-    let path = HistoryFile::path(&args.directory, &args.name);
     let directory = Path::new(io::INSTANCE_DIRECTORY);
+    only_look(directory, &[&args.directory]).map_err(|error| text(&error))?;
+    let mut recorder = Recorder::new(directory, &args.name, args.every.0);
+    let path = HistoryFile::path(&args.directory, &args.name);
     let is_there = run::find(directory).unwrap_or_default().iter().any(|found| found.name == args.name);
     let wait = if is_there { "" } else { " as soon as it runs: this user sees none of that name now" };
     Words::default().say(&format!("recording '{}' into {}{wait}", args.name, path.display()));

@@ -12,6 +12,8 @@ use std::process::{Command, ExitCode, Stdio};
 use io::Confinement;
 use telemetry::User;
 
+use crate::looking::only_look;
+
 /// SIGKILL, for the server when this process ends.
 const KILL: i32 = 9;
 
@@ -59,7 +61,7 @@ pub fn serve_beside<E: std::fmt::Display>(
     drop(server);
     let mut server = started?;
     // Before the other one says a word.
-    run::keep_privileges_to_ask(state_directory).map_err(|error| text(&error))?;
+    only_look(state_directory, &[])?;
     let answered = answer(&own);
     drop(own);
     let ended = server.wait().map_err(|error| text(&error))?;
@@ -89,7 +91,7 @@ pub fn reader() -> Result<UnixStream, String> {
 
 /// Says that the server is there, once it can do nothing but serve: what it needs is open.
 pub fn say_ready(line: &str) {
-    match io::confine() {
+    match io::confine(&io::Allowed::default()) {
         Ok(Confinement::Whole { .. }) => {}
         Ok(Confinement::Files) => {
             say("this kernel cannot keep the server from making connections: Linux 6.7 can");

@@ -9,6 +9,7 @@ use scenario::Quantity;
 use top::{Gate, Live, Local, Remote, Secrets, Source, TopError};
 use units::Duration;
 
+use crate::looking::{only_look, only_look_and_tell};
 use crate::served::{reader, say, say_ready, serve_beside};
 
 /// Shortest time between two samples.
@@ -66,8 +67,13 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let result = match (args.be_server, args.serve, &args.connect) {
         (Some(listen), _, _) => be_server(listen),
         (_, Some(listen), _) => return serve(args, listen).map_err(|error| format!("top: {error}")),
-        (_, _, Some(at)) => remote(args, at).and_then(|source| look(args, at, source)),
-        _ => look(args, "this machine", Local::new(&args.state_directory, Vec::new())),
+        (_, _, Some(at)) => remote(args, at).and_then(|source| {
+            only_look_and_tell(&args.state_directory).map_err(TopError::Setting)?;
+            look(args, at, source)
+        }),
+        _ => only_look(&args.state_directory, &[])
+            .map_err(TopError::Setting)
+            .and_then(|()| look(args, "this machine", Local::new(&args.state_directory, Vec::new()))),
     };
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("top: {error}"))
 }

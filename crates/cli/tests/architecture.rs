@@ -218,7 +218,6 @@ const ENGINE_LAYERS: &[&str] = &[
     "relay::record",
     // Where a flow is in its life.
     "phase::next",
-    "phase::observing",
     "phase::bounds",
     "phase::windowed::half_timer",
     "phase::windowed",
@@ -231,6 +230,8 @@ const ENGINE_LAYERS: &[&str] = &[
     // One direction, and both in line.
     "half",
     "half::deadlines",
+    "half::disputes",
+    "half::handshakes",
     "half::transitions",
     "half::feedback",
     "half::image",

@@ -3,4 +3,5 @@
 
 mod collectors;
 mod metrics;
+mod others;
 mod streams;

@@ -87,7 +87,7 @@ pub struct EngineConfig {
     /// nothing makes room. Default 100,000.
     pub flows_max: usize,
     /// Handshakes under way at most, a quarter of them of one subscriber; beyond it the oldest makes room.
-    /// Default 10,000.
+    /// Default 65,536.
     pub half_open_max: usize,
     /// Memory in stream buffers at most. A subscriber may take as much as is left of it; at all of
     /// it new flows pass. What would need more is left to the server to send again. Default 1 GiB.
@@ -141,7 +141,7 @@ impl Default for EngineConfig {
             window_max: Bytes::MAX,
             waiting_target: None,
             flows_max: 100_000,
-            half_open_max: 10_000,
+            half_open_max: 65_536,
             buffer_max: Bytes::from_mib(1_024),
             subscriber_flows_max: 4_096,
             subscriber_buffer_max: Bytes::from_mib(128),

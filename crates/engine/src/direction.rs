@@ -34,6 +34,16 @@ pub(crate) enum End {
 }
 stored::variants! { End: 0 => Source, 1 => Sink }
 
+impl End {
+    /// The other one.
+    pub(crate) const fn opposite(self) -> Self {
+        match self {
+            Self::Source => Self::Sink,
+            Self::Sink => Self::Source,
+        }
+    }
+}
+
 impl Direction {
     /// The end of a flow that lies behind `port`.
     pub(crate) const fn end_behind(self, port: Port) -> End {

@@ -9,9 +9,29 @@ pub(crate) struct Effect {
     pub(crate) verdict: Verdict,
     /// The flow leaves the table.
     pub(crate) end: Option<PassReason>,
+    /// It is dropped, and does not fit what is known of the flow, which is young: how it is answered.
+    pub(crate) misfit: Option<Answer>,
+}
+
+/// How a segment is answered that does not fit what is known of a young flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// Not at all.
+    None,
+    /// As often as challenges are.
+    Challenge,
+    /// The same; that it has the exact number speaks for what is known, and the other host is not asked.
+    ChallengeAlone,
+    /// An acknowledgement waits already.
+    Given,
 }
 
 impl Effect {
-    pub(crate) const CONSUMED: Self = Self { verdict: Verdict::Consumed, end: None };
-    pub(crate) const FORWARD: Self = Self { verdict: Verdict::Forward, end: None };
+    pub(crate) const CONSUMED: Self = Self { verdict: Verdict::Consumed, end: None, misfit: None };
+    pub(crate) const FORWARD: Self = Self { verdict: Verdict::Forward, end: None, misfit: None };
+
+    /// It goes on, and the flow leaves.
+    pub(crate) const fn ending(reason: PassReason) -> Self {
+        Self { verdict: Verdict::Forward, end: Some(reason), misfit: None }
+    }
 }

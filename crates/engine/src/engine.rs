@@ -471,14 +471,20 @@ impl Middlebox for Engine {
         };
         // What comes from the clients meets the downlink half first, what comes from the servers
         // the uplink half.
-        let in_line = if from == Port::Mobile { [down, up] } else { [up, down] };
-        for half in in_line {
-            let end = half.direction().end_behind(from);
-            if half.handle_packet(end, virtio, packet, now) == Verdict::Consumed {
-                return Verdict::Consumed;
+        let (first, second) = if from == Port::Mobile { (down, up) } else { (up, down) };
+        if first.handle_packet(first.direction().end_behind(from), virtio, packet, now) == Verdict::Consumed {
+            if let Some(misfit) = first.take_misfit() {
+                second.hear_misfit(misfit.reversed());
             }
+            return Verdict::Consumed;
         }
-        Verdict::Forward
+        let verdict = second.handle_packet(second.direction().end_behind(from), virtio, packet, now);
+        if verdict == Verdict::Consumed
+            && let Some(misfit) = second.take_misfit()
+        {
+            first.hear_misfit(misfit.reversed());
+        }
+        verdict
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -2,7 +2,6 @@
 
 use units::Instant;
 
-use crate::direction::Direction;
 use crate::key::FlowKey;
 use crate::memory::index::Keyed;
 use crate::memory::timer::Moment;
@@ -10,8 +9,6 @@ use crate::meters::Level;
 use crate::path::family::{Kin, Related};
 use crate::path::turns::{Link, Linked};
 use crate::phase::Phase;
-use crate::phase::next::About;
-use crate::phase::observing::Observing;
 use crate::relay::Relay;
 
 /// One flow in the table. What is looked at to find it, and when its timer comes up, is one line of
@@ -56,12 +53,7 @@ stored::fields!(Flow {
 });
 
 impl Flow {
-    /// A flow that begins now.
-    pub(crate) fn new(key: FlowKey, subscriber: u32, observing: Observing, now: Instant) -> Self {
-        Self::in_phase(key, subscriber, Phase::Observing(observing), now)
-    }
-
-    /// A flow that goes on here in a phase; its last packet came at `last_activity`.
+    /// A flow in a phase; its last packet came at `last_activity`.
     pub(crate) fn in_phase(key: FlowKey, subscriber: u32, phase: Phase, last_activity: Instant) -> Self {
         Self {
             key,
@@ -83,11 +75,6 @@ impl Flow {
     #[inline]
     pub(crate) fn level(&self) -> Level {
         Level { state: self.phase.state(), debt: self.phase.relay().map_or(0, Relay::debt) }
-    }
-
-    /// Its phase, and what that needs to know of it in a half of `direction`.
-    pub(crate) fn phase_about(&mut self, direction: Direction) -> (&mut Phase, About<'_>) {
-        (&mut self.phase, About { key: &self.key, direction })
     }
 }
 

@@ -29,7 +29,7 @@ use crate::memory::half_open::HalfOpen;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
-use crate::meters::Meters;
+use crate::meters::{Level, Meters};
 use crate::notice::Notices;
 use crate::opaque::queues::Waiting;
 use crate::pass::PassReason;
@@ -47,8 +47,10 @@ use crate::timestamp::COMPARABLE_FOR;
 use crate::trial::Trial;
 
 mod deadlines;
+pub(crate) mod disputes;
 pub(crate) mod elsewhere;
 mod feedback;
+mod handshakes;
 mod image;
 mod look_ahead;
 mod notices;
@@ -101,9 +103,12 @@ pub(crate) struct Half {
     config: EngineConfig,
     flows: Slab<Flow>,
     flow_index: Index,
-    half_open: HalfOpen,
+    half_open: HalfOpen<handshakes::Opening>,
     unused: room::Unused,
     reopenings: reopening::Reopenings,
+    disputes: disputes::Disputes,
+    /// The packet handled last, if it did not fit a young flow.
+    misfit: Option<disputes::Misfit>,
     families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
@@ -155,9 +160,11 @@ impl Half {
             direction,
             flows: Slab::default(),
             flow_index: Index::new(config.hash_seed),
-            half_open: HalfOpen::default(),
+            half_open: HalfOpen::new(config.hash_seed),
             unused: room::Unused::default(),
             reopenings: reopening::Reopenings::default(),
+            disputes: disputes::Disputes::default(),
+            misfit: None,
             families: Families::new(config.hash_seed),
             subscribers: Slab::default(),
             subscriber_index: Index::new(config.hash_seed),
@@ -219,6 +226,7 @@ impl Half {
         self.config = EngineConfig { hash_seed: self.config.hash_seed, ..config };
         if is_regrouped {
             self.find_families();
+            self.regroup_handshakes();
         }
     }
 
@@ -265,9 +273,15 @@ impl Half {
     /// True when the running sums are what the flows add up to: looks at all of them.
     pub(crate) fn levels_add_up(&self) -> bool {
         let mut reckoned = Meters::default();
-        reckoned.reckon(self.flows.iter().map(|(_, flow)| flow.level()));
+        reckoned.reckon(self.levels());
         let is_same = |state: FlowState| reckoned.flows(state) == self.meters.flows(state);
         reckoned.debt() == self.meters.debt() && FlowState::ALL.into_iter().all(is_same)
+    }
+
+    /// What each flow and each handshake under way adds to the levels.
+    fn levels(&self) -> impl Iterator<Item = Level> {
+        let handshakes = std::iter::repeat_n(handshakes::OBSERVING, self.half_open.len());
+        self.flows.iter().map(|(_, flow)| flow.level()).chain(handshakes)
     }
 
     /// The flow of the packet handled last, if it carries data and is not in the table; told once.
@@ -340,42 +354,39 @@ impl Half {
                 self.note_end();
                 Some(verdict)
             }
-            None => {
-                self.on_unknown(key, segment, now);
-                segment.opens().then_some(Verdict::Forward)
-            }
+            None => self.on_unknown(key, segment, now),
         }
     }
 
-    /// A segment of no flow in the table: it passes, and may open one.
-    fn on_unknown(&mut self, key: FlowKey, segment: &Segment<'_>, now: Instant) {
+    /// A segment of no flow in the table: it passes, and may open one, or belong to a handshake under way.
+    fn on_unknown(&mut self, key: FlowKey, segment: &mut Segment<'_>, now: Instant) -> Option<Verdict> {
+        if let Some(place) = self.half_open.find(&key) {
+            return Some(self.on_handshake(place, segment, now));
+        }
         if segment.opens() {
             if segment.is_intact() {
                 self.observe(key, segment, now);
             }
-            return;
+            return Some(Verdict::Forward);
         }
         self.stats.unknown_flow += 1;
         let is_data = segment.tcp.payload_len > 0;
         if is_data && !segment.opens_or_ends() {
             self.unknown = Some(key);
         }
+        None
     }
 
     /// A segment of a flow in the table.
     fn on_known(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Verdict {
         // What its host will drop must not be believed (H7).
         let is_intact = segment.is_intact();
-        let id = if is_intact && !self.reopenings.is_empty() {
-            self.answer_reopening(id, segment, now).unwrap_or(id)
-        } else {
-            id
-        };
+        if is_intact && !self.reopenings.is_empty() && self.answer_reopening(id, segment, now) {
+            let key = FlowKey::of(segment.ip(), segment.tcp, segment.from);
+            return self.on_unknown(key, segment, now).unwrap_or(Verdict::Forward);
+        }
         let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };
-        // A handshake has its time from the first SYN on: packets do not prolong it.
-        let is_observing = flow.phase.is_observing();
-        if !is_observing
-            && now.saturating_since(flow.last_activity) >= COMPARABLE_FOR
+        if now.saturating_since(flow.last_activity) >= COMPARABLE_FOR
             && let Some(relay) = flow.phase.relay_mut()
         {
             relay.outdate_timestamps();
@@ -385,45 +396,37 @@ impl Half {
             return Verdict::Forward;
         }
         // From here on the segment is this flow's, and not the first of one on the same ports.
-        if !is_observing {
-            flow.last_activity = now;
-        }
+        flow.last_activity = now;
         self.note_packet(id, segment);
         if !is_intact {
             // What is ours is dropped here, what only passes goes on.
             let is_ours = self.flows.get(id).is_some_and(|flow| flow.phase.relay().is_some());
-            self.stats.bad_checksums += u64::from(!is_observing);
+            self.stats.bad_checksums += 1;
             return if is_ours { Verdict::Consumed } else { Verdict::Forward };
         }
-        let Some((mut verdict, mut next)) = self.show(id, segment, now) else { return Verdict::Forward };
-        if matches!(next, Next::Accelerate | Next::LowerWindow) {
-            // The segment that completes the handshake is the first of the next phase: it is shown
-            // to that one, too.
-            self.enter(id, &next, segment, now);
-            (verdict, next) = self.show(id, segment, now).unwrap_or((Verdict::Forward, Next::Stay));
+        match self.show(id, segment, now) {
+            Some((_, Next::Dispute(answer))) => self.dispute(id, segment, answer, now),
+            Some((verdict, next)) => {
+                self.apply(id, next, now);
+                verdict
+            }
+            None => Verdict::Forward,
         }
-        self.apply(id, next, now);
-        verdict
     }
 
     /// Shows a segment to its flow's phase; memory comes and goes with it.
     fn show(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Option<(Verdict, Next)> {
         if segment.from == End::Source && segment.has_content() {
-            let flow = self.flows.get(id)?;
-            if !flow.phase.is_observing() {
-                self.open_path(flow.subscriber);
-            }
+            self.open_path(self.flows.get(id)?.subscriber);
         }
-        let direction = self.direction;
         let (counted, stand) = (self.before(), self.stand());
         let shown = self.look_at(id, now, |flow, cx, tools| {
             let before = flow.phase.relay().map_or(0, Relay::memory);
             if let Some(relay) = flow.phase.relay_mut().filter(|_| segment.from == End::Source) {
                 relay.lend(tools.pool, segment.tcp.payload_len);
             }
-            let (phase, about) = flow.phase_about(direction);
-            let shown = phase.on_segment(segment, about, cx);
-            if let Some(relay) = phase.relay_mut() {
+            let shown = flow.phase.on_segment(segment, cx);
+            if let Some(relay) = flow.phase.relay_mut() {
                 let is_short = cx.stats.buffer_bytes_now > cx.config.buffer_max.get() / 2;
                 relay.give_back(tools.pool, is_short, now);
                 cx.note_memory(before, relay.memory());
@@ -539,7 +542,8 @@ struct Least {
 /// refused.
 fn least_for_each(config: &EngineConfig, stats: &Stats) -> Least {
     let all = config.buffer_max.get();
-    let for_the_others = |each: u64| stats.flows_now.saturating_sub(1).saturating_mul(each);
+    let others = (stats.flows_now - stats.half_open_now).saturating_sub(1);
+    let for_the_others = |each: u64| others.saturating_mul(each);
     let is_many = for_the_others(FLOW_MEMORY_MIN) > all / 2;
     let per_flow = if is_many { FLOW_MEMORY_MIN_OF_MANY } else { FLOW_MEMORY_MIN };
     Least { per_flow, left: Bytes::new(all - for_the_others(per_flow).min(all / 4 * 3)) }

@@ -35,15 +35,29 @@ pub(crate) struct Offer {
     pub(crate) sack: bool,
     pub(crate) timestamp: Option<u32>,
     pub(crate) ecn: bool,
+    /// A SYN that offers accurate ECN (RFC 9768 §3.1.1): its flags are others than those of a client that
+    /// offers classic ECN or none. The SYN-ACK says whether it is agreed on.
+    pub(crate) offers_accurate_ecn: bool,
 }
-stored::fields!(Offer { isn, window, granted, mss, window_scale, sack, timestamp, ecn });
+stored::fields!(Offer {
+    isn,
+    window,
+    granted,
+    mss,
+    window_scale,
+    sack,
+    timestamp,
+    ecn,
+    offers_accurate_ecn: since(4, false),
+});
 
 impl Offer {
     fn of(tcp: &Tcp) -> Self {
         let flags = tcp.flags;
         let is_reply = flags.contains(TcpFlags::ACK);
+        let [ae, cwr, ece] = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| flags.contains(flag));
         // RFC 3168 §6.1.1: SYN with ECE and CWR, SYN-ACK with ECE alone.
-        let ecn = flags.contains(TcpFlags::ECE) && (is_reply != flags.contains(TcpFlags::CWR));
+        let ecn = ece && is_reply != cwr;
         Self {
             isn: tcp.seq,
             window: tcp.window,
@@ -53,13 +67,15 @@ impl Offer {
             sack: tcp.options.sack_permitted,
             timestamp: tcp.options.timestamps.map(|t| t.value),
             ecn,
+            offers_accurate_ecn: !is_reply && (ae || cwr != ece || tcp.options.accecn),
         }
     }
 
     /// True when it is the same SYN sent again: only its time differs, and what was allowed since
-    /// is not in it.
+    /// is not in it. Nor need what it offered of ECN (RFC 3168 §6.1.1.1, RFC 9768 §3.1.4.1).
     fn repeats(&self, earlier: &Self) -> bool {
-        Self { timestamp: earlier.timestamp, granted: earlier.granted, ..*self } == *earlier
+        let Self { timestamp, granted, ecn, offers_accurate_ecn, .. } = *earlier;
+        Self { timestamp, granted, ecn, offers_accurate_ecn, ..*self } == *earlier
     }
 
     /// Keeps what is known of it from `earlier`, where this is the same SYN or SYN-ACK again: a copy may come
@@ -68,6 +84,9 @@ impl Offer {
         let newest = self.timestamp.zip(earlier.timestamp).map(|(a, b)| later_of(a, b));
         self.timestamp = newest.or(self.timestamp);
         self.granted = self.granted.max(earlier.granted);
+        // Nobody knows which of them is answered: the answer tells.
+        self.ecn |= earlier.ecn;
+        self.offers_accurate_ecn |= earlier.offers_accurate_ecn;
     }
 
     /// Follows the newest TSval: packets that overtake the third one go on before we take over.
@@ -247,6 +266,9 @@ impl Handshake {
         }
         if tcp.ack == self.syn.isn + 1 {
             check(tcp)?;
+            if agrees_on_accurate_ecn(tcp, self.syn.offers_accurate_ecn) {
+                return Err(PassReason::AccurateEcn);
+            }
             let mut reply = Offer::of(tcp);
             if let Some(known) = self.reply.filter(|known| known.isn == reply.isn) {
                 reply.keep(&known);
@@ -323,9 +345,25 @@ fn answers(tcp: &Tcp, own: &Offer, peer: &Offer) -> bool {
         && tcp.seq.is_within(own.isn + 1, peer.granted.saturating_add(2))
 }
 
-/// What in a SYN makes a flow one to pass (H9, H25).
+/// True when a SYN-ACK accepts accurate ECN, by its flags AE, CWR and ECE (RFC 9768 §3.1.2, table 2).
+///
+/// | flags | to a SYN that offers it | to another one |
+/// |---|---|---|
+/// | 000 | no ECN | no ECN |
+/// | 001 | classic ECN | classic ECN |
+/// | 010, 100, 110, 101 | accepted (101: §3.1.3) | its offer was not seen |
+/// | 011 | accepted | no ECN: the server repeats what it gets (RFC 3168 §6.1.1) |
+/// | 111 | broken | broken |
+///
+/// What is broken passes as well: nobody knows what its hosts make of it.
+fn agrees_on_accurate_ecn(tcp: &Tcp, is_offered: bool) -> bool {
+    let [ae, cwr, ece] = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| tcp.flags.contains(flag));
+    tcp.options.accecn || ae || cwr && (is_offered || !ece)
+}
+
+/// What in a SYN makes a flow one to pass (H9).
 fn check(tcp: &Tcp) -> Result<(), PassReason> {
-    let TcpOptions { mptcp, md5, ao, accecn, malformed, .. } = tcp.options;
+    let TcpOptions { mptcp, md5, ao, malformed, .. } = tcp.options;
     if malformed {
         Err(PassReason::MalformedOptions)
     } else if mptcp {
@@ -334,8 +372,6 @@ fn check(tcp: &Tcp) -> Result<(), PassReason> {
         Err(PassReason::Authenticated)
     } else if tcp.payload_len > 0 {
         Err(PassReason::SynData)
-    } else if accecn || tcp.flags.contains(TcpFlags::AE) {
-        Err(PassReason::AccurateEcn)
     } else {
         Ok(())
     }

@@ -5,7 +5,7 @@
 //!
 //!   half: controller's settings │ draining, MTU │ counters │ flows │ subscribers │ paths │ pool │ timers │
 //!         lists of flows with something to make │ subscribers in line │ flow not in the table │
-//!         flows passed last
+//!         flows passed last │ segments that did not fit │ handshakes under way
 //! ```
 //!
 //! | version | what is new |
@@ -13,7 +13,7 @@
 //! | 1 | |
 //! | 2 | the flows passed last, with the reason |
 //! | 3 | how much each side has acknowledged and allowed; which segment told a window; the time that a source has taken |
-//! | 4 | counters of what passes in turns |
+//! | 4 | handshakes under way apart from the flows; offers of accurate ECN in them; what does not fit young flows; what passes in turns |
 //!
 //! Each structure lists its fields beside its definition (`stored::fields!`). So what a flow is made of is
 //! said in one place, and a field that is not stored does not compile.
@@ -26,7 +26,7 @@ use crate::config::ConfigError;
 pub const IMAGE_VERSION: u16 = 4;
 
 /// The oldest version that [`crate::Engine::resume`] reads: the one before.
-pub const IMAGE_VERSION_OLDEST: u16 = 2;
+pub const IMAGE_VERSION_OLDEST: u16 = 3;
 
 /// What it begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"CELLFLOW";

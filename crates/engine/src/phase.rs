@@ -1,11 +1,10 @@
 //! [`Phase`]: where a flow is in its life, as a value of its own.
 //!
 //! ```text
-//!   Observing ──▶ Accelerated ──▶ Closed
-//!       │              │             │
-//!       ▼              ▼             │
-//!   Windowed,      Draining ◀────────┘
-//!   Watched
+//!   Accelerated ──▶ Closed        Windowed        Watched
+//!        │             │
+//!        ▼             │
+//!    Draining ◀────────┘
 //! ```
 //!
 //! A phase takes in segments and says what is next ([`Next`]); what that does to tables, journal
@@ -26,15 +25,13 @@ mod bounds;
 pub(crate) mod closed;
 pub(crate) mod draining;
 pub(crate) mod next;
-pub(crate) mod observing;
 pub(crate) mod watched;
 pub(crate) mod windowed;
 
 use accelerated::Accelerated;
 use closed::Closed;
 use draining::Draining;
-use next::{About, Next};
-use observing::Observing;
+use next::Next;
 use watched::Watched;
 use windowed::Windowed;
 
@@ -44,8 +41,6 @@ use windowed::Windowed;
 /// every packet.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// Its handshake is under way.
-    Observing(Observing),
     /// Its delivery is ours.
     Accelerated(Accelerated),
     /// It is delivered what is owed; then it is handed back.
@@ -59,7 +54,7 @@ pub(crate) enum Phase {
 }
 stored::variants! {
     Phase:
-    0 => Observing(inner), 1 => Accelerated(inner), 2 => Draining(inner), 3 => Closed(inner),
+    1 => Accelerated(inner), 2 => Draining(inner), 3 => Closed(inner),
     4 => Windowed(inner), 5 => Watched(inner),
 }
 
@@ -67,7 +62,6 @@ impl Phase {
     /// Its name for those outside.
     pub(crate) fn state(&self) -> FlowState {
         match self {
-            Self::Observing(_) => FlowState::Observing,
             Self::Accelerated(_) => FlowState::Accelerated,
             Self::Draining(phase) if phase.has_ended => FlowState::Closed,
             Self::Draining(_) => FlowState::Draining,
@@ -77,21 +71,11 @@ impl Phase {
         }
     }
 
-    /// True while its handshake is under way.
-    #[inline]
-    pub(crate) fn is_observing(&self) -> bool {
-        matches!(self, Self::Observing(_))
-    }
-
     /// The window that is lowered, where one is.
     pub(crate) fn windowed(&self) -> Option<&Windowed> {
         match self {
             Self::Windowed(phase) => Some(phase),
-            Self::Observing(_)
-            | Self::Accelerated(_)
-            | Self::Draining(_)
-            | Self::Closed(_)
-            | Self::Watched(_) => None,
+            Self::Accelerated(_) | Self::Draining(_) | Self::Closed(_) | Self::Watched(_) => None,
         }
     }
 
@@ -101,17 +85,11 @@ impl Phase {
     }
 
     /// Takes in a segment that is intact.
-    pub(crate) fn on_segment(
-        &mut self,
-        segment: &mut Segment<'_>,
-        about: About<'_>,
-        cx: &mut Context<'_>,
-    ) -> (Verdict, Next) {
+    pub(crate) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {
         match self {
             Self::Accelerated(phase) => phase.on_segment(segment, cx),
             Self::Draining(phase) => phase.on_segment(segment, cx),
             Self::Closed(phase) => phase.on_segment(segment, cx),
-            Self::Observing(phase) => phase.on_segment(segment, about, cx),
             Self::Windowed(phase) => phase.on_segment(segment, cx),
             Self::Watched(phase) => phase.on_segment(segment, cx.now),
         }
@@ -120,7 +98,6 @@ impl Phase {
     /// Acts on a deadline that has come; its last packet came at `last_activity`.
     pub(crate) fn on_deadline(&mut self, last_activity: Instant, cx: &mut Context<'_>) -> Next {
         match self {
-            Self::Observing(phase) => phase.on_deadline(last_activity, cx),
             Self::Accelerated(phase) => phase.on_deadline(last_activity, cx),
             Self::Draining(phase) => phase.on_deadline(last_activity, cx),
             Self::Closed(phase) => phase.on_deadline(last_activity, cx),
@@ -132,7 +109,6 @@ impl Phase {
     /// The earliest thing that can happen to it without a packet.
     pub(crate) fn due(&self, config: &EngineConfig, last_activity: Instant) -> Instant {
         match self {
-            Self::Observing(_) => last_activity + config.handshake_timeout,
             Self::Accelerated(phase) => phase.due(config, last_activity),
             Self::Draining(phase) => phase.due(config, last_activity),
             Self::Closed(phase) => phase.due(config, last_activity),
@@ -143,7 +119,6 @@ impl Phase {
     /// True when a SYN opens its ports anew.
     pub(crate) fn gives_way_to(&self, syn: &Segment<'_>) -> bool {
         match self {
-            Self::Observing(_) => false,
             Self::Accelerated(phase) => phase.gives_way_to(syn),
             Self::Draining(phase) => phase.gives_way_to(syn),
             Self::Closed(phase) => phase.gives_way_to(syn),
@@ -159,7 +134,7 @@ impl Phase {
             Self::Accelerated(phase) => Some(&phase.relay),
             Self::Draining(phase) => Some(&phase.relay),
             Self::Closed(phase) => Some(&phase.relay),
-            Self::Observing(_) | Self::Windowed(_) | Self::Watched(_) => None,
+            Self::Windowed(_) | Self::Watched(_) => None,
         }
     }
 
@@ -170,7 +145,7 @@ impl Phase {
             Self::Accelerated(phase) => Some(&mut phase.relay),
             Self::Draining(phase) => Some(&mut phase.relay),
             Self::Closed(phase) => Some(&mut phase.relay),
-            Self::Observing(_) | Self::Windowed(_) | Self::Watched(_) => None,
+            Self::Windowed(_) | Self::Watched(_) => None,
         }
     }
 
@@ -181,7 +156,7 @@ impl Phase {
             Self::Accelerated(phase) => Some((&mut phase.relay, None)),
             Self::Draining(phase) => Some((&mut phase.relay, Some(&phase.departure))),
             Self::Closed(phase) => Some((&mut phase.relay, None)),
-            Self::Observing(_) | Self::Windowed(_) | Self::Watched(_) => None,
+            Self::Windowed(_) | Self::Watched(_) => None,
         }
     }
 
@@ -189,11 +164,7 @@ impl Phase {
     pub(crate) fn departure(&self) -> Option<&Departure> {
         match self {
             Self::Draining(phase) => Some(&phase.departure),
-            Self::Observing(_)
-            | Self::Accelerated(_)
-            | Self::Closed(_)
-            | Self::Windowed(_)
-            | Self::Watched(_) => None,
+            Self::Accelerated(_) | Self::Closed(_) | Self::Windowed(_) | Self::Watched(_) => None,
         }
     }
 }

@@ -13,7 +13,7 @@ use wire::{Ip, Tcp};
 
 use crate::config::EngineConfig;
 use crate::direction::End;
-use crate::effect::Effect;
+use crate::effect::{Answer, Effect};
 use crate::handshake::{Agreement, TIMESTAMPS_LEN};
 use crate::memory::buffer_pool::{BufferPool, RingSize};
 use crate::path::Path;
@@ -259,6 +259,32 @@ impl Relay {
         fits || !departure.takes_allowed() || departure.hand_back.is_due(&self.receiver, last_activity, now)
     }
 
+    /// True while neither host has acknowledged anything that went through here: all that is known of the flow
+    /// is its handshake.
+    #[inline]
+    pub(crate) fn is_young(&self) -> bool {
+        self.sink.acks.acked == 0 && self.source.acks.acked == 0
+    }
+
+    /// Drops a segment of `from` that does not fit what is known of the flow.
+    fn drop_misfit(&mut self, from: End, answer: Answer, now: Instant) -> Effect {
+        if self.is_young() {
+            return Effect { misfit: Some(answer), ..Effect::CONSUMED };
+        }
+        self.answer_misfit(from, answer, false, now);
+        Effect::CONSUMED
+    }
+
+    /// Answers a segment of `from` that does not fit, unless something was answered so a moment ago (RFC 5961
+    /// §7); `asks_both` has the other host told, too, where it is thought to be: one that is elsewhere says so.
+    pub(crate) fn answer_misfit(&mut self, from: End, answer: Answer, asks_both: bool, now: Instant) {
+        let is_answered = matches!(answer, Answer::Challenge | Answer::ChallengeAlone);
+        if (is_answered || asks_both) && self.conduct.may_challenge(now) {
+            self.outbox.ack_source |= asks_both || from == End::Source;
+            self.outbox.ack_sink |= asks_both || from == End::Sink;
+        }
+    }
+
     /// True when it has nothing to do, and nothing is missing: once its hosts are silent, they can go on
     /// without it.
     pub(crate) fn is_at_rest(&self) -> bool {
@@ -273,14 +299,6 @@ impl Relay {
     /// After a silence longer than timestamps can be compared over: what comes next tells the time anew.
     pub(crate) fn outdate_timestamps(&mut self) {
         (self.sink.is_tsval_old, self.source.is_tsval_old) = (true, true);
-    }
-
-    /// Goes on from a state in which stands neither what windows came with nor which time the source has
-    /// taken.
-    pub(crate) fn renew_bounds(&mut self) {
-        self.source.window_seq = self.acked_to_source;
-        self.sender.renew_window(self.source.ack);
-        self.sink.taken_tsval = nothing_taken(self.sink.tsval);
     }
 
     /// Round trip of the mobile segment, smoothed.

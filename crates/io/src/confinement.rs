@@ -3,8 +3,11 @@
 //! Landlock (landlock(7)): no file, no new way to the network, no signal and no abstract socket of another process. What
 //! is open stays usable. Where the kernel has less, as much is taken as it has.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use crate::IoError;
 use crate::error::Context;
@@ -82,12 +85,61 @@ pub fn forgo_privileges() -> Result<(), IoError> {
         .doing(|| "give up privileges".to_owned())
 }
 
-/// Denies this thread, and all that it starts, whatever Landlock can deny. [`forgo_privileges`] comes first. To be
-/// called before there are other threads.
+/// What a confined process may still do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed<'a> {
+    /// Files and directories, with all below, that it may read.
+    pub read: &'a [&'a Path],
+    /// Directories in which it may make, change and remove files.
+    pub write: &'a [&'a Path],
+    /// It may connect to anything, and look names up.
+    pub network: bool,
+}
+
+impl Allowed<'_> {
+    /// `LANDLOCK_ACCESS_FS_READ_FILE` and `_READ_DIR`.
+    const READ: u64 = 1 << 2 | 1 << 3;
+
+    /// The same, and `_WRITE_FILE`, `_REMOVE_FILE`, `_MAKE_REG`, `_REFER` and `_TRUNCATE`.
+    const WRITE: u64 = Self::READ | 1 << 1 | 1 << 5 | 1 << 8 | 1 << 13 | 1 << 14;
+
+    /// What is allowed where. What is not there yet is made in a directory that is.
+    fn paths(&self) -> impl Iterator<Item = (&Path, u64)> {
+        let read = self.read.iter().map(|path| (*path, Self::READ));
+        read.chain(self.write.iter().map(|path| (*path, Self::WRITE)))
+    }
+}
+
+/// `struct landlock_path_beneath_attr`.
+#[repr(C, packed)]
+struct PathBeneath {
+    access: u64,
+    fd: libc::c_int,
+}
+
+/// `LANDLOCK_RULE_PATH_BENEATH`.
+const RULE_PATH_BENEATH: libc::c_int = 1;
+
+fn allow(ruleset: &OwnedFd, path: &Path, access: u64) -> Result<(), IoError> {
+    let is_there = |path: &&Path| path.exists();
+    let nearest = path.ancestors().find(is_there).unwrap_or(Path::new("/"));
+    let doing = || format!("allow {} (Landlock)", nearest.display());
+    let open = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(nearest).doing(doing)?;
+    let rule = PathBeneath { access, fd: open.as_raw_fd() };
+    // SAFETY: the kernel reads a structure of that kind, which `rule` is; both descriptors are open.
+    let done = unsafe {
+        let rule = &raw const rule;
+        libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), RULE_PATH_BENEATH, rule, 0)
+    };
+    if done < 0 { Err(io::Error::last_os_error()).doing(doing) } else { Ok(()) }
+}
+
+/// Denies this thread, and all that it starts, whatever Landlock can deny, but for what is `allowed`.
+/// [`forgo_privileges`] comes first. To be called before there are other threads.
 ///
 /// # Errors
 /// When the kernel has Landlock and refuses.
-pub fn confine() -> Result<Confinement, IoError> {
+pub fn confine(allowed: &Allowed<'_>) -> Result<Confinement, IoError> {
     // SAFETY: with this flag the kernel reads no structure, and answers with a number.
     let version = unsafe {
         let nothing = std::ptr::null::<Ruleset>();
@@ -96,7 +148,8 @@ pub fn confine() -> Result<Confinement, IoError> {
     let Some(version) = u32::try_from(version).ok().filter(|version| *version > 0) else {
         return Ok(Confinement::Nothing);
     };
-    let ruleset = Ruleset::of(version);
+    let whole = Ruleset::of(version);
+    let ruleset = Ruleset { network_access: if allowed.network { 0 } else { whole.network_access }, ..whole };
     // SAFETY: the kernel reads so many bytes of `ruleset`, which has as many.
     let fd = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, &raw const ruleset, Ruleset::len(version), 0)
@@ -105,6 +158,9 @@ pub fn confine() -> Result<Confinement, IoError> {
     let fd = fd.ok_or_else(|| IoError::last("confine this process (Landlock)"))?;
     // SAFETY: the kernel just made this descriptor for us alone.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    for (path, access) in allowed.paths() {
+        allow(&fd, path, access & ruleset.file_access)?;
+    }
     // SAFETY: landlock_restrict_self takes an open descriptor and a number, no pointers.
     if unsafe { libc::syscall(libc::SYS_landlock_restrict_self, fd.as_raw_fd(), 0) } < 0 {
         return Err(IoError::last("confine this process (Landlock)"));
@@ -142,7 +198,7 @@ mod tests {
         let (mut own, mut other) = UnixStream::pair().unwrap();
         let confined = std::thread::spawn(move || {
             forgo_privileges().unwrap();
-            let confinement = confine().unwrap();
+            let confinement = confine(&Allowed::default()).unwrap();
             let status = std::fs::read_to_string("/proc/thread-self/status");
             own.write_all(b"open").unwrap();
             let connected = TcpStream::connect(address).map(drop);
@@ -167,5 +223,46 @@ mod tests {
         // The memory of all threads is one.
         // SAFETY: PR_GET_DUMPABLE takes no pointers.
         assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) }, 0);
+    }
+
+    #[test]
+    fn what_is_allowed_can_be_done_and_what_lies_beside_it_cannot() {
+        let directory = std::env::temp_dir().join(format!("ct-io-confined-{}", std::process::id()));
+        let [shown, kept, beside] = ["shown", "kept", "beside"].map(|name| directory.join(name));
+        for made in [&shown, &kept, &beside] {
+            std::fs::create_dir_all(made).unwrap();
+            std::fs::write(made.join("file"), "text").unwrap();
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (shown_there, kept_there, beside_there) = (shown.clone(), kept.clone(), beside.clone());
+        let confined = std::thread::spawn(move || {
+            let missing = shown_there.join("later");
+            let allowed = Allowed { read: &[&shown_there, &missing], write: &[&kept_there], network: true };
+            let confinement = confine(&allowed).unwrap();
+            let may = |result: io::Result<()>| result.is_ok();
+            let new = kept_there.join("new");
+            let can = [
+                may(std::fs::read_dir(&shown_there).map(drop)),
+                may(std::fs::read(shown_there.join("file")).map(drop)),
+                may(std::fs::write(&new, "text")
+                    .and_then(|()| std::fs::rename(&new, kept_there.join("file")))),
+                may(TcpStream::connect(address).map(drop)),
+            ];
+            let cannot = [
+                may(std::fs::write(shown_there.join("file"), "other")),
+                may(std::fs::read(beside_there.join("file")).map(drop)),
+                may(std::fs::read_dir(&beside_there).map(drop)),
+                may(std::fs::write(beside_there.join("new"), "")),
+                may(std::os::unix::fs::symlink("/", kept_there.join("link"))),
+            ];
+            (confinement, can, cannot)
+        });
+        let (confinement, can, cannot) = confined.join().unwrap();
+        assert_eq!(can, [true; 4]);
+        if confinement != Confinement::Nothing {
+            assert_eq!(cannot, [false; 5]);
+        }
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -53,7 +53,7 @@ mod waiter;
 pub use capabilities::{Capabilities, Capability};
 pub use capture_ring::{CaptureRing, Frame};
 pub use clock::Clock;
-pub use confinement::{Confinement, confine, forgo_privileges};
+pub use confinement::{Allowed, Confinement, confine, forgo_privileges};
 pub use datagram_socket::{DatagramSocket, ReceivedDatagram};
 pub use descriptors::{DESCRIPTORS_MAX, receive_with_descriptors, send_with_descriptors};
 pub use echo_socket::EchoSocket;

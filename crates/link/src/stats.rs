@@ -132,11 +132,11 @@ pub fn outages_ms(trace: &Trace) -> Vec<(u64, u64)> {
     outage_candidates(trace).filter(|(begin, end)| end - begin > OUTAGE_MS_MIN).collect()
 }
 
-/// Rate in Mbit/s over each bin of `width_ms` of one period; a last bin cut short is left out, unless
-/// it is the only one.
+/// Rate in Mbit/s over each bin of `width_ms` of one period; a last bin cut short is left out. A period shorter
+/// than a bin is one, of its own length: a trace repeats.
 #[must_use]
 pub fn bin_rates_mbps(trace: &Trace, width_ms: u64) -> Vec<f64> {
-    let width_ms = width_ms.max(1);
+    let width_ms = width_ms.min(trace.period().as_millis()).max(1);
     let count = (trace.period().as_millis() / width_ms).max(1);
     let mut bins = vec![0u64; usize::try_from(count).unwrap_or(0)];
     for (ms, opportunities) in trace.busy_ms() {
@@ -189,6 +189,20 @@ mod tests {
         // Bins from 1.1 to 1.4 s are empty; the one at 1.0 s has the pair at 1000 ms.
         assert!(is_near(stats.empty_100ms_share, 3.0 / 15.0));
         assert!(is_near(stats.bins_100ms.p50_mbps, 2.4));
+        Ok(())
+    }
+
+    #[test]
+    fn a_trace_shorter_than_a_bin_has_its_own_rate() -> Result<(), crate::LinkError> {
+        for period in [1, 10, 99, 100, 500, 999, 1000] {
+            let trace = Trace::from_opportunities_ms(1..=period)?;
+            let stats = TraceStats::of(&trace);
+            for (width, bins) in [(100, stats.bins_100ms), (1000, stats.bins_1s)] {
+                let found = [bins.p5_mbps, bins.p50_mbps, bins.p95_mbps, bins.variation];
+                let is_right = found.iter().zip([12.0, 12.0, 12.0, 0.0]).all(|(a, b)| is_near(*a, b));
+                assert!(is_right || period > width, "{period} {width} {found:?}");
+            }
+        }
         Ok(())
     }
 

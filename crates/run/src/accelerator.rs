@@ -586,7 +586,7 @@ mod tests {
             .collect();
         assert_eq!(shares.len(), 4);
         for share in shares {
-            assert_eq!((share.flows_max, share.half_open_max), (26, 2_500));
+            assert_eq!((share.flows_max, share.half_open_max), (26, 16_384));
             assert_eq!(share.buffer_max, Bytes::from_mib(256));
             assert_eq!(share.subscriber_buffer_max, config.subscriber_buffer_max);
         }

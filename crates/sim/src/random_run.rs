@@ -149,6 +149,7 @@ impl RandomRun {
             pause_max: Duration::from_millis(random.spread(2, 500)),
             are_lucky: !self.traits.shifts && self.rare != "address changed",
             seed: random.word(),
+            replayed: random.below(6) as u32,
         });
         self
     }

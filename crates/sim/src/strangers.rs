@@ -5,7 +5,8 @@
 //! few packets do, some are lucky: they have the right sequence number, or the right acknowledgement, and
 //! never both. Both is what no host can tell from its peer.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 use engine::Port;
 use units::{Duration, Instant, SeqNum};
@@ -31,6 +32,8 @@ pub struct StrangerConfig {
     pub forged: u32,
     /// Packets that are sent again.
     pub repeated: u32,
+    /// Whole handshakes that are sent again, in order.
+    pub replayed: u32,
     /// Longest time between two of either.
     pub pause_max: Duration,
     /// Some of the forged ones have one right number.
@@ -47,7 +50,12 @@ pub(crate) struct Strangers {
     next: Instant,
     forged: u32,
     repeated: u32,
+    replayed: u32,
     passed: VecDeque<(Port, Vec<u8>)>,
+    /// SYN, SYN-ACK and the third packet of each pair of addresses and ports.
+    handshakes: BTreeMap<(SocketAddr, SocketAddr), Vec<(Port, Vec<u8>)>>,
+    /// What of one that is sent again is to come at once.
+    rest: VecDeque<(Port, Vec<u8>)>,
 }
 
 /// Which number of a forged packet is right.
@@ -60,16 +68,25 @@ enum Luck {
 
 impl Strangers {
     pub(crate) fn new(config: StrangerConfig, start: Instant) -> Self {
-        let (forged, repeated) = (config.forged, config.repeated);
-        let random = Random::new(config.seed);
-        let mut strangers = Self { config, random, next: start, forged, repeated, passed: VecDeque::new() };
+        let StrangerConfig { forged, repeated, replayed, .. } = config;
+        let mut strangers = Self {
+            config,
+            random: Random::new(config.seed),
+            next: start,
+            forged,
+            repeated,
+            replayed,
+            passed: VecDeque::new(),
+            handshakes: BTreeMap::new(),
+            rest: VecDeque::new(),
+        };
         strangers.pause(start);
         strangers
     }
 
     /// When one of them acts next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        (self.forged + self.repeated > 0).then_some(self.next)
+        (self.forged + self.repeated + self.replayed > 0).then_some(self.next)
     }
 
     fn pause(&mut self, now: Instant) {
@@ -79,6 +96,9 @@ impl Strangers {
 
     /// A packet reaches the middlebox.
     pub(crate) fn note(&mut self, from: Port, packet: &[u8]) {
+        if self.replayed > 0 {
+            self.note_handshake(from, packet);
+        }
         if self.repeated == 0 {
             return;
         }
@@ -96,6 +116,26 @@ impl Strangers {
         self.passed.push_back((from, packet.to_vec()));
     }
 
+    /// Keeps a packet that belongs to the last handshake of its hosts.
+    fn note_handshake(&mut self, from: Port, packet: &[u8]) {
+        let Ok(parsed) = wire::parse(packet) else { return };
+        let Some(tcp) = parsed.tcp() else { return };
+        let ends = [(parsed.ip.src, tcp.src_port), (parsed.ip.dst, tcp.dst_port)].map(SocketAddr::from);
+        let [client, server] = if from == Port::Mobile { ends } else { [ends[1], ends[0]] };
+        let is_syn = tcp.flags.contains(TcpFlags::SYN);
+        let is_first = is_syn && !tcp.flags.contains(TcpFlags::ACK);
+        if tcp.flags.contains(TcpFlags::RST) || tcp.payload_len > 0 {
+            return;
+        }
+        let known = self.handshakes.entry((client, server)).or_default();
+        if is_first {
+            known.clear();
+        }
+        if known.len() == if is_first { 0 } else { 2 - usize::from(is_syn) } {
+            known.push((from, packet.to_vec()));
+        }
+    }
+
     /// Acts, if it is time for it: a packet, and where it reaches the middlebox from.
     pub(crate) fn poll(
         &mut self,
@@ -103,12 +143,23 @@ impl Strangers {
         clients: &[Endpoint],
         now: Instant,
     ) -> Option<(Port, Vec<u8>)> {
+        if let Some(next) = self.rest.pop_front() {
+            return Some(next);
+        }
         if self.next_deadline().is_none_or(|at| at > now) {
             return None;
         }
         self.pause(now);
-        let repeats = self.random.below(u64::from(self.forged + self.repeated)) < u64::from(self.repeated);
-        if repeats {
+        let all = self.forged + self.repeated + self.replayed;
+        let which = self.random.below(u64::from(all));
+        if which < u64::from(self.replayed) {
+            self.replayed -= 1;
+            let whole: Vec<_> = self.handshakes.values().filter(|packets| packets.len() == 3).collect();
+            let which = self.random.below(whole.len().max(1) as u64) as usize;
+            self.rest = whole.get(which).map(|packets| (*packets).clone()).unwrap_or_default().into();
+            return self.rest.pop_front();
+        }
+        if which < u64::from(self.replayed + self.repeated) {
             self.repeated -= 1;
             let which = self.random.below(self.passed.len() as u64) as usize;
             return self.passed.get(which).cloned();

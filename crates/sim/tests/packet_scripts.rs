@@ -47,6 +47,7 @@ fn counter(engine: &Engine, name: &str) -> Option<u64> {
     }
     Some(match name {
         "flows_now" => stats.flows_now,
+        "half_open_now" => stats.half_open_now,
         "flows_accelerated" => stats.flows_accelerated,
         "flows_windowed" => stats.flows_windowed,
         "windows_lowered" => stats.windows_lowered,
@@ -152,9 +153,25 @@ scripts! {
     h24_keep_alive_client
     h24_keep_alive_server
     h25_accurate_ecn
+    h25_accurate_ecn_011
+    h25_accurate_ecn_100
+    h25_accurate_ecn_101
+    h25_accurate_ecn_110
+    h25_accurate_ecn_broken
+    h25_accurate_ecn_classic
+    h25_accurate_ecn_declined
+    h25_accurate_ecn_of_unseen_offer
+    h25_accurate_ecn_repeated_syn
+    h25_accurate_ecn_repeated_syn_declined
     h25_ce_echoed
+    h25_ecn_reflected
     h25_scalable_sender
     h26_first_bytes_win
+    h26_handshake_replayed
+    h26_handshake_replayed_blind
+    h26_handshake_replayed_both
+    h26_handshake_replayed_far
+    h26_handshake_replayed_silent_client
     h26_late_syn
     h26_port_reuse
     h26_stray_client_timestamp

@@ -173,11 +173,6 @@ impl Sender {
         self.board.una().is_at_or_after(self.queue.end())
     }
 
-    /// Takes the window of any segment of the peer from number `seq` on for newer than the one that is known.
-    pub fn renew_window(&mut self, seq: SeqNum) {
-        self.window.renew(seq);
-    }
-
     /// Changes whether the peer's window limits what is sent.
     pub fn set_window_policy(&mut self, policy: WindowPolicy) {
         self.opportunism.set_policy(policy);

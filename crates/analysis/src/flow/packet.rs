@@ -2,15 +2,17 @@
 
 use std::num::NonZeroU16;
 
-use units::{Instant, WindowScale};
+use units::{Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
 use super::Flow;
+use super::stray::offer;
 use crate::direction::{Direction, PerDirection};
 use crate::event::{Event, EventKind};
 use crate::half::{LastWindow, SynOptions, Window};
 use crate::optional_instant::OptionalInstant;
 use crate::segment_record::SegmentRecord;
+use crate::vantage::NEAR;
 
 /// Largest IP packet that is surely none of several merged: that of Ethernet, bytes.
 const PLAIN_IP_MAX: u64 = 1_500;
@@ -97,19 +99,9 @@ impl Flow {
             return;
         }
         if segment.flags.contains(TcpFlags::SYN) {
-            let own = &mut self.halves[direction];
-            own.cold.isn = Some(segment.seq);
-            own.cold.offered = SynOptions {
-                mss: segment.mss(),
-                scale: segment.scale(),
-                sack_permitted: segment.is_sack_permitted(),
-                // Of the first: one that is sent again may have another, and be the only one at another place.
-                stamp: own.cold.offered.stamp.or(segment.stamp()),
-            };
-            let mss = own.cold.offered.mss.and_then(NonZeroU16::new);
-            self.halves[direction.reverse()].packets.peer_mss = mss;
-            self.scales = PerDirection::each(|direction| self.negotiated_scale(direction));
-            self.halves.iter_mut().for_each(|half| half.packets.window.rescale());
+            // Of the first: one that is sent again may have another, and be the only one at another place.
+            let stamp = self.halves[direction].cold.offered.stamp.or(segment.stamp());
+            self.on_offer(direction, segment.seq, SynOptions { stamp, ..offer(segment) });
             let ecn = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| segment.flags.contains(flag));
             let opening = &mut self.opening;
             if segment.flags.contains(TcpFlags::ACK) {
@@ -118,11 +110,15 @@ impl Flow {
                     opening.offers_to_count_marks && matches!(ecn, [false, true, _] | [true, _, false]);
                 opening.client.get_or_insert(direction.reverse());
                 opening.syn_acks = opening.syn_acks.saturating_add(1);
-                if opening.syn_ack.is_none() {
-                    opening.syn_ack = OptionalInstant::at(now);
+                let is_first = opening.syn_ack.is_none();
+                if is_first {
+                    (opening.syn_ack, opening.answered) = (OptionalInstant::at(now), segment.ack);
                 }
                 if opening.ack.is_none() {
                     opening.last_syn_ack = OptionalInstant::at(now);
+                }
+                if is_first && !self.is_open {
+                    self.open_if_acknowledged(direction, now);
                 }
             } else {
                 opening.client.get_or_insert(direction);
@@ -135,10 +131,37 @@ impl Flow {
             }
         } else if self.opening.client == Some(direction) && !self.opening.syn_ack.is_none() {
             self.is_open = true;
+            self.choose_syn_ack(direction, segment);
             self.opening.ack = OptionalInstant::at(now);
             self.opening.ack_has_data = segment.len() > 0;
             self.vantage = self.place();
         }
+    }
+
+    /// A SYN of `direction` with number `isn` offers this.
+    pub(super) fn on_offer(&mut self, direction: Direction, isn: SeqNum, offered: SynOptions) {
+        let own = &mut self.halves[direction];
+        (own.cold.isn, own.cold.offered) = (Some(isn), offered);
+        self.halves[direction.reverse()].packets.peer_mss = offered.mss.and_then(NonZeroU16::new);
+        self.scales = PerDirection::each(|direction| self.negotiated_scale(direction));
+        self.halves.iter_mut().for_each(|half| half.packets.window.rescale());
+    }
+
+    /// The first SYN-ACK, of `server`: the capture may have it after what the client answered. How long that took
+    /// is not known then, but for what is less than clocks differ.
+    #[cold]
+    fn open_if_acknowledged(&mut self, server: Direction, now: Instant) {
+        let client = &self.halves[server.reverse()];
+        let openings = client.cold.flags.syn + client.cold.flags.rst;
+        if client.packets.totals.packets <= openings {
+            return;
+        }
+        self.is_open = true;
+        let answered = client.packets.last.get().map(|last| now.saturating_since(last));
+        if answered.is_some_and(|late| late <= NEAR) {
+            self.opening.ack = OptionalInstant::at(now);
+        }
+        self.vantage = self.place();
     }
 
     /// The advertised window; true if it is the same as before.

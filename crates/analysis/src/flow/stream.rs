@@ -1,13 +1,12 @@
 //! What a packet does to the streams: its data in one direction, its acknowledgement in the other.
 
-use units::{Duration, Instant};
+use units::Instant;
 use wire::TcpFlags;
 
 use super::Flow;
-use crate::coverage::Coverage;
 use crate::direction::Direction;
 use crate::event::{Event, EventKind, spurious};
-use crate::half::{Ack, AckCounts, SentSegment};
+use crate::half::{Ack, AckCounts, Half, SentSegment};
 use crate::optional_instant::OptionalInstant;
 use crate::packet::{PacketFindings, PacketKind};
 use crate::packet_ids::{AckStep, PacketContext};
@@ -15,23 +14,10 @@ use crate::recovery::SpuriousBy;
 use crate::segment_record::SegmentRecord;
 
 impl Flow {
-    /// True when identifications say that packets of a pause before this one are missing.
-    pub(super) fn on_id(
-        &mut self,
-        direction: Direction,
-        segment: &SegmentRecord,
-        pause: Duration,
-        seen: &PacketFindings,
-    ) -> bool {
+    /// Takes the packet's identification.
+    pub(super) fn on_id(&mut self, direction: Direction, segment: &SegmentRecord, seen: &PacketFindings) {
         let (len, kind) = (segment.len(), seen.kind);
         let own = &mut self.halves[direction];
-        let standing = PacketContext {
-            has_data: len > 0,
-            is_at_hole: matches!(kind, PacketKind::Repaired | PacketKind::Reordered)
-                || own.edge.coverage.as_ref().is_some_and(Coverage::has_open_hole),
-            pause,
-            segments: own.wire_segments(len).max(1),
-        };
         if len > 0 && kind == PacketKind::Usual {
             let repeated = &mut own.packets.repeated_ids;
             *repeated = match own.packets.ids.is_new(segment.id) {
@@ -39,14 +25,18 @@ impl Flow {
                 false => repeated.saturating_add(1),
             };
         }
+        let segments = own.wire_segments(len).max(1);
+        if own.packets.ids.is_expected(segment.id) {
+            own.packets.ids.on_expected(segment.id, segments);
+            return;
+        }
+        let standing = packet_context(own, segment, kind, segments);
         match own.packets.ids.on_packet(segment.id, &standing) {
             AckStep::Usual => {}
-            AckStep::AfterLoss => return true,
-            AckStep::Ahead(missing) => own.cold.ack_gaps.ahead(missing, seen.acked),
+            AckStep::Ahead(missing) => own.cold.ack_gaps.ahead(missing, seen.delivered),
             AckStep::Late if own.cold.ack_gaps.late() => {}
             AckStep::Late => own.packets.ids.on_unsound(),
         }
-        false
     }
 
     pub(super) fn on_ack(
@@ -93,9 +83,7 @@ impl Flow {
             own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
         let is_progress = before != other.edge.una;
-        if is_progress && before != 0 {
-            seen.acked = other.edge.una - before;
-        }
+        seen.delivered = outcome.delivered;
         let wants_edge = beside && own.packets.wants_edge(now);
         // Round trips are asked for of the direction with most data.
         if let Some(stamp) = segment.stamp().filter(|_| beside && other.extent() > own.extent()) {
@@ -184,5 +172,20 @@ impl Flow {
             PacketKind::Reordered => emit(event(EventKind::Reordered)),
         }
         kind
+    }
+}
+
+/// How a packet of `own`, which stands for `segments`, lies in its stream.
+#[cold]
+fn packet_context(own: &Half, segment: &SegmentRecord, kind: PacketKind, segments: u64) -> PacketContext {
+    let coverage = own.edge.coverage.as_ref();
+    let fills = matches!(kind, PacketKind::Repaired | PacketKind::Reordered);
+    let open = coverage.map_or(0, |coverage| coverage.open_packets(own.largest_segment()));
+    let last = coverage.and_then(|coverage| coverage.holes().last());
+    PacketContext {
+        has_data: segment.len() > 0,
+        segments,
+        shown: open + if fills { segments } else { 0 },
+        is_after_capture_gap: last.is_some_and(|hole| hole.is_acked && hole.end as u32 == segment.seq.get()),
     }
 }

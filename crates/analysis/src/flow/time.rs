@@ -14,13 +14,7 @@ use crate::segment_record::SegmentRecord;
 
 impl Flow {
     /// Data or FIN in the time of its direction.
-    pub(super) fn resume(
-        &mut self,
-        direction: Direction,
-        segment: &SegmentRecord,
-        kind: PacketKind,
-        is_after_loss: bool,
-    ) {
+    pub(super) fn resume(&mut self, direction: Direction, segment: &SegmentRecord, kind: PacketKind) {
         let is_fin = segment.flags.contains(TcpFlags::FIN);
         let is_probe = matches!(kind, PacketKind::WindowProbe | PacketKind::KeepAlive);
         if is_probe || (segment.len() == 0 && !is_fin) {
@@ -30,8 +24,7 @@ impl Flow {
         let rtt = if is_beside_receiver { self.path_rtt() } else { None };
         // The last piece of a merged packet, too, is full while there is more to send.
         let own = &self.halves[direction];
-        let largest = u64::from(own.edge.segment_max);
-        let piece = own.wire_segment(largest).min(largest).max(1);
+        let piece = own.largest_segment();
         let is_short = !segment.len().is_multiple_of(piece);
         // Asked for once: it lies where packets of this direction have nothing to fetch.
         let repaired_before = match own.has_begun() {
@@ -48,7 +41,6 @@ impl Flow {
             end: segment.seq.get().wrapping_add(segment.len() as u32),
             is_beside_receiver,
             is_repair: matches!(kind, PacketKind::Retransmission { .. } | PacketKind::Repaired),
-            is_after_loss,
             is_time_out: matches!(kind, PacketKind::Retransmission { cause: Cause::Rto, .. }),
             stamp: segment.stamp(),
             echo: segment.echo(),

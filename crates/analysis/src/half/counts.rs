@@ -124,8 +124,10 @@ pub(crate) struct HoleCounts {
     pub(crate) reordered: u64,
     /// Packets lost before the capture point, inferred.
     pub(crate) lost_before: u64,
-    /// Bytes that were acknowledged though the capture does not have them.
+    /// Bytes that were acknowledged though the capture does not have them: those below the last seen.
     pub(crate) not_captured: u64,
+    /// Packets of these that count as missing until they are acknowledged.
+    pub(crate) packets_not_captured: u64,
 }
 
 /// Acknowledgements.

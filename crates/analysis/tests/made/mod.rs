@@ -76,6 +76,27 @@ impl Tape {
         self
     }
 
+    /// After a handshake seen beside the receiver of end 0's data.
+    pub fn at_receiver(timestamps: bool) -> Self {
+        let mut tape = Self::new();
+        tape.timestamps = timestamps;
+        let syn = With { flags: TcpFlags::SYN, ..With::default() };
+        tape.send(0, 0, 0, 0, 0, &syn);
+        tape.send(10, 1, 0, 1, 0, &syn);
+        tape.send(40_000, 0, 1, 1, 0, &With::default());
+        tape
+    }
+
+    /// The packets of end `from` were captured `late_us` later than those of the other end.
+    pub fn lagging(&self, from: usize, late_us: u64) -> Self {
+        let mut tape = self.clone();
+        let source = tape.ends[from];
+        let late = tape.packets.iter_mut().filter(|(_, spec, _)| spec.src == source);
+        late.for_each(|(us, _, _)| *us += late_us);
+        tape.packets.sort_by_key(|(us, _, _)| *us);
+        tape
+    }
+
     /// Adds a packet of end `from`; `seq` and `ack` count from the SYNs.
     pub fn send(&mut self, us: u64, from: usize, seq: u32, ack: u32, len: u32, with: &With<'_>) {
         let is_first_syn = with.flags.contains(TcpFlags::SYN) && ack == 0;

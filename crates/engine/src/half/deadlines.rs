@@ -5,7 +5,7 @@
 //!
 //! | of | what | how long | where it is reckoned |
 //! |---|---|---|---|
-//! | observing | the handshake is given up | `handshake_timeout` | `Phase::due` |
+//! | handshakes, the oldest | it is given up | `handshake_timeout` | `half/handshakes.rs` |
 //! | accelerated, draining | time-out, tail probe, reordering, window probe | RFC 6298, RFC 8985, RFC 9293 §3.8.6.1 | `tcp::Sender` |
 //! | accelerated, draining | the sink is gone | `debt_timeout` | `Relay::due` |
 //! | accelerated, draining, windowed | silence with nothing owed | `idle_timeout` | `Relay::due`, `Phase::due` |
@@ -24,7 +24,6 @@ use super::Half;
 use crate::config::EngineConfig;
 use crate::flow::Flow;
 use crate::memory::timer::{Moment, TimerKey, Timers};
-use crate::phase::next::Next;
 use crate::relay::Relay;
 
 /// Least time after which a flow is looked at again whose deadline is further away.
@@ -42,7 +41,7 @@ impl Half {
         if !(self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty()) {
             return Some(Instant::ZERO);
         }
-        self.timers.next()
+        [self.timers.next(), self.handshake_due()].into_iter().flatten().min()
     }
 
     /// Acts on every deadline up to `now`; calling it early does nothing.
@@ -58,6 +57,7 @@ impl Half {
                 TimerKey::Subscriber(id) => self.on_subscriber_timer(id, at, now),
             }
         }
+        self.end_old_handshakes(now);
     }
 
     fn on_subscriber_timer(&mut self, id: u32, at: Instant, now: Instant) {
@@ -100,10 +100,8 @@ impl Half {
         if let Some(counted) = counted {
             self.note_changes(id, counted, now);
         }
-        match next {
-            Some(Next::Stay) if self.is_observing(id) => self.arm_flow(id, now),
-            Some(next) => self.apply(id, next, now),
-            None => {}
+        if let Some(next) = next {
+            self.apply(id, next, now);
         }
     }
 }

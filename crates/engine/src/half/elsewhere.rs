@@ -94,6 +94,7 @@ impl Half {
 
     /// Takes a client's flows out of the table, without a word to any host.
     pub(crate) fn release(&mut self, client: IpAddr) {
+        self.end_handshakes_of(client);
         self.places_of(client).into_iter().for_each(|id| self.leave(id, None));
     }
 

@@ -87,10 +87,10 @@ impl Half {
         })
     }
 
-    /// A flow has come into the table.
-    pub(super) fn note_opened(&mut self, id: u32, now: Instant) {
+    /// A flow has come into the table, whose handshake began then and was made of so much.
+    pub(super) fn note_opened(&mut self, id: u32, began: Instant, sides: [Traffic; 2]) {
         if let Some(account) = self.notices.account(id) {
-            account.began = Some(now);
+            (account.began, account.sides) = (Some(began), sides);
         }
     }
 
@@ -124,12 +124,6 @@ impl Half {
         }
         let account = self.notices.close_account(id);
         if flow.phase.watched().is_some() {
-            return;
-        }
-        if flow.phase.is_observing() {
-            if let Some(reason) = reason {
-                self.note_passed(&flow.key, reason);
-            }
             return;
         }
         let relay = flow.phase.relay();

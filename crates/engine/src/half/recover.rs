@@ -46,10 +46,13 @@ impl Half {
         if self.flow_index.get(&key, &self.flows).is_some() {
             return Err(RecoverError::Known);
         }
-        if self.flows.len() - self.half_open.len() >= self.config.flows_max {
+        if self.flows.len() >= self.config.flows_max || self.is_subscriber_full(&key) {
             return Err(RecoverError::NoRoom);
         }
-        let subscriber_id = self.subscriber_for(&key, now).ok_or(RecoverError::NoRoom)?;
+        if let Some(handshake) = self.half_open.find(&key) {
+            self.end_handshake(handshake, None);
+        }
+        let subscriber_id = self.subscriber_for(&key, now);
         let Some(relay) = self.relay_of(record, held, subscriber_id, now) else {
             self.leave_subscriber(subscriber_id);
             return Err(RecoverError::Senseless);
@@ -64,12 +67,7 @@ impl Half {
             Phase::Accelerated(Accelerated { relay })
         };
         let last_activity = record.times(now)[1];
-        let flow = Flow::in_phase(key, subscriber_id, phase, last_activity);
-        self.meters.add(flow.level());
-        let id = self.flows.insert(flow);
-        self.flow_index.insert(&key, id);
-        self.join_family(id);
-        self.stats.flows_now += 1;
+        let id = self.add(Flow::in_phase(key, subscriber_id, phase, last_activity));
         self.stats.note_memory(0, memory);
         if let Some(path) = self.path_of_mut(subscriber_id) {
             path.adjust_buffered(0, memory);

@@ -10,11 +10,12 @@ use units::{Instant, SeqNum};
 use wire::TcpFlags;
 
 use super::Half;
+use super::handshakes::Opening;
 use crate::direction::End;
 use crate::flow::Flow;
+use crate::handshake::Handshake;
 use crate::key::FlowKey;
 use crate::pass::PassReason;
-use crate::phase::observing::Observing;
 use crate::relay::Relay;
 use crate::segment::Segment;
 
@@ -28,7 +29,7 @@ struct Reopening {
     from: End,
     isn: SeqNum,
     /// The handshake that it begins, or what makes that one to pass.
-    begun: Result<Observing, PassReason>,
+    begun: Result<Handshake, PassReason>,
 }
 
 /// SYNs that nobody has answered, the oldest first.
@@ -50,7 +51,7 @@ impl Reopenings {
     }
 
     /// Takes the SYN that a segment of a flow answers.
-    fn take(&mut self, key: &FlowKey, segment: &Segment<'_>) -> Option<Result<Observing, PassReason>> {
+    fn take(&mut self, key: &FlowKey, segment: &Segment<'_>) -> Option<Result<Handshake, PassReason>> {
         let answers =
             |one: &Reopening| one.key == *key && one.from != segment.from && segment.tcp.ack == one.isn + 1;
         let place = self.0.iter().position(answers)?;
@@ -62,28 +63,26 @@ impl Half {
     /// A SYN may open a flow's ports anew.
     pub(super) fn reopen(&mut self, id: u32, syn: &Segment<'_>, now: Instant) {
         let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
-        let begun = Observing::begin(syn.tcp, syn.from, now);
+        let begun = Handshake::begin(syn.tcp, syn.from, now);
         self.reopenings.note(Reopening { key, from: syn.from, isn: syn.tcp.seq, begun });
     }
 
-    /// A segment of a flow may accept or refuse the connection that was to take its place: the place of that
-    /// then, to which the segment belongs.
-    pub(super) fn answer_reopening(&mut self, id: u32, segment: &Segment<'_>, now: Instant) -> Option<u32> {
+    /// A segment of a flow may accept or refuse the connection that was to take its place: true when the flow has
+    /// left, and the segment belongs to that connection.
+    pub(super) fn answer_reopening(&mut self, id: u32, segment: &Segment<'_>, now: Instant) -> bool {
         let answers =
             segment.has(TcpFlags::ACK) && (segment.has(TcpFlags::SYN) || segment.has(TcpFlags::RST));
         if !answers {
-            return None;
+            return false;
         }
-        let may_give_way =
-            |flow: &&Flow| !flow.phase.is_observing() && !flow.phase.relay().is_some_and(Relay::owes);
-        let flow = self.flows.get(id).filter(may_give_way)?;
-        let key = flow.key;
-        let begun = self.reopenings.take(&key, segment)?;
+        let may_give_way = |flow: &&Flow| !flow.phase.relay().is_some_and(Relay::owes);
+        let Some(key) = self.flows.get(id).filter(may_give_way).map(|flow| flow.key) else { return false };
+        let Some(begun) = self.reopenings.take(&key, segment) else { return false };
         self.leave(id, None);
         match self.reason_to_pass(&key).map_or(begun, Err) {
-            Ok(observing) => self.watch(key, observing, now),
+            Ok(handshake) => self.watch(key, Opening::new(handshake), now),
             Err(reason) => self.pass(key, reason),
         }
-        self.flow_index.get(&key, &self.flows)
+        true
     }
 }

@@ -3,19 +3,25 @@
 use std::net::IpAddr;
 
 use control::{Control, Controller};
-use units::Bytes;
+use units::{Bytes, Instant};
 
 use super::Half;
+use super::handshakes::Opening;
 use crate::flow::Flow;
-use crate::key::{SharingKey, subscriber_key};
-use crate::memory::slab::Slab;
+use crate::key::{FlowKey, SharingKey, subscriber_key};
+use crate::memory::half_open::Record;
 use crate::path::subscriber::Subscriber;
-use crate::report::{FlowReport, Page, PassedFlow, PathReport, SubscriberReport};
+use crate::report::{FlowReport, FlowState, Page, PassedFlow, PathReport, SubscriberReport};
+
+/// Places of handshakes lie behind this number, in what is told outside.
+const HANDSHAKES: u32 = 1 << 31;
 
 impl Half {
-    /// The flows in the table, in the order of their slots.
+    /// The flows in the table, in the order of their slots, and those whose handshake is under way, the oldest
+    /// first.
     pub(crate) fn flow_reports(&self) -> impl Iterator<Item = FlowReport> {
-        self.flows.iter().map(|(_, flow)| self.report(flow))
+        let handshakes = self.half_open.iter().map(|record| self.report_handshake(record));
+        self.flows.iter().map(|(_, flow)| self.report(flow)).chain(handshakes)
     }
 
     /// The flows passed or ended last, newest first, at most 256.
@@ -25,18 +31,27 @@ impl Half {
 
     /// Flows of a client, or of all, at `looks` places from `from` on.
     pub(crate) fn flow_page(&self, client: Option<IpAddr>, from: u32, looks: u32) -> Page<FlowReport> {
-        let prefix_len = self.config.ipv6_prefix_len;
-        let meant = client.map(|client| subscriber_key(client, prefix_len));
-        let is_meant = |flow: &Flow| {
-            let (client, _) = flow.key.client_and_server(self.direction);
-            meant.is_none_or(|meant| subscriber_key(client.ip(), prefix_len) == meant)
+        let meant = client.map(|client| subscriber_key(client, self.config.ipv6_prefix_len));
+        let is_meant = |key: &FlowKey| meant.is_none_or(|meant| self.client_of(key) == meant);
+        if from < HANDSHAKES {
+            let show =
+                |id| self.flows.get(id).filter(|flow| is_meant(&flow.key)).map(|flow| self.report(flow));
+            let found = page(self.flows.places(), from, looks, show);
+            let handshakes = (self.half_open.len() > 0).then_some(u64::from(HANDSHAKES));
+            return Page { next: found.next.or(handshakes), ..found };
+        }
+        let show = |place| {
+            let record = self.half_open.get(place).filter(|record| is_meant(&record.key));
+            record.map(|record| self.report_handshake(record))
         };
-        page(&self.flows, from, looks, |flow| is_meant(flow).then(|| self.report(flow)))
+        let found = page(self.half_open.places(), from - HANDSHAKES, looks, show);
+        Page { next: found.next.map(|next| next | u64::from(HANDSHAKES)), ..found }
     }
 
     /// Subscribers at `looks` places from `from` on.
     pub(crate) fn subscriber_page(&self, from: u32, looks: u32) -> Page<SubscriberReport> {
-        page(&self.subscribers, from, looks, |subscriber| Some(self.report_subscriber(subscriber)))
+        let show = |id| self.subscribers.get(id).map(|subscriber| self.report_subscriber(subscriber));
+        page(self.subscribers.places(), from, looks, show)
     }
 
     /// The subscriber that an address belongs to, if it is known.
@@ -74,13 +89,18 @@ impl Half {
         SubscriberReport { address, port, flows: subscriber.flows, last_used, path }
     }
 
-    fn report(&self, flow: &Flow) -> FlowReport {
-        let (client, server) = flow.key.client_and_server(self.direction);
-        let bare = FlowReport {
+    fn report_handshake(&self, record: &Record<Opening>) -> FlowReport {
+        self.bare_report(&record.key, FlowState::Observing, record.began)
+    }
+
+    /// That of a flow of which nothing but its life is known.
+    fn bare_report(&self, key: &FlowKey, state: FlowState, last_activity: Instant) -> FlowReport {
+        let (client, server) = key.client_and_server(self.direction);
+        FlowReport {
             client,
             server,
             direction: self.direction,
-            state: flow.phase.state(),
+            state,
             debt: Bytes::ZERO,
             held: Bytes::ZERO,
             in_flight: Bytes::ZERO,
@@ -88,8 +108,12 @@ impl Half {
             client_window: Bytes::ZERO,
             subscriber_rate: None,
             subscriber_window: None,
-            last_activity: flow.last_activity,
-        };
+            last_activity,
+        }
+    }
+
+    fn report(&self, flow: &Flow) -> FlowReport {
+        let bare = self.bare_report(&flow.key, flow.phase.state(), flow.last_activity);
         if let Some(windowed) = flow.phase.windowed() {
             return FlowReport {
                 in_flight: windowed.in_flight(),
@@ -116,9 +140,8 @@ impl Half {
     }
 }
 
-/// What `show` shows of the things at `looks` places from `from` on: the time does not depend on how many there are.
-fn page<T, R>(table: &Slab<T>, from: u32, looks: u32, show: impl Fn(&T) -> Option<R>) -> Page<R> {
-    let end = from.saturating_add(looks).min(table.places());
-    let found = (from..end).filter_map(|place| show(table.get(place)?)).collect();
-    Page { found, next: (end < table.places()).then_some(u64::from(end)) }
+/// What `show` shows of the places of a table, `looks` from `from` on: the time does not depend on how many there are.
+fn page<R>(places: u32, from: u32, looks: u32, show: impl Fn(u32) -> Option<R>) -> Page<R> {
+    let end = from.saturating_add(looks).min(places);
+    Page { found: (from..end).filter_map(show).collect(), next: (end < places).then_some(u64::from(end)) }
 }

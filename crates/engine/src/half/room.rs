@@ -1,6 +1,8 @@
 //! Room in the table: for a handshake that begins, the oldest one goes; for a flow whose handshake is
 //! complete, the longest unused flow that owes nothing (H20).
 
+use std::net::IpAddr;
+
 use units::{Duration, Instant};
 
 use super::Half;
@@ -32,36 +34,24 @@ pub(super) struct Unused {
 
 impl Half {
     /// Makes room for one more handshake of a subscriber.
-    pub(super) fn make_room_for_handshake(&mut self, subscriber: u32, now: Instant) {
-        let max = self.config.half_open_max;
-        let share = u32::try_from(max.div_ceil(SUBSCRIBER_SHARE)).unwrap_or(u32::MAX);
-        if self.half_open.count_of(subscriber) >= share
-            && let Some(oldest) = self.half_open.oldest_of(subscriber)
-        {
-            self.leave(oldest, Some(PassReason::HalfOpenFull));
+    pub(super) fn make_room_for_handshake(&mut self, subscriber: IpAddr) {
+        let max = self.config.half_open_max.max(1);
+        let share = max.div_ceil(SUBSCRIBER_SHARE);
+        let (of_subscriber, its_oldest) = self.half_open.of_subscriber(subscriber);
+        if let Some(oldest) = its_oldest.filter(|_| of_subscriber as usize >= share) {
+            self.end_handshake(oldest, Some(PassReason::HalfOpenFull));
         }
-        while self.half_open.len() >= max.max(1)
+        while self.half_open.len() >= max
             && let Some(oldest) = self.half_open.oldest()
         {
-            self.leave(oldest, Some(PassReason::HalfOpenFull));
+            self.end_handshake(oldest, Some(PassReason::HalfOpenFull));
         }
-        debug_assert!(self.half_open.len() < max.max(1), "at {now}");
     }
 
-    /// Flows whose handshake is complete.
-    fn established(&self) -> usize {
-        self.flows.len() - self.half_open.len()
-    }
-
-    /// Makes room for one more flow whose handshake is complete; why there is none, if it cannot.
-    pub(super) fn make_room_for_flow(&mut self, subscriber: u32, now: Instant) -> Option<PassReason> {
-        let flows = self.subscribers.get(subscriber).map_or(0, |subscriber| subscriber.flows);
-        // The flow itself is among the handshakes.
-        if flows - self.half_open.count_of(subscriber) >= self.config.subscriber_flows_max {
-            return Some(PassReason::SubscriberFull);
-        }
+    /// Makes room for one more flow; why there is none, if it cannot.
+    pub(super) fn make_room_for_flow(&mut self, now: Instant) -> Option<PassReason> {
         // One for one: a limit that was lowered ends no flow.
-        if self.established() >= self.config.flows_max {
+        if self.flows.len() >= self.config.flows_max {
             let Some(unused) = self.longest_unused(now) else { return Some(PassReason::TableFull) };
             self.leave(unused, Some(PassReason::TableFull));
         }
@@ -113,6 +103,5 @@ impl Half {
 /// True for a flow that has been silent for long enough, and that may be left to its hosts as it is.
 fn is_unused(flow: &Flow, now: Instant) -> bool {
     now.saturating_since(flow.last_activity) >= UNUSED_MIN
-        && !flow.phase.is_observing()
         && flow.phase.relay().is_none_or(|relay| relay.is_at_rest())
 }

@@ -3,8 +3,8 @@
 //! `ARCHITECTURE.md` has all phases in one diagram.
 //!
 //! ```text
-//!   SYN ─▶ observe ─▶ Observing ─ enter ─▶ Accelerated ─ apply ─▶ Draining, Closed ─▶ leave
-//!                               └ enter ─▶ Windowed, Watched ───────────────────────────────▶ leave
+//!   handshakes.rs ─▶ Accelerated ─ apply ─▶ Draining, Closed ─▶ leave
+//!               └──▶ Windowed, Watched ───────────────────────▶ leave
 //! ```
 
 use control::Controller;
@@ -13,7 +13,6 @@ use units::{Bytes, Duration, Instant};
 use super::Half;
 use super::deadlines::arm;
 use crate::config::Sharing;
-use crate::direction::{Direction, End};
 use crate::flow::Flow;
 use crate::journal::{Journal, JournalEntry};
 use crate::key::{FlowKey, SharingKey, subscriber_key};
@@ -25,45 +24,21 @@ use crate::phase::accelerated::Accelerated;
 use crate::phase::closed::Closed;
 use crate::phase::draining::Draining;
 use crate::phase::next::Next;
-use crate::phase::observing::Observing;
-use crate::phase::watched::Watched;
-use crate::phase::windowed::Windowed;
 use crate::record::{FlowRecord, Mark};
 use crate::relay::departure::Departure;
-use crate::relay::{Completion, Numbers, Relay};
-use crate::segment::Segment;
+use crate::relay::{Numbers, Relay};
 
 /// Into the table.
 impl Half {
-    /// Begins to watch a handshake, if there is room for it and no reason against it.
-    pub(super) fn observe(&mut self, key: FlowKey, syn: &Segment<'_>, now: Instant) {
-        let refused = self.reason_to_pass(&key);
-        let begun = refused.map_or_else(|| Observing::begin(syn.tcp, syn.from, now), Err);
-        let observing = match begun {
-            Ok(observing) => observing,
-            Err(reason) => return self.pass(key, reason),
-        };
-        self.watch(key, observing, now);
-    }
-
-    /// Watches a handshake from here on, unless its subscriber has as many flows as one may have.
-    pub(super) fn watch(&mut self, key: FlowKey, observing: Observing, now: Instant) {
-        let Some(subscriber) = self.subscriber_for(&key, now) else {
-            return self.pass(key, PassReason::SubscriberFull);
-        };
-        self.make_room_for_handshake(subscriber, now);
-        let flow = Flow::new(key, subscriber, observing, now);
+    /// Puts a flow into the table, and among those of its client.
+    pub(super) fn add(&mut self, flow: Flow) -> u32 {
+        let key = flow.key;
         self.meters.add(flow.level());
-        self.meters.flows_opened += 1;
         let id = self.flows.insert(flow);
         self.flow_index.insert(&key, id);
         self.join_family(id);
         self.stats.flows_now += 1;
-        self.half_open.add(id, subscriber);
-        self.stats.half_open_now += 1;
-        self.is_news = true;
-        self.note_opened(id, now);
-        self.arm_flow(id, now);
+        id
     }
 
     /// Leaves a new flow alone.
@@ -86,14 +61,26 @@ impl Half {
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
     }
 
-    /// The subscriber a new flow belongs to, unless it has as many flows as one may have (H20).
-    pub(super) fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> Option<u32> {
-        let key = match self.config.sharing {
+    /// What a flow shares its controller with.
+    fn sharing_key(&self, flow: &FlowKey) -> SharingKey {
+        match self.config.sharing {
             Sharing::Subscriber => {
                 SharingKey::Address(subscriber_key(flow.sink().ip(), self.config.ipv6_prefix_len))
             }
             Sharing::Flow => SharingKey::Flow(*flow),
-        };
+        }
+    }
+
+    /// True when the subscriber of a new flow has as many as one may have (H20).
+    pub(super) fn is_subscriber_full(&self, flow: &FlowKey) -> bool {
+        let id = self.subscriber_index.get(&self.sharing_key(flow), &self.subscribers);
+        let subscriber = id.and_then(|id| self.subscribers.get(id));
+        subscriber.is_some_and(|subscriber| subscriber.flows >= self.config.subscriber_flows_max)
+    }
+
+    /// The subscriber a new flow belongs to, with one flow more.
+    pub(super) fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> u32 {
+        let key = self.sharing_key(flow);
         let id = match self.subscriber_index.get(&key, &self.subscribers) {
             Some(id) => id,
             None => {
@@ -102,11 +89,7 @@ impl Half {
                 id
             }
         };
-        let half_open = self.half_open.count_of(id);
-        let subscriber = self.subscribers.get_mut(id)?;
-        if subscriber.flows.saturating_sub(half_open) >= self.config.subscriber_flows_max {
-            return None;
-        }
+        let Some(subscriber) = self.subscribers.get_mut(id) else { return id };
         subscriber.flows += 1;
         subscriber.last_used = now;
         if std::mem::take(&mut subscriber.is_outdated)
@@ -114,62 +97,14 @@ impl Half {
         {
             path.controller = subscriber.controller(&self.config.controller);
         }
-        Some(id)
+        id
     }
 }
 
 /// From phase to phase.
 impl Half {
-    /// Leaves the handshake behind, which is complete with `segment`; the segment itself is handled next.
-    /// Where there is no room for one more flow, it passes instead.
-    pub(super) fn enter(&mut self, id: u32, next: &Next, segment: &Segment<'_>, now: Instant) {
-        let Some(subscriber) = self.flows.get(id).map(|flow| flow.subscriber) else { return };
-        if let Some(reason) = self.make_room_for_flow(subscriber, now) {
-            return self.leave(id, Some(reason));
-        }
-        let Some(flow) = self.flows.get(id) else { return };
-        let Phase::Observing(observing) = &flow.phase else { return };
-        let Some((agreement, round_trips)) = observing.established() else { return };
-        self.half_open.remove(id);
-        self.stats.half_open_now -= 1;
-        if matches!(next, Next::LowerWindow) {
-            let (params, is_v4) = (self.config.drwa, flow.key.is_ipv4());
-            let windowed = Windowed::new(&agreement, params, is_v4, round_trips, now);
-            self.change(id, |_| Phase::Windowed(Box::new(windowed)));
-            self.stats.flows_windowed += 1;
-            self.note_accelerated(id);
-            return;
-        }
-        let known = Some(round_trips).filter(|round_trips| !round_trips.is_doubtful);
-        if self.is_control(&flow.key) {
-            let watched = Watched::new(&agreement);
-            self.change(id, |_| Phase::Watched(Box::new(watched)));
-            return self.open_measured(id, known.map(|round_trips| round_trips.to_sink));
-        }
-        let is_both_ways = self.config.accelerates_both(self.direction, &flow.key);
-        let completion = Completion {
-            ip: segment.ip(),
-            tcp: segment.tcp,
-            by_sink: segment.from == End::Sink,
-            is_uplink_of_both: is_both_ways && self.direction == Direction::Uplink,
-            source_rtt: known.map(|round_trips| round_trips.to_source),
-            ring: self.pool.no_memory(),
-        };
-        let subscriber = self.subscribers.get_mut(flow.subscriber);
-        let relay = Relay::new(&agreement, completion, &self.config, now);
-        subscriber.into_iter().for_each(|subscriber| subscriber.note_mss(relay.mss()));
-        self.change(id, |_| Phase::Accelerated(Accelerated { relay }));
-        self.stats.flows_accelerated += 1;
-        self.open_measured(id, known.map(|round_trips| round_trips.to_sink));
-        self.note_accelerated(id);
-        self.narrow(id, self.mtu, now);
-        if let Some(round_trips) = known {
-            self.on_round_trip(id, round_trips.to_sink, now);
-        }
-    }
-
     /// Tells a flow's subscriber of a round trip of the path.
-    fn on_round_trip(&mut self, id: u32, rtt: Duration, now: Instant) {
+    pub(super) fn on_round_trip(&mut self, id: u32, rtt: Duration, now: Instant) {
         let subscriber = self.flows.get(id).map(|flow| flow.subscriber);
         let Some(subscriber) = subscriber.and_then(|id| self.subscribers.get_mut(id)) else { return };
         match subscriber.path().and_then(|path| self.paths.get_mut(path)) {
@@ -181,15 +116,13 @@ impl Half {
     /// Does what a phase says is next.
     pub(super) fn apply(&mut self, id: u32, next: Next, now: Instant) {
         match next {
-            Next::Stay | Next::Accelerate | Next::LowerWindow => {}
+            Next::Stay | Next::Dispute(_) => {}
             Next::Drain(departure) => self.begin_draining(id, departure),
             Next::Close => self.change(id, |phase| match phase {
                 Phase::Accelerated(Accelerated { relay }) => Phase::Closed(Closed { relay }),
-                phase @ (Phase::Observing(_)
-                | Phase::Draining(_)
-                | Phase::Closed(_)
-                | Phase::Windowed(_)
-                | Phase::Watched(_)) => phase,
+                phase @ (Phase::Draining(_) | Phase::Closed(_) | Phase::Windowed(_) | Phase::Watched(_)) => {
+                    phase
+                }
             }),
             Next::Leave(reason) => return self.leave(id, Some(reason)),
         }
@@ -206,7 +139,7 @@ impl Half {
                 Phase::Draining(Draining { relay, departure, has_ended: true })
             }
             Phase::Draining(draining) => Phase::Draining(Draining { departure, ..draining }),
-            phase @ (Phase::Observing(_) | Phase::Windowed(_) | Phase::Watched(_)) => phase,
+            phase @ (Phase::Windowed(_) | Phase::Watched(_)) => phase,
         });
     }
 
@@ -229,7 +162,6 @@ impl Half {
         self.pool.recycle();
         let last_activity = flow.last_activity;
         match &mut flow.phase {
-            Phase::Observing(_) => return,
             Phase::Windowed(_) | Phase::Watched(_) => return self.arm_flow(id, now),
             Phase::Draining(draining) => {
                 if let Some(reason) = draining.may_leave(last_activity, now) {
@@ -342,11 +274,6 @@ pub(super) fn record_of(flow: &Flow, relay: &Relay) -> FlowRecord {
 
 /// Out of the table.
 impl Half {
-    /// True while the handshake of a flow is under way.
-    pub(super) fn is_observing(&self, id: u32) -> bool {
-        self.flows.get(id).is_some_and(|flow| flow.phase.is_observing())
-    }
-
     /// Takes a flow out of the table; its packets are forwarded untouched from here on.
     pub(super) fn leave(&mut self, id: u32, reason: Option<PassReason>) {
         let Some(flow) = self.flows.get(id) else { return };
@@ -361,8 +288,6 @@ impl Half {
         self.meters.remove(flow.level());
         self.meters.flows_ended += 1;
         self.stats.flows_now -= 1;
-        self.half_open.remove(id);
-        self.stats.half_open_now -= u64::from(flow.phase.is_observing());
         self.note_left(id, &flow, reason);
         self.close_measured(id, &flow);
         if let Some(reason) = reason {
@@ -436,6 +361,7 @@ impl Half {
     /// Has every flow leave: those whose delivery is ours on terms that `change` may change, the
     /// others at once.
     fn send_away(&mut self, reason: PassReason, change: fn(&mut Departure), now: Instant) {
+        self.end_handshakes(reason);
         for id in 0..self.flows.places() {
             self.send_one_away(id, reason, change, now);
         }

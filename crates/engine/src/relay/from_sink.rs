@@ -11,8 +11,8 @@ use super::Relay;
 use super::acceptance::AckKind;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::Departure;
-use crate::boundary::Verdict;
-use crate::effect::Effect;
+use crate::direction::End;
+use crate::effect::{Answer, Effect};
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 use crate::timestamp::later_of;
@@ -148,10 +148,13 @@ impl Relay {
         tcp: &Tcp,
         cx: &mut Context<'_>,
     ) -> Effect {
-        if kind == AckKind::Missing || !is_number {
-            // Linux has no answer for the one; the other one tells nothing at all.
-            cx.stats.unacceptable_acks += u64::from(kind == AckKind::Missing);
+        if kind == AckKind::Missing {
+            // Linux has no answer for it either.
+            cx.stats.unacceptable_acks += 1;
             return Effect::CONSUMED;
+        }
+        if !is_number {
+            return self.drop_misfit(End::Sink, Answer::None, cx.now);
         }
         cx.stats.unacceptable_acks += 1;
         let is_exact = tcp.seq == self.sink.nxt || tcp.seq == self.source.ack;
@@ -161,10 +164,10 @@ impl Relay {
         let is_doubtful = departure.is_some_and(|departure| departure.is_doubtful());
         let is_repeated = self.conduct.nonsense() >= DESYNCHRONISED_AFTER && is_exact;
         if tcp.ack.is_at_or_after(self.receiver.next()) && (is_repeated || is_doubtful) {
-            return Effect { verdict: Verdict::Forward, end: Some(PassReason::Desynchronised) };
+            return Effect::ending(PassReason::Desynchronised);
         }
-        self.challenge_sink(cx);
-        Effect::CONSUMED
+        let answer = if is_exact { Answer::ChallengeAlone } else { Answer::Challenge };
+        self.drop_misfit(End::Sink, answer, cx.now)
     }
 
     /// Answers what is not acceptable, unless something was answered so a moment ago (RFC 5961 §7).
@@ -309,6 +312,6 @@ impl Relay {
             return Effect::FORWARD;
         }
         cx.stats.bytes_acked_but_lost += u64::from(self.debt());
-        Effect { verdict: Verdict::Forward, end: Some(PassReason::Reset) }
+        Effect::ending(PassReason::Reset)
     }
 }

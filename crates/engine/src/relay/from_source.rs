@@ -11,8 +11,8 @@ use super::Relay;
 use super::acceptance::AckKind;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::{Departure, HandBack};
-use crate::boundary::Verdict;
-use crate::effect::Effect;
+use crate::direction::End;
+use crate::effect::{Answer, Effect};
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 use crate::timestamp::{is_earlier, later_of};
@@ -58,7 +58,7 @@ impl Relay {
             // A scalable sender (RFC 9330) needs the marks of the whole path: we would answer in
             // its receiver's place.
             if !self.owes() && !self.receiver.has_holes() {
-                return Effect { verdict: Verdict::Forward, end: Some(PassReason::AccurateEcn) };
+                return Effect::ending(PassReason::AccurateEcn);
             }
             departure.get_or_insert(self.new_departure()).give_up(PassReason::AccurateEcn);
         }
@@ -109,6 +109,12 @@ impl Relay {
             _ => {
                 self.outbox.ack_source = true;
                 self.outbox.ack_sink |= is_news;
+                let is_odd =
+                    matches!(arrival, Arrival::OutOfOrder | Arrival::OutOfWindow | Arrival::Duplicate);
+                if is_odd && tcp.seq.is_after(self.receiver.next()) {
+                    // Behind a hole, or outside the window.
+                    return self.drop_misfit(End::Source, Answer::Given, cx.now);
+                }
                 Effect::CONSUMED
             }
         }
@@ -140,14 +146,15 @@ impl Relay {
             // Linux has no answer for it either.
             return Effect::CONSUMED;
         }
-        if ack == AckKind::NeverSent && tcp.seq == self.receiver.next() {
+        let is_exact = ack == AckKind::NeverSent && tcp.seq == self.receiver.next();
+        if is_exact {
             self.judge_sense(departure, Some(PassReason::Desynchronised));
             if self.conduct.nonsense() >= DESYNCHRONISED_AFTER {
                 departure.get_or_insert(self.new_departure()).doubt();
             }
         }
-        self.challenge_source(cx);
-        Effect::CONSUMED
+        let answer = if is_exact { Answer::ChallengeAlone } else { Answer::Challenge };
+        self.drop_misfit(End::Source, answer, cx.now)
     }
 
     /// Answers what is not acceptable, unless something was answered so a moment ago (RFC 5961 §7).
@@ -294,7 +301,7 @@ impl Relay {
         }
         if !self.owes() {
             segment.edit().set_seq(self.sender.una());
-            return Effect { verdict: Verdict::Forward, end: Some(PassReason::Reset) };
+            return Effect::ending(PassReason::Reset);
         }
         // It waits behind the debt (H4).
         self.source_reset = true;

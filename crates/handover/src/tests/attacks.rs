@@ -327,3 +327,71 @@ fn flows_that_are_new_are_named_first_and_those_that_nobody_named_are_doubted() 
     protocol.on_message(0, Message::Commit(name, vec![moved(1), moved(2)]), &mut table, now());
     assert_eq!((table.flows.len(), &table.doubted[..]), (2, &[flow(2)][..]));
 }
+
+/// Of three boxes a subscriber has gone from the first to the second, and on to the third: whatever the two before
+/// say then, made up or once more, the third one keeps it, and gives its packets to nobody.
+#[test]
+fn who_had_a_subscriber_before_has_no_word_in_it_any_more() {
+    let tables = [Table::with(1..4), Table::default(), Table::default()];
+    let mut boxes: Vec<(Handover, Table)> = (7..)
+        .zip(tables)
+        .map(|(random, table)| (Handover::new(Config::default(), random, 1_000), table))
+        .collect();
+    let mut said: Vec<(usize, usize, Message)> = Vec::new();
+    let mut at = now();
+    let mut talk = |boxes: &mut Vec<(Handover, Table)>, at: Instant| {
+        while let Some((from, (to, message, _))) = (0..3).find_map(|from| Some((from, boxes[from].0.poll()?)))
+        {
+            said.push((from, to as usize, message.clone()));
+            let (protocol, table) = &mut boxes[to as usize];
+            protocol.on_message(from as Peer, message, table, at);
+            let owners = boxes.iter().filter(|(_, table)| !table.flows.is_empty()).count();
+            assert!(owners <= 1, "two owners after {:?}", said.last());
+        }
+        said.clone()
+    };
+    for (from, to) in [(0, 1), (1, 2)] {
+        let (protocol, table) = &mut boxes[from];
+        assert_eq!(protocol.begin(who(), to, table, at), Ok(who()));
+        talk(&mut boxes, at);
+        at += Duration::from_secs(2);
+    }
+    let counts = |boxes: &[(Handover, Table)]| [0, 1, 2].map(|which: usize| boxes[which].1.flows.len());
+    assert_eq!(counts(&boxes), [0, 0, 3]);
+    let named = |message: &Message| match message {
+        Message::Ready { name, .. } | Message::Commit(name, _) | Message::Confirm(name) => Some(*name),
+        _ => None,
+    };
+    let names: Vec<Name> = talk(&mut boxes, at).iter().filter_map(|(_, _, message)| named(message)).collect();
+    let record = FlowRecord::default();
+    let moved: Vec<MovedFlow> =
+        (1..4).map(|port| MovedFlow { ends: flow(port), record, clock_ms: 0 }).collect();
+    let highest = names.iter().map(|name| name.epoch).max().unwrap();
+    let made_up = Name { subscriber: who(), epoch: highest + 5_000, nonce: 1 };
+    for from in [0, 1] {
+        let flows = vec![flow(1), flow(2), flow(3)];
+        let mut words = vec![prepare(who(), highest + 5_000, flows), Message::Leaving(vec![who()])];
+        for name in names.iter().copied().chain([made_up]) {
+            words.extend([
+                Message::Ready { name, flows: 3 },
+                Message::Commit(name, moved.clone()),
+                Message::Committed(name),
+                Message::Confirm(name),
+                Message::Abort(name),
+                Message::Refused(name, Refusal::Never),
+            ]);
+        }
+        for word in words {
+            let (protocol, table) = &mut boxes[2];
+            protocol.on_message(from, word.clone(), table, at);
+            while protocol.poll().is_some() {}
+            assert_eq!((table.flows.len(), table.led, table.broken), (3, None, 0), "{word:?} of box {from}");
+            assert_eq!((protocol.under_way(), protocol.is_undecided()), (0, false), "{word:?} of box {from}");
+        }
+    }
+    // What the first one has once asked of the second is refused: it is older than what that one knows.
+    let asked = talk(&mut boxes, at).into_iter().find(|(from, ..)| *from == 0).map(|(_, _, message)| message);
+    let (protocol, table) = &mut boxes[1];
+    protocol.on_message(0, asked.unwrap(), table, at);
+    assert_eq!((refusal(protocol), table.led), (Refusal::Epoch, None));
+}

@@ -116,6 +116,17 @@ impl PeerConfig {
         let rights = (|| Ok(Rights { takes: read(&self.takes)?, gives: read(&self.gives)? }))();
         rights.map_err(|why: String| format!("peer '{}': {why}", self.name))
     }
+
+    /// What it may do because nothing is said of it, and what to say: one line.
+    pub(crate) fn caution(&self) -> Option<String> {
+        let name = &self.name;
+        self.gives.is_none().then(|| {
+            format!(
+                "the peer '{name}' may give any subscriber to here of whom it names no flow that is here: say which, by \
+                 --handover-gives {name}=PREFIX ({name}=0.0.0.0/0,::/0 are all, {name}= is none)"
+            )
+        })
+    }
 }
 
 impl std::fmt::Debug for RoamingConfig {
@@ -313,6 +324,11 @@ impl Prepared {
 
     pub fn ledger(&self) -> Ledger {
         self.ledger.clone()
+    }
+
+    /// What peers may do because nothing is said of them.
+    pub fn cautions(&self) -> Vec<String> {
+        self.config.peers.iter().filter_map(PeerConfig::caution).collect()
     }
 
     pub fn outlets(&self) -> Outlets {

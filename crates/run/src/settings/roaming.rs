@@ -179,6 +179,11 @@ mod tests {
         let tunnelled = [&all[..], &["--handover-encapsulation", "gtp-u"]].concat();
         assert_eq!(parse(&tunnelled).unwrap().unwrap().encapsulation, "gtp-u");
         assert_eq!((&config.peers[0].takes, &config.peers[0].gives), (&None, &None), "nothing is said");
+        let caution = config.peers[0].caution().unwrap();
+        assert!(
+            caution.contains("--handover-gives north=PREFIX") && caution.lines().count() == 1,
+            "{caution}"
+        );
         let bounded = |words: &[&str]| {
             let all: Vec<&str> = all.iter().chain(words).copied().collect();
             parse(&all).map(|config| config.unwrap().peers.remove(0))
@@ -193,6 +198,7 @@ mod tests {
             (&texts(&[]), Some(Vec::new())),
             "none"
         );
+        assert_eq!(limited.caution(), None);
         for (word, part) in [
             ("--handover-gives=south=10.45.0.0/16", "no peer 'south'; there are: north"),
             ("--handover-gives=north=10.45.0.1/16", "'10.45.0.0/16' is meant"),

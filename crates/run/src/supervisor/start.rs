@@ -370,6 +370,8 @@ impl<P: Processor + Send + 'static> Start<P> {
             .map(|wanted| roaming::Prepared::new(wanted, config.ipv6_prefix_len, notes_at));
         let prepared = prepared.transpose()?;
         if let Some(prepared) = &prepared {
+            let cautions = prepared.cautions();
+            cautions.into_iter().for_each(|advice| events.on_event(&Event::Caution { advice }));
             let all = self.processors.iter_mut();
             all.for_each(|one| {
                 one.set_outlets(prepared.outlets(), config.ipv6_prefix_len, prepared.ledger());

@@ -11,6 +11,7 @@ mod handover;
 mod icmp;
 mod inline;
 mod inline_heirs;
+mod inline_mac;
 mod interfaces;
 mod nat;
 mod overload;

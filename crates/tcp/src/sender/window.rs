@@ -27,11 +27,6 @@ impl PeerWindow {
         Self { size, ack, seq }
     }
 
-    /// The same, where it is not known what it came with.
-    pub(super) fn renew(&mut self, seq: SeqNum) {
-        self.seq = seq;
-    }
-
     pub(crate) fn size(self) -> u32 {
         self.size
     }

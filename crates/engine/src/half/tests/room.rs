@@ -30,9 +30,10 @@ fn h20_spoofed_syns_end_acceleration_for_nobody() {
     for n in 1..600 {
         bench.client_sends(50 + n * PER_PORT, 0, 0, TcpFlags::SYN);
     }
-    assert_eq!(bench.engine.half_open.count_of(bench.engine.flows.get(0).unwrap().subscriber), 0);
+    assert_eq!(bench.engine.half_open.of_subscriber(client(1).ip()).0, 0);
     // A quarter of the place is one subscriber's.
-    assert!(bench.engine.stats.half_open_now <= 40);
+    assert_eq!(bench.engine.half_open.of_subscriber(client(50).ip()).0, 10);
+    assert_eq!(bench.engine.stats.half_open_now, 40);
     bench.establish(4);
     bench.establish(50);
     assert_eq!(bench.engine.stats.flows_accelerated, 5);
@@ -90,5 +91,29 @@ fn h20_a_full_table_makes_room_by_the_longest_unused_flow_that_owes_nothing() {
         bench.client_sends(n, 0, 0, TcpFlags::SYN);
     }
     assert_eq!(bench.engine.stats.passed_for(PassReason::TableFull), 3);
+    assert!(bench.engine.levels_add_up());
+}
+
+#[test]
+fn h20_a_handshake_is_a_small_record_until_it_is_complete() {
+    let mut bench = Bench::new(limits(100, 10_000));
+    let spoofed = |bench: &mut Bench| {
+        for n in 0..12_000 {
+            bench.client_sends(n, 0, 0, TcpFlags::SYN);
+            bench.server_sends(n, 0, 0, TcpFlags::SYN.with(TcpFlags::ACK), 0);
+        }
+    };
+    spoofed(&mut bench);
+    assert_eq!(bench.engine.stats.half_open_now, 10_000);
+    assert_eq!(
+        (bench.engine.flows.places(), bench.engine.subscribers.places(), bench.engine.timers.len()),
+        (0, 0, 0),
+        "nothing of a flow is there"
+    );
+    let most = bench.engine.half_open.places();
+    spoofed(&mut bench);
+    assert_eq!((bench.engine.half_open.places(), most), (10_000, 10_000), "places are used again");
+    bench.client_sends(11_999, 1, 1, TcpFlags::ACK);
+    assert_eq!((bench.engine.flows.len(), bench.engine.stats.half_open_now), (1, 9_999));
     assert!(bench.engine.levels_add_up());
 }

@@ -1,0 +1,34 @@
+//! What a process gives up that looks at accelerators, and shows what they tell: whoever takes it over by that has nothing of
+//! the machine.
+
+use std::path::Path;
+
+use io::Allowed;
+
+/// Where processes are looked up.
+const PROCESSES: &str = "/proc";
+
+/// Where names of hosts are looked up.
+const NAMES: [&str; 2] = ["/etc", "/run"];
+
+/// Gives up all that a process does not need which asks the accelerators of `state_directory` and keeps what they tell below
+/// `write`. To be called before there are other threads.
+pub fn only_look(state_directory: &Path, write: &[&Path]) -> Result<(), String> {
+    give_up(
+        state_directory,
+        &Allowed { read: &[state_directory, Path::new(PROCESSES)], write, network: false },
+    )
+}
+
+/// The same for one that speaks to another machine, too.
+pub fn only_look_and_tell(state_directory: &Path) -> Result<(), String> {
+    let [first, second] = NAMES.map(Path::new);
+    let read = [state_directory, Path::new(PROCESSES), first, second];
+    give_up(state_directory, &Allowed { read: &read, write: &[], network: true })
+}
+
+fn give_up(state_directory: &Path, allowed: &Allowed<'_>) -> Result<(), String> {
+    // How much the kernel can deny is no matter of who looks.
+    let confined = run::keep_privileges_to_ask(state_directory).and_then(|()| io::confine(allowed).map(drop));
+    confined.map_err(|error| error.to_string())
+}
