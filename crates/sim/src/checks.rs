@@ -227,6 +227,8 @@ struct FlowChecks {
     is_reset: bool,
     /// The middlebox has lost what it owed to a host.
     is_orphaned: bool,
+    /// Somebody has sent its handshake again: the middlebox may speak as then, and hosts see that it is old.
+    is_replayed: bool,
     /// When it last sent a packet to the client and to the server, or began to owe it something.
     heard: [Instant; 2],
 }
@@ -265,6 +267,7 @@ impl Checks {
                 was_accelerated: false,
                 is_reset: false,
                 is_orphaned: false,
+                is_replayed: false,
                 heard: [Instant::ZERO; 2],
             })
             .collect();
@@ -326,6 +329,16 @@ impl Checks {
     /// True for a segment of one of the flows.
     pub(crate) fn knows(&self, packet: &Packet, towards: Port) -> bool {
         packet.tcp().is_some_and(|tcp| self.position(packet, tcp, towards).is_some())
+    }
+
+    /// Somebody has sent the SYN of a flow again.
+    pub(crate) fn on_replay(&mut self, packet: &[u8], to: Port) {
+        let Ok(parsed) = wire::parse(packet) else { return };
+        if let Some(tcp) = parsed.tcp().filter(|tcp| tcp.flags.contains(TcpFlags::SYN))
+            && let Some(flow) = self.flow(&parsed, tcp, to)
+        {
+            flow.is_replayed = true;
+        }
     }
 
     /// The middlebox has forgotten everything: what it owed is lost, the rest goes on without it.
@@ -486,6 +499,8 @@ impl Checks {
         // What goes past is the hosts' own.
         let is_own =
             |rule: &str| may_be_late && (rule == TIME_GOES_BACK || (is_leaving && rule == WINDOW_SHRINKS));
+        let is_replayed = flow.is_replayed;
+        let is_own = |rule: &&str| is_own(rule) || (is_replayed && *rule == TIME_GOES_BACK);
         if let Some(rule) = rule.filter(|rule| !is_own(rule)) {
             return wrong(rule);
         }

@@ -81,6 +81,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     /// it does to the middlebox shows in what that makes, and in what it makes of the hosts' own packets.
     fn pass_strange(&mut self, waiting: Waiting) {
         let Waiting { from, virtio, mut packet, .. } = waiting;
+        self.checks.on_replay(&packet, from.opposite());
         if self.middlebox.handle_packet(from, &virtio, &mut packet, self.now) == Verdict::Forward {
             self.leave(from.opposite(), packet);
         }
