@@ -18,8 +18,8 @@ fn at(seconds: u64) -> Instant {
 }
 
 /// Downloads without end: one that is accelerated, and others that pass.
-fn network(others: &[ControllerConfig], schedules: bool) -> Network<Engine> {
-    let line_up = LineUp::server(Application::bulk(200_000_000))
+fn line_up(others: &[ControllerConfig]) -> LineUp {
+    LineUp::server(Application::bulk(200_000_000))
         .wan(Rate::from_mbps(1_000), Duration::from_millis(10))
         .radio(LINK, Duration::from_millis(10))
         .client(Application::sink())
@@ -37,15 +37,15 @@ fn network(others: &[ControllerConfig], schedules: bool) -> Network<Engine> {
                 other.client.role = sim::Role::Connects(OTHERS_BEGIN);
                 config.flows.push(other);
             }
-        });
-    let mut config = EngineConfig { schedule_passed: schedules, ..EngineConfig::default() };
-    config.policy.rules.push(Rule {
-        action: Action::Pass,
-        client: None,
-        server: None,
-        port: Some(443..=443),
-    });
-    line_up.around(Engine::new(config).unwrap()).unwrap()
+        })
+}
+
+/// One that passes what servers send from port 443.
+fn engine(schedule_passed: bool) -> Engine {
+    let mut config = EngineConfig { schedule_passed, ..EngineConfig::default() };
+    let pass = Rule { action: Action::Pass, client: None, server: None, port: Some(443..=443) };
+    config.policy.rules.push(pass);
+    Engine::new(config).unwrap()
 }
 
 /// Bytes that each client reads between two times, and the longest wait in the radio queue, ms.
@@ -68,7 +68,7 @@ fn each_has_its_share_in_a_short_queue() {
     let cubic = ControllerConfig::Cubic(CubicParams::default());
     let bbr = ControllerConfig::Bbr(BbrParams::default());
     for others in [&[cubic][..], &[bbr], &[cubic, bbr, cubic]] {
-        let (got, wait) = run(&mut network(others, true), 8, 28);
+        let (got, wait) = run(&mut line_up(others).around(engine(true)).unwrap(), 8, 28);
         let all: u64 = got.iter().sum();
         let link = LINK.bytes_in(Duration::from_secs(20)).get();
         println!("{got:?} of {link}, {wait} ms");
@@ -79,6 +79,114 @@ fn each_has_its_share_in_a_short_queue() {
         assert!(wait < 150, "{wait} ms with {others:?}");
     }
     // Without the schedule the queue is as long as that of the others: the test can fail.
-    let (_, wait) = run(&mut network(&[cubic], false), 8, 28);
+    let (_, wait) = run(&mut line_up(&[cubic]).around(engine(false)).unwrap(), 8, 28);
     assert!(wait > 300, "{wait} ms");
+}
+
+/// Datagrams at a rate from a server to the client of a download, for `seconds`; what the download has read from 5 s on,
+/// how many datagrams arrived, and the 95th percentile of how long they took, ms.
+fn beside_datagrams(rate: Rate, others: &[ControllerConfig], is_through: bool) -> (u64, u64, u64) {
+    let payload = Bytes::new(1_200);
+    let line_up = line_up(others).with(|config| {
+        config.datagrams = Some(sim::DatagramConfig {
+            server: "10.9.0.1:5004".parse().unwrap(),
+            client: "10.0.0.2:5004".parse().unwrap(),
+            begins: Duration::ZERO,
+            rate,
+            payload,
+            count: rate.bytes_in(Duration::from_secs(20)).get() / payload.get(),
+            answer: sim::DatagramConfig::ACK,
+        });
+    });
+    let figures = |clients: &[sim::Endpoint], log: &sim::DatagramLog, before: u64| {
+        let mut delays = log.delays.clone();
+        delays.sort_unstable();
+        let p95 = delays.get(delays.len() * 95 / 100).map_or(u64::MAX, |delay| delay.as_millis());
+        (clients[0].bytes_received() - before, log.received, p95)
+    };
+    if is_through {
+        let mut network = line_up.around(engine::PassThrough).unwrap();
+        network.run_until(at(5)).unwrap();
+        let before = network.clients()[0].bytes_received();
+        network.run_until(at(20)).unwrap();
+        return figures(network.clients(), network.datagrams().unwrap(), before);
+    }
+    let mut network = line_up.around(engine(true)).unwrap();
+    network.run_until(at(5)).unwrap();
+    let before = network.clients()[0].bytes_received();
+    network.run_until(at(20)).unwrap();
+    figures(network.clients(), network.datagrams().unwrap(), before)
+}
+
+#[test]
+fn a_flood_takes_no_more_than_its_share() {
+    let half = LINK.bytes_in(Duration::from_secs(15)).get() / 2;
+    let (flood, own) = (Rate::from_mbps(40), |is_through| beside_datagrams(Rate::from_mbps(40), &[], is_through).0);
+    let (with, without) = (own(false), own(true));
+    println!("beside {flood}: {with} of {half}, {without} without");
+    assert!(with * 10 > half * 9, "{with} of {half}");
+    assert!(without * 4 < half, "the test can fail: {without}");
+}
+
+#[test]
+fn a_call_waits_for_nobody() {
+    let cubic = ControllerConfig::Cubic(CubicParams::default());
+    let rate = Rate::from_kbps(1_500);
+    let sent = rate.bytes_in(Duration::from_secs(20)).get() / 1_200;
+    let (_, arrived, p95) = beside_datagrams(rate, &[cubic], false);
+    let (.., without) = beside_datagrams(rate, &[cubic], true);
+    println!("p95 {p95} ms, {without} ms without; {arrived} of {sent}");
+    assert!(p95 * 3 <= without, "{p95} ms, {without} ms without");
+    assert!(arrived * 1_000 >= sent * 995, "{arrived} of {sent}");
+}
+
+/// A client with two addresses of one prefix, each behind a radio of its own: what was sent later by one arrives before
+/// what was sent earlier by the other.
+fn two_bearers(middlebox: Option<bool>) -> Vec<u64> {
+    let line_up = LineUp::server(Application::bulk(200_000_000))
+        .wan(Rate::from_mbps(1_000), Duration::from_millis(10))
+        .radio(LINK, Duration::from_millis(10))
+        .client(Application::sink())
+        .with(|config| {
+            config.log = LogMode::Hash;
+            let mut slow = config.radios[0].clone();
+            slow.down = sim::PathConfig::constant(Rate::from_mbps(4), Duration::from_millis(10), Bytes::new(500_000));
+            config.radios.push(slow);
+            let mut other = LineUp::flow(Application::bulk(200_000_000), Application::sink());
+            let hosts = |number: u16, port: u16| {
+                let client = format!("[fd00::{number}]:{}", 40_000 + number).parse().unwrap();
+                let server: core::net::SocketAddr = format!("[fd09::1]:{port}").parse().unwrap();
+                (client, server)
+            };
+            for (flow, (client, server)) in
+                [(&mut config.flows[0], hosts(2, 80)), (&mut other, hosts(3, 443))]
+            {
+                (flow.client.local, flow.client.remote) = (client, server);
+                (flow.server.local, flow.server.remote) = (server, client);
+                (flow.client.mss, flow.server.mss) = (1_440, 1_440);
+            }
+            other.radio = 1;
+            other.server.controller = ControllerConfig::Cubic(CubicParams::default());
+            config.flows.push(other);
+        });
+    let read = |clients: &[sim::Endpoint]| clients.iter().map(sim::Endpoint::bytes_received).collect();
+    let Some(schedule_passed) = middlebox else {
+        let mut network = line_up.around(engine::PassThrough).unwrap();
+        network.run_until(at(20)).unwrap();
+        return read(network.clients());
+    };
+    let mut network = line_up.around(engine(schedule_passed)).unwrap();
+    network.run_until(at(20)).unwrap();
+    read(network.clients())
+}
+
+#[test]
+fn where_the_queue_is_not_one_nobody_has_less_than_without() {
+    let without = two_bearers(None);
+    let (scheduled, not) = (two_bearers(Some(true)), two_bearers(Some(false)));
+    println!("without {without:?}, scheduled {scheduled:?}, not scheduled {not:?}");
+    for (flow, got) in scheduled.iter().enumerate() {
+        assert!(got * 20 > without[flow] * 19, "flow {flow}: {got} of {}", without[flow]);
+        assert!(got * 20 > not[flow] * 19, "flow {flow}: {got} of {}", not[flow]);
+    }
 }
