@@ -180,8 +180,8 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
     let is_accelerated = case.accelerator.enabled.unwrap_or(false);
     let has_feedback = case.feedback.base_station().is_some();
-    let accelerator = is_accelerated
-        .then(|| AcceleratorCommand::new(&program, &case).with_feedback(has_feedback));
+    let accelerator =
+        is_accelerated.then(|| AcceleratorCommand::new(&program, &case).with_feedback(has_feedback));
     if let Some(lack) = accelerator.as_ref().and_then(AcceleratorCommand::lack) {
         return Err(format!("case `{}` needs the accelerator: {lack}", case.name));
     }

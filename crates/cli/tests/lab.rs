@@ -149,7 +149,8 @@ beside = [
     let beside = case["figures"]["beside"].as_array().unwrap();
     let kinds: Vec<&str> = beside.iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["download", "quic", "quic", "quic", "upload", "call", "pages"]);
-    let number = |of: &serde_json::Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("{key}: {of}"));
+    let number =
+        |of: &serde_json::Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("{key}: {of}"));
     for one in beside {
         assert!(number(one, "goodput_mbps") > 0.05, "{one}");
         assert!(number(one, "own_mbps") > 0.05, "{one}");
@@ -158,7 +159,9 @@ beside = [
     let down: f64 = beside[..4].iter().chain(&beside[5..]).map(|one| number(one, "goodput_mbps")).sum();
     assert!(down < 20.0, "{down}");
     assert!(number(&beside[0], "end_s") <= 4.5 && number(&beside[0], "start_s") < 1.5, "{}", beside[0]);
-    assert!(number(&beside[5]["delay_ms"], "min") >= 10.0 && number(&beside[5]["delay_up_ms"], "min") >= 10.0);
+    assert!(
+        number(&beside[5]["delay_ms"], "min") >= 10.0 && number(&beside[5]["delay_up_ms"], "min") >= 10.0
+    );
     assert!(number(&beside[6]["response_ms"], "count") >= 1.0, "{}", beside[6]);
     assert!(number(&case["figures"]["ping_ms"], "min") >= 20.0);
 }

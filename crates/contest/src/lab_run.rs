@@ -125,9 +125,9 @@ impl LabContest<'_> {
         let seed = seeds.first().copied().unwrap_or(1);
         let is_over = &AtomicBool::new(false);
         let line_up = crate::line_up::LineUp { trace, queue, scheme, path, seed, is_over };
-        let command = line_up.engine().map(|_| {
-            AcceleratorCommand::new(&self.program, case).with_feedback(scheme.feedback.is_some())
-        });
+        let command = line_up
+            .engine()
+            .map(|_| AcceleratorCommand::new(&self.program, case).with_feedback(scheme.feedback.is_some()));
         let mut session = Session::build(self.instance, case, command.as_ref())?;
         let server = session.network().namespace(Host::Server)?;
         let listen = |port: u16| {

@@ -100,7 +100,12 @@ impl Scheme {
             }
         };
         let schedule_passed = self.schedules_passed;
-        Some(EngineConfig { controller: self.controller, sharing, schedule_passed, ..EngineConfig::default() })
+        Some(EngineConfig {
+            controller: self.controller,
+            sharing,
+            schedule_passed,
+            ..EngineConfig::default()
+        })
     }
 
     /// Congestion control of the server. Behind an accelerator it has only the wired segment before it.

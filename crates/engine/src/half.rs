@@ -312,7 +312,8 @@ impl Half {
         let verdict = match wire::parse(packet) {
             Ok(parsed) => match parsed.transport {
                 Transport::Tcp(tcp) => {
-                    let is_known = self.handle_segment(&mut Segment::new(from, &parsed, &tcp, virtio, packet), now);
+                    let is_known =
+                        self.handle_segment(&mut Segment::new(from, &parsed, &tcp, virtio, packet), now);
                     match is_known {
                         Some(verdict) => verdict,
                         None if from == End::Source => self.on_opaque(&parsed, virtio, packet, now),

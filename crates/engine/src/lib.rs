@@ -59,7 +59,9 @@ pub use notice::{EndedFlow, FlowName, Notice, Traffic, Wants};
 pub use pass::PassReason;
 pub use policy::{Action, Policy, PolicyError, Prefix, Rule};
 pub use record::{FlowRecord, RECORD_VERSION, RECORD_WORDS};
-pub use report::{Evidence, FlowReport, FlowState, OpaqueReport, Page, PassedFlow, PathReport, SubscriberReport};
+pub use report::{
+    Evidence, FlowReport, FlowState, OpaqueReport, Page, PassedFlow, PathReport, SubscriberReport,
+};
 pub use stats::Stats;
 pub use tcp::{RingProvider, WindowPolicy};
 pub use trial::{ControlGroup, MeasuredFlow};

@@ -174,6 +174,11 @@ impl Place {
         !std::mem::replace(&mut self.is_wanted, true)
     }
 
+    /// What accelerated flows send matters here, beside the time of it.
+    pub(crate) fn follows_own(&self) -> bool {
+        !self.is_wanted || self.opaque.is_some()
+    }
+
     /// It is to.
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use control::{
-    Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, RateSampler, RecentMax, SendStamp, Sent,
+    Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, RateSampler, RecentMax,
+    SendStamp, Sent,
 };
 use tcp::AckOutcome;
 use units::{Bytes, Duration, Instant, Rate};

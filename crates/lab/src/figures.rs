@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use link::PacketRecord;
-use scenario::figures::{Neighbour, mbps, pings, radio as radio_figures, seconds, series, udp as udp_figures};
+use scenario::figures::{
+    Neighbour, mbps, pings, radio as radio_figures, seconds, series, udp as udp_figures,
+};
 use scenario::results::{Distribution, Figures, Flow, Moved, Retransmissions, Transfer};
 use scenario::segments::{self, Segment};
 use scenario::{Kind, Workload};

@@ -127,8 +127,8 @@ impl Runner<'_> {
         let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
         let is_accelerated = case.accelerator.enabled.unwrap_or(false);
         let has_feedback = case.feedback.base_station().is_some();
-        let command = is_accelerated
-            .then(|| AcceleratorCommand::new(&self.program, case).with_feedback(has_feedback));
+        let command =
+            is_accelerated.then(|| AcceleratorCommand::new(&self.program, case).with_feedback(has_feedback));
         let mut result = CaseResult {
             name: case.name.clone(),
             repetition,

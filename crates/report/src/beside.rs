@@ -79,9 +79,9 @@ fn chart(case: &CaseResult, figures: &Figures) -> Chart {
         line("workload", Ink::Colour(0), Mark::Line, &series.goodput_mbps),
     ];
     let beside = figures.beside.iter().enumerate();
-    lines.extend(beside.map(|(i, one)| {
-        line(&one.name(), Ink::Colour(i + 1), Mark::Line, &one.goodput_series_mbps)
-    }));
+    lines.extend(
+        beside.map(|(i, one)| line(&one.name(), Ink::Colour(i + 1), Mark::Line, &one.goodput_series_mbps)),
+    );
     Chart::new(&format!("Who got what: {}", case.name), Axis::exact("time, s"))
         .panel(Axis::linear("Goodput, Mbit/s"), lines)
 }

@@ -19,7 +19,9 @@ const COLUMNS: [Column; 7] = [
 /// The same where something goes on beside the workload's flows: what those got meanwhile, and who else waited.
 const BESIDE_COLUMNS: [Column; 4] = [
     ("meanwhile", "Mbit/s", |f| spread_of(f, 2, |f| of_downloads(f, |one| one.own_mbps).next())),
-    ("beside", "Mbit/s", |f| spread_of(f, 2, |f| of_downloads(f, |one| one.goodput_mbps).reduce(|a, b| a + b))),
+    ("beside", "Mbit/s", |f| {
+        spread_of(f, 2, |f| of_downloads(f, |one| one.goodput_mbps).reduce(|a, b| a + b))
+    }),
     ("ping p50", "ms", |f| number(f, 0, |f| f.ping_ms.map(|ping| ping.p50))),
     ("ping p95", "ms", |f| number(f, 0, |f| f.ping_ms.map(|ping| ping.p95))),
 ];

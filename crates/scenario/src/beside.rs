@@ -134,17 +134,27 @@ impl Beside {
     fn check(&self) -> Result<(), String> {
         let is_pages = self.kind == BesideKind::Pages;
         let keys = [
-            ("congestion_control", self.congestion_control.is_some(), self.kind.is_download(), "download, quic"),
+            (
+                "congestion_control",
+                self.congestion_control.is_some(),
+                self.kind.is_download(),
+                "download, quic",
+            ),
             ("rate", self.rate.is_some(), self.kind == BesideKind::Call, "call"),
             ("size", self.size.is_some(), is_pages, "pages"),
             ("every", self.every.is_some(), is_pages, "pages"),
         ];
-        if let Some((key, _, _, of)) = keys.into_iter().find(|(_, is_given, is_known, _)| *is_given && !is_known) {
+        if let Some((key, _, _, of)) =
+            keys.into_iter().find(|(_, is_given, is_known, _)| *is_given && !is_known)
+        {
             return Err(format!("beside of kind `{}` has no `{key}`: that is of {of}", self.kind.name()));
         }
         if self.kind == BesideKind::Quic && !OF_QUIC.contains(&self.congestion_control().in_scenarios()) {
             let name = self.congestion_control().in_scenarios();
-            return Err(format!("QUIC has no congestion control `{name}`: use one of {}", OF_QUIC.join(", ")));
+            return Err(format!(
+                "QUIC has no congestion control `{name}`: use one of {}",
+                OF_QUIC.join(", ")
+            ));
         }
         if self.flows.is_some_and(|flows| !(1..=FLOWS_MAX).contains(&flows)) {
             return Err(format!("`flows` beside the workload must be 1 to {FLOWS_MAX}"));
@@ -152,7 +162,8 @@ impl Beside {
         if self.stop.is_some_and(|stop| stop.0 <= self.start()) {
             return Err("`stop` must come after `start`".to_owned());
         }
-        if self.rate.is_some_and(|rate| rate.0.is_zero()) || self.every.is_some_and(|every| every.0.is_zero()) {
+        if self.rate.is_some_and(|rate| rate.0.is_zero()) || self.every.is_some_and(|every| every.0.is_zero())
+        {
             return Err("`rate` and `every` must be more than nothing".to_owned());
         }
         Ok(())

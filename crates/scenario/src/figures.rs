@@ -177,7 +177,11 @@ impl Neighbour {
             delay_up_ms: summary(&self.delays[1]),
             loss: (self.entry.kind == BesideKind::Call && self.sent > 0)
                 .then(|| rounded((self.sent - came.min(self.sent)) as f64 / self.sent as f64)),
-            goodput_series_mbps: if bin.is_zero() { Vec::new() } else { goodput(&[&within], time.0, bin, bins) },
+            goodput_series_mbps: if bin.is_zero() {
+                Vec::new()
+            } else {
+                goodput(&[&within], time.0, bin, bins)
+            },
             error: self.error.clone(),
         }
     }

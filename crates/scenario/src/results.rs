@@ -202,9 +202,10 @@ impl Figures {
             .filter_map(|(i, flow)| Some(format!("flow {} failed: {}", i + 1, flow.error.as_ref()?)))
             .collect();
         let beside = self.beside.iter();
-        problems.extend(
-            beside.filter_map(|one| Some(format!("beside it, {} failed: {}", one.name(), one.error.as_ref()?))),
-        );
+        problems
+            .extend(beside.filter_map(|one| {
+                Some(format!("beside it, {} failed: {}", one.name(), one.error.as_ref()?))
+            }));
         if self.transfer.cut_short {
             let is_planned = case.workload.ends_at_limit == Some(true);
             let told = (!is_planned).then(|| "the time limit ended the transfer".to_owned());

@@ -225,7 +225,12 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 Pinger::new(flow.client.local.ip(), flow.server.local.ip(), every, start)
             }),
             datagrams: config.datagrams.clone().map(|config| Datagrams::new(config, start)),
-            datagrams_beside: config.beside.datagrams.iter().map(|c| Datagrams::new(c.clone(), start)).collect(),
+            datagrams_beside: config
+                .beside
+                .datagrams
+                .iter()
+                .map(|c| Datagrams::new(c.clone(), start))
+                .collect(),
             strangers: config.strangers.map(|config| Strangers::new(config, start)),
             observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
             waiting: VecDeque::new(),

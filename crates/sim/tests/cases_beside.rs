@@ -57,9 +57,7 @@ fn downloads_beside_share_the_link_and_pass() {
             let bins = |from: f64, to: f64| {
                 let bin = figures.series.bin_s;
                 let range = (from / bin) as usize..((to / bin) as usize).min(one.goodput_series_mbps.len());
-                let mean = |values: &[f64]| {
-                    values[range.clone()].iter().sum::<f64>() / range.len() as f64
-                };
+                let mean = |values: &[f64]| values[range.clone()].iter().sum::<f64>() / range.len() as f64;
                 (mean(&figures.series.goodput_mbps), mean(&one.goodput_series_mbps))
             };
             let (own, other) = bins(10.5, 12.0);

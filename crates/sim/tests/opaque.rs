@@ -121,7 +121,8 @@ fn beside_datagrams(rate: Rate, others: &[ControllerConfig], is_through: bool) -
 #[test]
 fn a_flood_takes_no_more_than_its_share() {
     let half = LINK.bytes_in(Duration::from_secs(15)).get() / 2;
-    let (flood, own) = (Rate::from_mbps(40), |is_through| beside_datagrams(Rate::from_mbps(40), &[], is_through).0);
+    let (flood, own) =
+        (Rate::from_mbps(40), |is_through| beside_datagrams(Rate::from_mbps(40), &[], is_through).0);
     let (with, without) = (own(false), own(true));
     println!("beside {flood}: {with} of {half}, {without} without");
     assert!(with * 10 > half * 9, "{with} of {half}");
@@ -150,7 +151,8 @@ fn two_bearers(middlebox: Option<bool>) -> Vec<u64> {
         .with(|config| {
             config.log = LogMode::Hash;
             let mut slow = config.radios[0].clone();
-            slow.down = sim::PathConfig::constant(Rate::from_mbps(4), Duration::from_millis(10), Bytes::new(500_000));
+            slow.down =
+                sim::PathConfig::constant(Rate::from_mbps(4), Duration::from_millis(10), Bytes::new(500_000));
             config.radios.push(slow);
             let mut other = LineUp::flow(Application::bulk(200_000_000), Application::sink());
             let hosts = |number: u16, port: u16| {

@@ -117,7 +117,9 @@ impl Half {
 
     /// The next opaque packet of a subscriber, if it is one's turn and it may leave; it is kept until the next one.
     pub(super) fn next_opaque(&mut self, subscriber: u32, control: &Control, now: Instant) -> bool {
-        let Some(path) = self.subscribers.get(subscriber).and_then(|subscriber| subscriber.path()) else { return false };
+        let Some(path) = self.subscribers.get(subscriber).and_then(|subscriber| subscriber.path()) else {
+            return false;
+        };
         let is_scheduled = self.schedules();
         let Some(path) = self.paths.get_mut(path) else { return false };
         let own = path.turns.len();
@@ -160,8 +162,11 @@ impl Half {
         {
             opaque.note_own_class(parsed.ip.traffic_class);
         }
-        let SharingKey::Address(address) = found.key else { return };
-        if schedules && self.wanted.len() < WANTED_MAX && path.opaque.want() {
+        if self.wanted.len() < WANTED_MAX
+            && path.opaque.want()
+            && schedules
+            && let SharingKey::Address(address) = found.key
+        {
             self.wanted.push_back((address, true));
             let at = path.opaque.active_until();
             self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);

@@ -30,9 +30,14 @@ impl Half {
                 continue;
             };
             self.ready.rotate();
-            let Pick::Own(id, transmission) = pick else {
+            let Pick::Own(id, transmission, is_news) = pick else {
                 if let Some(packet) = &self.opaque_out {
-                    return Some(Made { to: End::Sink, virtio: packet.virtio, header_len: 0, payload: Payload::Opaque });
+                    return Some(Made {
+                        to: End::Sink,
+                        virtio: packet.virtio,
+                        header_len: 0,
+                        payload: Payload::Opaque,
+                    });
                 }
                 continue;
             };
@@ -41,7 +46,9 @@ impl Half {
             let Some((virtio, header)) = self.data_packet(id, &transmission) else { continue };
             self.stats.packets_made += 1;
             self.meter(&transmission, &virtio, &header);
-            self.follow_own(subscriber_id, header.len);
+            if is_news {
+                self.follow_own(subscriber_id, header.len);
+            }
             let payload = Payload::Held(id, transmission.seq, transmission.len);
             return Some(Made { to: End::Sink, virtio, header_len: header.len, payload });
         }

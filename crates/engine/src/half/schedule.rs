@@ -19,19 +19,15 @@ const PIECE_MAX: u64 = u16::MAX as u64 / 2 * 2 - 200;
 
 /// What leaves next.
 pub(super) enum Pick {
-    /// Data of an accelerated flow.
-    Own(u32, Transmission),
+    /// Data of an accelerated flow; what passes has to be told of it, or be asked for.
+    Own(u32, Transmission, bool),
     /// The opaque packet that was set aside.
     Opaque,
 }
 
 impl Half {
     /// The next transmission of a subscriber, if pacing and window allow one.
-    pub(super) fn next_transmission(
-        &mut self,
-        subscriber_id: u32,
-        now: Instant,
-    ) -> Option<Pick> {
+    pub(super) fn next_transmission(&mut self, subscriber_id: u32, now: Instant) -> Option<Pick> {
         let subscriber = self.subscribers.get_mut(subscriber_id)?;
         let path_id = subscriber.path()?;
         let path = self.paths.get_mut(path_id)?;
@@ -67,7 +63,8 @@ impl Half {
             // Its own flows had nothing to send after all.
             None => return self.next_opaque(subscriber_id, &control, now).then_some(Pick::Opaque),
         };
-        Some(Pick::Own(id, transmission))
+        let is_news = self.paths.get(path_id).is_some_and(|path| path.opaque.follows_own());
+        Some(Pick::Own(id, transmission, is_news))
     }
 }
 

@@ -28,7 +28,9 @@ impl OpaqueKey {
             Transport::Tcp(tcp) => ports(tcp.src_port, tcp.dst_port),
             Transport::Udp(udp) => ports(udp.src_port, udp.dst_port),
             Transport::Other(ESP) => word_at(packet, ip.header_len),
-            Transport::Fragment => return Self { hosts: hosts(ip.src, ip.dst, ip.protocol, seed), selector: FRAGMENT },
+            Transport::Fragment => {
+                return Self { hosts: hosts(ip.src, ip.dst, ip.protocol, seed), selector: FRAGMENT };
+            }
             Transport::Icmp(_) | Transport::Other(_) | Transport::Truncated => u64::from(ip.flow_label),
         };
         Self::new(hosts(ip.src, ip.dst, ip.protocol, seed), selector, seed)

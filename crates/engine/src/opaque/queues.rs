@@ -107,7 +107,7 @@ impl Queues {
 
     /// Something has left the radio queue: time of service goes on.
     pub(crate) fn on_served(&mut self, now: Instant) {
-        self.clock = self.clock + now.saturating_since(self.served_at).min(STEP);
+        self.clock += now.saturating_since(self.served_at).min(STEP);
         self.served_at = now;
     }
 
@@ -141,7 +141,8 @@ impl Queues {
             let listed = self.new.iter().chain(&self.old).nth(key.place(FLOWS_MAX));
             return listed.copied().unwrap_or(0);
         }
-        let queue = Queue { key, packets: VecDeque::new(), bytes: 0, deficit: QUANTUM, codel: CoDel::default() };
+        let queue =
+            Queue { key, packets: VecDeque::new(), bytes: 0, deficit: QUANTUM, codel: CoDel::default() };
         let at = match self.free.pop() {
             Some(at) => {
                 self.flows[at] = queue;
@@ -233,7 +234,11 @@ fn mark(packet: &mut [u8]) -> bool {
     class.is_ok_and(|class| class & CE == ECT_0 && wire::set_traffic_class(packet, class | CE))
 }
 
-fn list_of<'a>(is_new: bool, new: &'a mut VecDeque<usize>, old: &'a mut VecDeque<usize>) -> &'a mut VecDeque<usize> {
+fn list_of<'a>(
+    is_new: bool,
+    new: &'a mut VecDeque<usize>,
+    old: &'a mut VecDeque<usize>,
+) -> &'a mut VecDeque<usize> {
     if is_new { new } else { old }
 }
 

@@ -147,7 +147,8 @@ fn an_answer_says_that_all_before_it_has_left() {
 #[test]
 fn a_passed_flow_acknowledges_what_was_sent_before_its_segments() {
     let flow = key(&datagram(1, 100, 0));
-    let mut under_way = sent(&[(0, None), (5, numbered(1, 100)), (10, numbered(2, 50)), (15, numbered(1, 200))]);
+    let mut under_way =
+        sent(&[(0, None), (5, numbered(1, 100)), (10, numbered(2, 50)), (15, numbered(1, 200))]);
     let answer = under_way.on_ack(flow, SeqNum::new(150), at(60)).unwrap();
     assert_eq!((answer.bytes, answer.stamp.sent_at, under_way.bytes()), (2_000, at(5), 2_000));
     assert_eq!(under_way.on_ack(flow, SeqNum::new(150), at(61)), None, "nothing new");

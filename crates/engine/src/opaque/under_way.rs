@@ -160,7 +160,11 @@ impl UnderWay {
                 if self.released.len() >= LOOKS {
                     self.released.pop_front();
                 }
-                self.released.push_back(Released { numbered, sent_at: entry.stamp.sent_at, released_at: now });
+                self.released.push_back(Released {
+                    numbered,
+                    sent_at: entry.stamp.sent_at,
+                    released_at: now,
+                });
             }
         }
         bytes
@@ -175,7 +179,8 @@ impl UnderWay {
             return None;
         }
         let is_covered = |numbered: &Numbered| !numbered.end.is_after(ack);
-        let is_answered = |released: &Released| is_of_it(&released.numbered) && is_covered(&released.numbered);
+        let is_answered =
+            |released: &Released| is_of_it(&released.numbered) && is_covered(&released.numbered);
         let mut found = None;
         for (at, entry) in self.entries.iter().enumerate().take(LOOKS) {
             match entry.numbered.filter(is_of_it) {

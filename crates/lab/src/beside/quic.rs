@@ -180,8 +180,7 @@ fn transport(control: CongestionControl) -> TransportConfig {
 }
 
 async fn serve(socket: UdpSocket, config: ServerConfig, is_over: &AtomicBool) -> std::io::Result<()> {
-    let endpoint =
-        Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(TokioRuntime))?;
+    let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(TokioRuntime))?;
     while !is_over.load(Ordering::Relaxed) {
         if let Ok(Some(incoming)) = timeout(TURN, endpoint.accept()).await {
             tokio::spawn(write(incoming));
@@ -202,16 +201,12 @@ async fn write(incoming: Incoming) {
 }
 
 /// Downloads through `socket` until it is over.
-pub(super) fn download(
-    socket: UdpSocket,
-    to: SocketAddr,
-    identity: &Identity,
-    times: &Times,
-) -> Seen {
+pub(super) fn download(socket: UdpSocket, to: SocketAddr, identity: &Identity, times: &Times) -> Seen {
     let mut seen = Seen::default();
     if times.wait_for(times.begins) {
         let ran = runtime().map_err(|error| error.to_string());
-        let ran = ran.and_then(|runtime| runtime.block_on(read(socket, to, identity, (times, &mut seen.arrived))));
+        let ran =
+            ran.and_then(|runtime| runtime.block_on(read(socket, to, identity, (times, &mut seen.arrived))));
         seen.error = ran.err().filter(|_| !times.is_over());
     }
     seen

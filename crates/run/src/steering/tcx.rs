@@ -141,7 +141,11 @@ fn key(client: SocketAddr, server: SocketAddr) -> [u8; program::KEY_LEN] {
 
 /// A subscriber's key, by its address or the first one of its prefix.
 fn subscriber_key(subscriber: IpAddr) -> [u8; program::KEY_LEN] {
-    let nobody = if subscriber.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let nobody = if subscriber.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
     let mut key = key(SocketAddr::new(subscriber, 0), SocketAddr::new(nobody, 0));
     let family = program::SUBSCRIBER.cast_unsigned() | if subscriber.is_ipv4() { 4 } else { 6 };
     key[36..40].copy_from_slice(&family.to_ne_bytes());

@@ -75,7 +75,9 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let up = is_lost || server.ending().is_some() || has_all_acked(client, server);
         let down = is_lost || client.ending().is_some() || has_all_acked(server, client);
         // What is on its way may be the news.
-        up && down && !self.checks.is_owed(flow) && (self.pinger.is_some() || self.has_others() || self.is_quiet_in_between())
+        up && down
+            && !self.checks.is_owed(flow)
+            && (self.pinger.is_some() || self.has_others() || self.is_quiet_in_between())
     }
 
     /// A handshake of which every try was lost: an error, and nobody's fault.
