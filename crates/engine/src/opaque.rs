@@ -42,6 +42,9 @@ const ECN_BITS: u32 = 2;
 /// What is sent to a subscriber comes here for so long after an accelerated flow has sent something.
 const ACTIVE: Duration = Duration::from_secs(5);
 
+/// What passed and could not be answered counts as under way for so long where the path is not known.
+const UNANSWERED: Duration = Duration::from_millis(100);
+
 /// Service of one flow and byte, so that shares are whole numbers.
 const SERVICE: u64 = 256;
 
@@ -199,9 +202,21 @@ impl Place {
         self.own_sent_at + ACTIVE
     }
 
-    /// One more segment of an accelerated flow may leave whatever is under way: its acknowledgement is wanted.
+    /// One more segment of an accelerated flow may leave whatever is under way: its acknowledgement is wanted, because
+    /// none of theirs follows what passed last.
     pub(crate) fn wants_evidence(&self, now: Instant) -> bool {
-        self.under_way() > 0 && now.saturating_since(self.own_sent_at) >= EVIDENCE_EVERY
+        let newest = self.get().and_then(|opaque| opaque.under_way.newest());
+        newest.is_some_and(|newest| newest > self.own_sent_at)
+            && now.saturating_since(self.own_sent_at) >= EVIDENCE_EVERY
+    }
+
+    /// Nothing of accelerated flows is under way, and nothing passed has answered of late: whatever was sent more than a
+    /// `path`'s round trip ago may have left unseen, and holds nobody back.
+    pub(crate) fn forget_unanswered(&mut self, path: Option<Duration>, now: Instant) {
+        let usual = path.unwrap_or(UNANSWERED);
+        if let Some(opaque) = self.get_mut().filter(|opaque| !opaque.has_source(now)) {
+            opaque.under_way.forget_until(now - usual);
+        }
     }
 
     /// True when something waits.

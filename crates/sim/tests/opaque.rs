@@ -141,6 +141,35 @@ fn a_call_waits_for_nobody() {
     assert!(arrived * 1_000 >= sent * 995, "{arrived} of {sent}");
 }
 
+#[test]
+fn what_passed_while_nothing_answered_does_not_slow_what_follows() {
+    let answers = |schedule_passed: bool| {
+        let client = Application::requests_every(Duration::from_millis(1_500), 8, 200, 100_000);
+        let line_up = line_up(&[]).with(|config| {
+            config.flows[0].server.app = Application::responses(8, 200, 100_000);
+            config.flows[0].client.app = client;
+            config.datagrams = Some(sim::DatagramConfig {
+                server: "10.9.0.1:5004".parse().unwrap(),
+                client: "10.0.0.2:5004".parse().unwrap(),
+                begins: Duration::ZERO,
+                rate: Rate::from_mbps(8),
+                payload: Bytes::new(1_200),
+                count: 12_000,
+                answer: sim::DatagramConfig::ACK,
+            });
+        });
+        let mut network = line_up.around(engine(schedule_passed)).unwrap();
+        network.run_until(at(13)).unwrap();
+        let mut times = network.clients()[0].response_times().to_vec();
+        times.sort_unstable();
+        (times.len(), times[times.len() / 2])
+    };
+    let (scheduled, not) = (answers(true), answers(false));
+    println!("{scheduled:?}, {not:?}");
+    assert_eq!(scheduled.0, not.0);
+    assert!(scheduled.1 < not.1.mul_ratio(12, 10), "{scheduled:?}, {not:?}");
+}
+
 /// A client with two addresses of one prefix, each behind a radio of its own: what was sent later by one arrives before
 /// what was sent earlier by the other.
 fn two_bearers(middlebox: Option<bool>) -> Vec<u64> {

@@ -38,6 +38,9 @@ impl Half {
             self.timers.arm(TimerKey::Subscriber(subscriber_id), &mut subscriber.armed, path.pacer.next());
             return None;
         }
+        if path.in_flight == 0 {
+            path.opaque.forget_unanswered(path.controller.round_trip(), now);
+        }
         let control = path.controller.control();
         if Self::class_of_turn(path) == Class::Opaque && self.next_opaque(subscriber_id, &control, now) {
             return Some(Pick::Opaque);

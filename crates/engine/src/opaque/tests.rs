@@ -231,3 +231,24 @@ fn keys_tell_flows_apart_and_find_the_answer_to_one() {
     assert_eq!(key(&data), OpaqueKey::of_reply(&parsed.ip, parsed.tcp().unwrap(), 7));
     assert_eq!(parsed.ip.src, IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)));
 }
+
+#[test]
+fn an_answer_is_wanted_of_what_passed_last_and_of_nothing_else() {
+    let mut place = super::Place::default();
+    place.on_own(1_000, 1, at(0));
+    assert!(!place.wants_evidence(at(500)), "nothing has passed");
+    let mut sampler = RateSampler::new();
+    let mut pass = |place: &mut super::Place, ms| {
+        place.make().under_way.on_sent(1_000, sampler.on_send(false, at(ms)), None);
+    };
+    pass(&mut place, 10);
+    assert!(!place.wants_evidence(at(20)) && place.wants_evidence(at(25)));
+    place.on_own(1_000, 1, at(25));
+    assert!(!place.wants_evidence(at(2_000)), "what was sent last is that of an accelerated flow: an outage");
+    pass(&mut place, 2_000);
+    assert!(place.wants_evidence(at(2_000)));
+    place.forget_unanswered(Some(Duration::from_millis(400)), at(2_399));
+    assert_eq!(place.under_way(), 1_000);
+    place.forget_unanswered(Some(Duration::from_millis(400)), at(2_400));
+    assert_eq!(place.under_way(), 0);
+}

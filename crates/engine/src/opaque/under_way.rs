@@ -120,11 +120,10 @@ impl UnderWay {
         } else {
             self.entries.push_back(Entry { stamp, bytes, numbered });
         }
-        while self.entries.len() > ENTRIES_MAX
-            || self.entries.front().is_some_and(|entry| now.saturating_since(entry.stamp.sent_at) > KEPT)
-        {
+        while self.entries.len() > ENTRIES_MAX {
             self.pop();
         }
+        self.forget_until(now - KEPT);
     }
 
     /// Nothing of its flow up to there was sent before, as far as it is known.
@@ -168,6 +167,18 @@ impl UnderWay {
             }
         }
         bytes
+    }
+
+    /// When the newest one under way was sent.
+    pub(crate) fn newest(&self) -> Option<Instant> {
+        self.entries.back().map(|entry| entry.stamp.sent_at)
+    }
+
+    /// What was sent until then does not count any more.
+    pub(crate) fn forget_until(&mut self, sent_at: Instant) {
+        while self.entries.front().is_some_and(|entry| entry.stamp.sent_at <= sent_at) {
+            self.pop();
+        }
     }
 
     /// A TCP flow that passes has acknowledged everything below `ack`: that is an answer to the newest segment of it
