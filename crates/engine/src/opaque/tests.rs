@@ -108,7 +108,7 @@ fn what_can_take_a_mark_is_not_dropped() {
         let mut queues = Queues::default();
         (0..200).for_each(|_| push(&mut queues, &datagram(1, 1_000, ecn), at(0)));
         let mut marked = 0;
-        for step in 0..13 {
+        for step in 0..20 {
             queues.on_served(at(step * 30));
             let packet = queues.pop().unwrap();
             marked += u64::from(packet.bytes[1] & 3 == 3);
