@@ -449,6 +449,8 @@ impl Half {
             control.again += fin.again;
             control.fresh += fin.fresh;
             (self.data.fin_seen, self.cold.fin_end) = (true, end + 1);
+            // Its acknowledgement may have been captured before.
+            self.data.fin_acked |= self.edge.una > end;
         }
         let whole = (position, end + u64::from(has_fin));
         let kind = self.classify(s, whole, &data, &control, has_syn);
