@@ -154,8 +154,9 @@ docs: build ## Run the demo and write its figures and pictures into the document
 docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER adds the measured traces
 	@mkdir -p $(OUT)/docs
 	$(CELLERATOR) contest $(CONTEST_PRESETS) --part bulk,short --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json $(OUT)/docs/contest-presets.json
-	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=bbr,beside=quic --buffer both --seeds 5 \
-	  --schemes direct:cubic,accel:adaptive,accel:adaptive?without=competition --json $(OUT)/docs/contest-beside.json
+	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=bbr,beside=quic,beside=quic-bbr --buffer both --seeds 5 \
+	  --schemes 'direct:cubic,accel:adaptive,accel:adaptive?schedule=off,accel:adaptive?schedule=off&without=competition' \
+	  --json $(OUT)/docs/contest-beside.json
 	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json - >$(abspath $(OUT))/docs/contest-traces.json)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(abspath $(OUT))/docs/contest-beside.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
 
