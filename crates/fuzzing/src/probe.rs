@@ -73,7 +73,7 @@ fn datagrams(bytes: &[u8], key: Option<&Key>) {
         server.handle_datagram(datagram, address, now, now);
         client.handle_datagram(datagram, now, now);
         while let Some(transmit) = server.poll_transmit(now, &mut out) {
-            went[usize::from(transmit.to.port() - 1_000)] += out.len();
+            went[usize::from(transmit.path.client.port() - 1_000)] += out.len();
         }
         for _ in 0..100 {
             if client.poll_transmit(now, &mut out).is_none() {

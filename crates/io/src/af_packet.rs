@@ -109,7 +109,7 @@ pub(crate) fn received(len: isize, what: impl FnOnce() -> String) -> Result<Opti
 
 /// Room for control messages, aligned as they must be.
 #[repr(align(8))]
-pub(crate) struct Control(pub [u8; 64]);
+pub(crate) struct Control<const N: usize>(pub [u8; N]);
 
 /// The control message of a level and kind, if a received message has one.
 ///

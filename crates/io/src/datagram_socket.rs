@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -35,6 +35,8 @@ pub struct ReceivedDatagram {
     pub len: usize,
     /// From whom; IPv4 as IPv4, also on a socket for both.
     pub from: SocketAddr,
+    /// The address of this machine that it was sent to; none where the kernel does not tell.
+    pub to: Option<IpAddr>,
     /// When the kernel received it, on [`Clock`]'s scale.
     pub at: Instant,
     /// Datagrams that the kernel has dropped at this socket for want of room since the last one that was
@@ -69,6 +71,11 @@ impl DatagramSocket {
         }
         // On a socket for both families it is needed for IPv4 too, and refused by one for IPv6 only.
         let _ = af_packet::set(&socket, libc::IPPROTO_IP, libc::IP_RECVERR, &on);
+        // One for both families tells addresses of IPv4 as IPv6, too (`ipv6(7)`).
+        match at.is_ipv6() {
+            true => af_packet::set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, &on)?,
+            false => af_packet::set(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, &on)?,
+        }
         socket.bind(&SockAddr::from(at)).doing(what)?;
         Ok(Self { socket, is_ipv6: at.is_ipv6(), overflowed: Cell::new(0) })
     }
@@ -97,12 +104,71 @@ impl DatagramSocket {
     /// # Errors
     /// What the system says of it, or of an earlier one: no room, no route, nobody listens.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> Result<(), IoError> {
-        let to = match to {
+        let address = SockAddr::from(self.of_its_family(to));
+        let sent = self.socket.send_to(bytes, &address).doing(|| format!("send to {to}"));
+        sent.map(drop).inspect_err(|_| self.forget_errors())
+    }
+
+    /// Sends `bytes` to `to` from this address of the machine, which need not be the one that the routes say:
+    /// whoever has asked another one believes no answer from that (RFC 1122 §4.1.3.5).
+    ///
+    /// # Errors
+    /// As of [`DatagramSocket::send_to`]; the address is not of this machine (any more).
+    pub fn send_from(&self, bytes: &[u8], to: SocketAddr, from: IpAddr) -> Result<(), IoError> {
+        let address = SockAddr::from(self.of_its_family(to));
+        let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut control = Control([0; 64]);
+        // SAFETY: msghdr is integers and pointers, for which all zero bytes are a valid value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = address.as_ptr().cast_mut().cast();
+        message.msg_namelen = address.len();
+        message.msg_iov = &raw mut iov;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len() as _;
+        let len = match (self.is_ipv6, from.to_canonical()) {
+            (false, IpAddr::V4(v4)) => {
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(v4.octets()) },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                put_control(&message, libc::IPPROTO_IP, libc::IP_PKTINFO, &info)
+            }
+            (true, from) => {
+                let v6 = match from {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                    IpAddr::V6(v6) => v6,
+                };
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr { s6_addr: v6.octets() },
+                    // Of a link-local destination its own scope says it.
+                    ipi6_ifindex: 0,
+                };
+                put_control(&message, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info)
+            }
+            (false, IpAddr::V6(_)) => return self.send_to(bytes, to),
+        };
+        message.msg_controllen = len as _;
+        // SAFETY: every pointer in `message` points to live memory of the length given beside it; the kernel only
+        // reads it.
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
+        match sent {
+            0.. => Ok(()),
+            _ => {
+                let error = io::Error::last_os_error();
+                self.forget_errors();
+                Err(error).doing(|| format!("send to {to} from {from}"))
+            }
+        }
+    }
+
+    /// The same address as this socket takes it: one for both families takes IPv4 as IPv6.
+    fn of_its_family(&self, to: SocketAddr) -> SocketAddr {
+        match to {
             SocketAddr::V4(v4) if self.is_ipv6 => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
             to => to,
-        };
-        let sent = self.socket.send_to(bytes, &SockAddr::from(to)).doing(|| format!("send to {to}"));
-        sent.map(drop).inspect_err(|_| self.forget_errors())
+        }
     }
 
     /// Receives one datagram; `None` when there is none now.
@@ -112,7 +178,7 @@ impl DatagramSocket {
     pub fn recv(&self, buffer: &mut [u8]) -> Result<Option<ReceivedDatagram>, IoError> {
         let what = || "receive from a UDP socket".to_owned();
         let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-        let mut control = Control([0; 64]);
+        let mut control = Control([0; 128]);
         // SAFETY: msghdr is integers and pointers, for which all zero bytes are a valid value.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut iov;
@@ -149,6 +215,17 @@ impl DatagramSocket {
                 af_packet::control_message(&message, libc::SOL_SOCKET, libc::SO_RXQ_OVFL),
             )
         };
+        // SAFETY: the same; under these kinds the kernel sends the addresses of a packet.
+        let (v4, v6): (Option<libc::in_pktinfo>, Option<libc::in6_pktinfo>) = unsafe {
+            (
+                af_packet::control_message(&message, libc::IPPROTO_IP, libc::IP_PKTINFO),
+                af_packet::control_message(&message, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO),
+            )
+        };
+        // Of what was sent to a group the kernel tells the address that this machine would use, or none.
+        let v4 = v4.map(|info| IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
+        let v6 = v6.map(|info| IpAddr::from(info.ipi6_addr.s6_addr).to_canonical());
+        let to = v4.or(v6).filter(|to| !to.is_multicast() && !to.is_unspecified() && !is_broadcast(*to));
         let total = overflows.unwrap_or(self.overflowed.get());
         let overflowed = total.wrapping_sub(self.overflowed.replace(total));
         let wall = stamp.and_then(|ts| {
@@ -157,7 +234,8 @@ impl DatagramSocket {
         });
         Ok(Some(ReceivedDatagram {
             len,
-            from: SocketAddr::new(from.ip().to_canonical(), from.port()),
+            from: canonical(from),
+            to,
             at: wall.map_or_else(Clock::now, Clock::from_wall_nanos),
             overflowed,
         }))
@@ -180,6 +258,34 @@ impl DatagramSocket {
                 return;
             }
         }
+    }
+}
+
+/// IPv4 as IPv4, and of IPv6 the scope kept: without it a link-local address cannot be answered.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match (address, address.ip().to_canonical()) {
+        (_, IpAddr::V4(v4)) => SocketAddr::from((v4, address.port())),
+        (SocketAddr::V6(v6), IpAddr::V6(ip)) => SocketAddrV6::new(ip, v6.port(), 0, v6.scope_id()).into(),
+        (SocketAddr::V4(_), IpAddr::V6(ip)) => SocketAddr::from((ip, address.port())),
+    }
+}
+
+fn is_broadcast(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(v4) if v4.is_broadcast())
+}
+
+/// Writes a control message as the first of `message`; its length with its header.
+fn put_control<T>(message: &libc::msghdr, level: libc::c_int, kind: libc::c_int, value: &T) -> usize {
+    let len = size_of::<T>() as libc::c_uint;
+    // SAFETY: callers have given `message` a control buffer of 64 bytes that lives and is aligned for a header, which
+    // is more than a header and any T written here.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(message);
+        (*header).cmsg_level = level;
+        (*header).cmsg_type = kind;
+        (*header).cmsg_len = libc::CMSG_LEN(len) as _;
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value), libc::CMSG_DATA(header).cast(), 1);
+        libc::CMSG_SPACE(len) as usize
     }
 }
 
@@ -224,6 +330,33 @@ mod tests {
             assert_eq!(client.recv(&mut buffer).unwrap().unwrap().from, to);
             assert_eq!(client.recv(&mut buffer).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn answers_leave_from_the_address_that_was_asked() {
+        for (listens, asked) in [
+            ("0.0.0.0:0", vec!["127.0.0.1", "127.0.0.5"]),
+            ("[::]:0", vec!["127.0.0.1", "127.0.0.5", "::1"]),
+            ("[::1]:0", vec!["::1"]),
+        ] {
+            let server = DatagramSocket::bind(listens.parse().unwrap()).unwrap();
+            let port = server.local_address().unwrap().port();
+            for host in asked {
+                let to: SocketAddr = (host.parse::<IpAddr>().unwrap(), port).into();
+                let any: SocketAddr = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().unwrap();
+                let client = DatagramSocket::bind(any).unwrap();
+                client.send_to(b"hello", to).unwrap();
+                wait(&server);
+                let received = server.recv(&mut [0; 9]).unwrap().unwrap();
+                assert_eq!(received.to, Some(to.ip()), "{listens}");
+                server.send_from(b"back", received.from, to.ip()).unwrap();
+                wait(&client);
+                assert_eq!(client.recv(&mut [0; 9]).unwrap().unwrap().from, to, "{listens}");
+            }
+        }
+        let server = DatagramSocket::bind("0.0.0.0:0".parse().unwrap()).unwrap();
+        let to = "127.0.0.1:9".parse().unwrap();
+        assert!(server.send_from(b"x", to, "192.0.2.1".parse().unwrap()).is_err(), "not of this machine");
     }
 
     #[test]

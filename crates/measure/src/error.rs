@@ -72,6 +72,15 @@ pub enum MeasureError {
         /// The longest.
         most: Duration,
     },
+    /// The path's MTU is below the packets of a load.
+    #[error(
+        "packets of {packet} bytes do not come through, though small ones do: the path's MTU is smaller \
+         (`cellerator probe sweep` finds it), give a smaller --packet"
+    )]
+    LongPackets {
+        /// Bytes of each IP packet.
+        packet: u16,
+    },
     /// The user has stopped it.
     #[error("interrupted")]
     Interrupted,

@@ -363,6 +363,12 @@ fn lacking(offered: &[probe::Port], plan: &MiddleboxPlan) -> impl Iterator<Item 
     })
 }
 
+/// Another port of the same host, with the zone of a link-local address.
+fn at_port(mut host: SocketAddr, port: u16) -> SocketAddr {
+    host.set_port(port);
+    host
+}
+
 /// Starts all threads.
 fn begin(
     work: &mut Work,
@@ -396,7 +402,7 @@ fn begin(
         let fill = Duration::from_secs(1) + rtt * 4;
         let (run, request) = requests.new_run(What::Fill, fill, *port);
         let ask = PortPlan {
-            to: SocketAddr::new(to.ip(), *port),
+            to: at_port(to, *port),
             get: requests.new_run(What::Look, Duration::ZERO, *port),
             repetitions: REPETITIONS,
             fill: (run, request, fill),
@@ -411,7 +417,7 @@ fn begin(
         }));
     }
     for port in closed.iter().filter(|_| has(MiddleboxPart::Refused)) {
-        let at = SocketAddr::new(to.ip(), *port);
+        let at = at_port(to, *port);
         work.planned += 1;
         let done = Arc::clone(&work.done);
         let thread = std::thread::spawn(move || {

@@ -48,6 +48,7 @@ pub(crate) fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
 /// What a test asks, in words.
 pub(crate) fn question(test: &str) -> &'static str {
     match test {
+        "reachable" => "does the port get through?",
         "split" => "is the connection split?",
         "handshake" => "who answers the handshake?",
         "cache" => "does a cache answer?",

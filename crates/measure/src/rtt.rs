@@ -9,6 +9,7 @@ use serde::Serialize;
 use units::{Duration, Rate};
 
 use crate::local::{LocalFigures, LocalLog, LocalPeer};
+use crate::longest_packet::is_blocked;
 use crate::maker::{Maker, Peer};
 use crate::session::{Session, Watcher};
 use crate::sweep::{echo_spec, load_spec};
@@ -65,8 +66,10 @@ pub struct Phase {
     pub load_received_mbps: Option<f64>,
     /// Packets sent.
     pub sent: u32,
-    /// Packets that came back.
+    /// Packets that came back, each once.
     pub returned: u32,
+    /// Answers that came again.
+    pub repeated: u32,
     /// Those that did not, per cent.
     pub loss_percent: Option<f64>,
     /// Round trips.
@@ -85,6 +88,8 @@ pub struct Phase {
     pub samples: Vec<(f64, f64)>,
     /// Round trips to the local peer in the same time; none without one.
     pub local: Option<LocalFigures>,
+    /// Times the client's address changed before the end of the phase.
+    pub address_moves: u16,
     /// Why it is not what it seems.
     pub doubts: Vec<String>,
 }
@@ -206,8 +211,12 @@ pub(crate) fn load_rate(
     watcher.say(&format!("{}: looking for the capacity", direction.name()));
     let rate_max = session.limits().map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max));
     let spec = load_spec(session, direction, Pattern::Search, rate_max, plan.packet, plan.search_length);
-    let (mut logs, failure) = session.run(&[spec], watcher)?;
-    let best = logs.pop().flatten().and_then(|log| RunFigures::of(&log, &[], None).best_second_mbps);
+    let (mut logs, mut failure) = session.run(&[spec], watcher)?;
+    let log = logs.pop().flatten();
+    if failure.is_none() && log.as_ref().is_some_and(is_blocked) {
+        failure = Some(MeasureError::LongPackets { packet: plan.packet });
+    }
+    let best = log.and_then(|log| RunFigures::of(&log, &[], None).best_second_mbps);
     let rate = best.map(|best| Rate::from_bps((best * 1e6) as u64 * OVERLOAD / 100).min(rate_max));
     Ok((rate, failure))
 }
@@ -240,6 +249,7 @@ fn phase(measured: &Measured, clock: Option<&ClockEstimate>, local: Option<&Loca
         load_received_mbps: load.as_ref().and_then(|load| load.received_mbps),
         sent,
         returned,
+        repeated: log.repeated_echoes,
         loss_percent: (sent > 0).then(|| f64::from(sent.saturating_sub(returned)) * 100.0 / f64::from(sent)),
         rtt,
         round_trips_per_minute: rtt.filter(|rtt| rtt.mean_ms > 0.0).map(|rtt| 60_000.0 / rtt.mean_ms),
@@ -249,6 +259,7 @@ fn phase(measured: &Measured, clock: Option<&ClockEstimate>, local: Option<&Loca
         median_ms: medians(&sorted),
         samples: sorted,
         local: local.zip(begin.zip(end)).and_then(|(local, (begin, end))| local.between(begin, end)),
+        address_moves: figures.address_moves,
         doubts,
     }
 }

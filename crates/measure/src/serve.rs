@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use io::{Clock, DatagramSocket, Interest, IoError, PacedWaiter, Signals};
-use probe::{Server, ServerConfig, ServerCounters};
+use probe::{ClientPath, Server, ServerConfig, ServerCounters};
 use units::{Duration, Instant};
 
 use crate::tcp_serve::{ORDER_PATIENCE, TcpServer};
@@ -101,7 +101,8 @@ pub fn serve(
                 server.on_overflow(received.overflowed);
             }
             let bytes = buffer.get(..received.len.min(buffer.len())).unwrap_or(&buffer);
-            server.handle_datagram(bytes, received.from, clock.told(received.at), clock.now());
+            let path = ClientPath { client: received.from, server: received.to };
+            server.handle_datagram(bytes, path, clock.told(received.at), clock.now());
         }
         // Before the answer leaves that tells a client of its session.
         let now = clock.now();
@@ -114,7 +115,12 @@ pub fn serve(
         }
         for _ in 0..BATCH {
             let Some(transmit) = server.poll_transmit(clock.now(), &mut out) else { break };
-            let is_refused = socket.send_to(&out, transmit.to).is_err();
+            let ClientPath { client, server: own } = transmit.path;
+            let sent = match own {
+                Some(own) => socket.send_from(&out, client, own),
+                None => socket.send_to(&out, client),
+            };
+            let is_refused = sent.is_err();
             if let Some(run) = transmit.run.filter(|_| is_refused) {
                 server.on_refused(run);
             }

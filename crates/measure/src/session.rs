@@ -357,7 +357,7 @@ impl<'a> Session<'a> {
                     if received.overflowed > 0 {
                         self.client.on_overflow(received.overflowed);
                     }
-                    if received.from == self.server {
+                    if is_from(received.from, self.server) {
                         let bytes = self.buffer.get(..received.len).unwrap_or(&self.buffer);
                         self.client.handle_datagram(bytes, received.at, Clock::now());
                     }
@@ -392,16 +392,36 @@ impl<'a> Session<'a> {
     }
 }
 
+/// True when a datagram from `from` is of `server`. Only a link-local address has a scope there.
+pub(crate) fn is_from(from: SocketAddr, server: SocketAddr) -> bool {
+    let scope = |address: SocketAddr| match address {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let is_same = (from.ip(), from.port()) == (server.ip(), server.port());
+    is_same && (scope(from) == scope(server) || scope(from) == 0)
+}
+
+/// The server's address: of a name, an address, one of IPv6 in brackets, or a link-local one with its zone.
 fn resolve(options: &SessionOptions) -> Result<SocketAddr, MeasureError> {
     let name = |why: String| MeasureError::Name { host: options.host.clone(), why };
-    let found = (options.host.as_str(), options.port).to_socket_addrs().map_err(|e| name(e.to_string()))?;
+    let bare = options.host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = bare.unwrap_or(&options.host);
+    let found = (host, options.port).to_socket_addrs().map_err(|e| name(e.to_string()))?;
     let is_wanted = |address: &SocketAddr| match options.address {
         Address::Any => true,
         Address::V4 => address.is_ipv4(),
         Address::V6 => address.is_ipv6(),
     };
-    found
+    let server = found
         .into_iter()
         .find(is_wanted)
-        .ok_or_else(|| name(format!("it has no {} address", options.address.family())))
+        .ok_or_else(|| name(format!("it has no {} address", options.address.family())))?;
+    match server {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => Err(name(format!(
+            "a link-local address needs the interface that it is reached by: {}%eth0",
+            v6.ip()
+        ))),
+        server => Ok(server),
+    }
 }

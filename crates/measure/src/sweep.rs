@@ -7,7 +7,9 @@ use probe::{ClockEstimate, DATA_LEN, Direction, EchoSample, Pattern, RunFigures,
 use serde::Serialize;
 use units::{Bytes, Duration, Rate};
 
+use crate::longest_packet::{self, longest_packet};
 use crate::maker::{Maker, Peer};
+use crate::overload::Overload;
 use crate::session::{Session, Watcher};
 use crate::{MeasureError, verdict};
 
@@ -62,6 +64,8 @@ pub struct Capacity {
     pub mbps: f64,
     /// True when it was a search that found it.
     pub is_search: bool,
+    /// True when the path carried all that was sent, but for what it loses at every rate: it may carry more.
+    pub is_least: bool,
     /// Lost in that run.
     pub loss_percent: Option<f64>,
     /// 95th percentile of the one-way delay variation in that run.
@@ -75,8 +79,13 @@ pub struct DirectionFigures {
     pub direction: &'static str,
     /// The most it carried; none without a valid run of a second.
     pub capacity: Option<Capacity>,
-    /// The largest rate with little delay and loss; none when there was none.
+    /// The largest rate with little delay, and with little loss besides `random_loss_percent`; none when there was
+    /// none.
     pub knee_mbps: Option<f64>,
+    /// Packets that are lost at every rate while nothing waits, per cent; zero of a path that loses none so.
+    pub random_loss_percent: f64,
+    /// Longest IP packet that came through, bytes, where those of the runs did not; none where they did.
+    pub longest_packet_bytes: Option<u16>,
     /// The search, if there was one.
     pub search: Option<Step>,
     /// By rising rate.
@@ -124,6 +133,15 @@ impl Measured {
     }
 }
 
+/// What was measured one way.
+#[derive(Debug)]
+struct MeasuredWay {
+    direction: Direction,
+    search: Option<Measured>,
+    steps: Vec<Measured>,
+    longest_packet: Option<u16>,
+}
+
 /// The small packets that measure the round trip.
 pub(crate) fn echo_spec(session: &Session<'_>, every: Duration, length: Duration) -> RunSpec {
     let overhead = session.overhead();
@@ -162,7 +180,7 @@ pub fn sweep(
     made_by: Maker,
     watcher: &mut dyn Watcher,
 ) -> Result<(SweepDocument, Option<MeasureError>), IoError> {
-    let mut ways: Vec<(Direction, Option<Measured>, Vec<Measured>)> = Vec::new();
+    let mut ways: Vec<MeasuredWay> = Vec::new();
     let mut failure = None;
     let rate_max = session.limits().map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max));
     for direction in &plan.directions {
@@ -195,7 +213,15 @@ pub fn sweep(
             steps.extend(measured);
             session.rest(PAUSE)?;
         }
-        ways.push((*direction, search, steps));
+        let mut longest = None;
+        // Small packets came through all the while.
+        let is_blocked =
+            |measured: &Measured| !measured.echoes().is_empty() && longest_packet::is_blocked(&measured.log);
+        let has_runs = search.is_some() || !steps.is_empty();
+        if failure.is_none() && has_runs && search.iter().chain(&steps).all(is_blocked) {
+            (longest, failure) = longest_packet(session, *direction, plan.packet, watcher)?;
+        }
+        ways.push(MeasuredWay { direction: *direction, search, steps, longest_packet: longest });
         if failure.is_some() {
             break;
         }
@@ -216,28 +242,33 @@ fn one(
     let log = logs.next().flatten();
     let beside = logs.next().flatten();
     // Of a run that never began there is nothing to tell.
-    let log = log.filter(|log| !log.departures.is_empty() || !log.arrivals.is_empty());
+    let log =
+        log.filter(|log| !log.departures.is_empty() || !log.arrivals.is_empty() || log.summary.sent > 0);
     Ok((log.map(|log| Measured { log, beside }), failure))
 }
 
 fn document(
     server: Peer,
     made_by: Maker,
-    ways: &[(Direction, Option<Measured>, Vec<Measured>)],
+    ways: &[MeasuredWay],
     failure: Option<&MeasureError>,
 ) -> SweepDocument {
-    let all = ways.iter().flat_map(|(_, search, steps)| search.iter().chain(steps));
+    let all = ways.iter().flat_map(|way| way.search.iter().chain(&way.steps));
     let echoes: Vec<EchoSample> = all.flat_map(|measured| measured.echoes().iter().copied()).collect();
     let clock = ClockEstimate::of(&echoes);
     let directions = ways
         .iter()
-        .map(|(direction, search, steps)| {
+        .map(|MeasuredWay { direction, search, steps, longest_packet }| {
             let search = search.as_ref().map(|measured| measured.step(clock.as_ref()));
             let steps: Vec<Step> = steps.iter().map(|measured| measured.step(clock.as_ref())).collect();
+            let valid = steps.iter().filter(|step| step.figures.is_valid);
+            let overload = Overload::of(valid);
             DirectionFigures {
                 direction: direction.name(),
-                capacity: capacity(search.iter().chain(&steps)),
-                knee_mbps: knee(&steps),
+                capacity: capacity(search.iter().chain(&steps), steps.last(), overload),
+                knee_mbps: knee(&steps, overload),
+                random_loss_percent: overload.random_percent,
+                longest_packet_bytes: *longest_packet,
                 search,
                 steps,
             }
@@ -256,7 +287,12 @@ fn document(
     document
 }
 
-fn capacity<'a>(steps: impl Iterator<Item = &'a Step>) -> Option<Capacity> {
+/// Of the best of `steps`; `top` is the one at the highest rate.
+fn capacity<'a>(
+    steps: impl Iterator<Item = &'a Step>,
+    top: Option<&Step>,
+    overload: Overload,
+) -> Option<Capacity> {
     let valid = steps.map(|step| &step.figures).filter(|figures| figures.is_valid);
     let best = valid.max_by(|a, b| {
         let of = |figures: &RunFigures| figures.best_second_mbps.unwrap_or(0.0);
@@ -265,17 +301,18 @@ fn capacity<'a>(steps: impl Iterator<Item = &'a Step>) -> Option<Capacity> {
     Some(Capacity {
         mbps: best.best_second_mbps?,
         is_search: best.is_search,
+        is_least: top.is_some_and(|top| !overload.is_in(&top.figures)),
         loss_percent: best.loss_percent,
         delay_variation_p95_ms: best.delay_variation.map(|delay| delay.p95_ms),
     })
 }
 
 /// The largest rate up to which every one had little delay and loss.
-fn knee(steps: &[Step]) -> Option<f64> {
+fn knee(steps: &[Step], overload: Overload) -> Option<f64> {
     let is_good = |step: &&Step| {
         let figures = &step.figures;
-        figures.delay_variation.is_some_and(|delay| delay.p95_ms < KNEE_DELAY_MS)
-            && figures.loss_percent.is_some_and(|loss| loss <= KNEE_LOSS_PERCENT)
+        let is_known = figures.delay_variation.is_some() && figures.loss_percent.is_some();
+        is_known && !overload.is_in(figures)
     };
     steps.iter().take_while(is_good).last().and_then(|step| step.figures.offered_mbps)
 }

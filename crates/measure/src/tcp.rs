@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use figures::stats::{Moments, mean, percentile};
+use figures::stats::{Moments, mean};
 use io::{Clock, IoError};
 use probe::{DelayFigures, Direction, Key, Limits, SessionId, delay_figures};
 use serde::Serialize;
@@ -15,6 +15,7 @@ use units::Duration;
 use crate::maker::{Maker, Peer};
 use crate::session::{Beside, Session, Watcher};
 use crate::sweep::echo_spec;
+use crate::tcp_limit::Limit;
 use crate::tcp_side::{TcpSample, TcpSide, fresh, receive, send};
 use crate::tcp_socket::{TIMEOUT, abort, connect, set_congestion_control, wait_at_most};
 use crate::{MeasureError, verdict};
@@ -27,8 +28,6 @@ pub const SCHEMA: &str = "cellerator/probe-tcp/1";
 const ECHO_EVERY: Duration = Duration::from_millis(50);
 /// What a transfer may take longer than its data: handshakes, the report.
 const MORE: Duration = Duration::from_secs(8);
-/// A share of the busy time from which something is the limit.
-const LIMIT_SHARE: f64 = 0.5;
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Longest report.
 const REPORT_MAX: u64 = 4 << 20;
@@ -48,25 +47,6 @@ pub struct TcpPlan {
     pub windows: Vec<u32>,
     /// The server's key.
     pub key: Option<Key>,
-}
-
-/// What kept a transfer from being faster.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Limit {
-    /// `network`, `receive window`, `send buffer`, `application`, or `server` for its --rate-max.
-    pub by: &'static str,
-    /// In words, with the arithmetic.
-    pub why: String,
-    /// Time with something to send, of all time.
-    pub busy_share: f64,
-    /// Of that limited by the receiver's window.
-    pub rwnd_limited_share: f64,
-    /// Of that limited by the send buffer.
-    pub sndbuf_limited_share: f64,
-    /// Window of the receiver, median.
-    pub rwnd_bytes: u32,
-    /// What that allows over the median round trip: `rwnd / RTT`.
-    pub rwnd_over_rtt_mbps: Option<f64>,
 }
 
 /// What a transfer was to use.
@@ -417,7 +397,7 @@ fn run(settings: TcpSettings, repetition: u32, transfer: &Transfer, udp_rtt: Opt
         udp_rtt,
         retransmitted,
         loss_percent: (segments > 0).then(|| f64::from(retransmitted) * 100.0 / f64::from(segments)),
-        limit: limit(sender),
+        limit: Limit::of(sender),
         mss: sender.mss,
         // Each value is 100 ms: ten of them make a second.
         goodput_100ms_mbps: receiver.received_bytes.iter().map(|bytes| *bytes as f64 * 8.0 / 1e5).collect(),
@@ -436,55 +416,6 @@ fn by_server(run: &mut TcpRun, limits: Option<Limits>) {
     {
         run.limit.by = "server";
         run.limit.why = format!("the server, which sends at most {rate_max:.0} Mbit/s (--rate-max)");
-    }
-}
-
-/// What kept the sender from sending more, by the kernel's own clocks.
-fn limit(sender: &TcpSide) -> Limit {
-    let share = |part: f64, whole: f64| if whole > 0.0 { (part / whole).min(1.0) } else { 0.0 };
-    let last = sender.samples.last();
-    let of = |get: fn(&TcpSample) -> f64| last.map_or(0.0, get);
-    let busy = of(|sample| sample.busy_s);
-    let busy_share = share(busy, sender.seconds);
-    let rwnd_share = share(of(|sample| sample.rwnd_limited_s), busy);
-    let sndbuf_share = share(of(|sample| sample.sndbuf_limited_s), busy);
-    // The median: a window that was bounded late is larger at first.
-    let mut windows: Vec<u32> = sender
-        .samples
-        .iter()
-        .filter(|sample| sample.acked_bytes > 1)
-        .map(|sample| sample.rwnd_bytes)
-        .collect();
-    windows.sort_unstable();
-    let rwnd_bytes = percentile(&windows, 500).unwrap_or(0);
-    let mut trips: Vec<f64> =
-        sender.samples.iter().map(|sample| sample.srtt_ms).filter(|srtt| *srtt > 0.0).collect();
-    trips.sort_unstable_by(f64::total_cmp);
-    let median = percentile(&trips, 500);
-    let rwnd_over_rtt_mbps = median.map(|ms| f64::from(rwnd_bytes) * 8.0 / ms / 1e3);
-    let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
-    let (by, why) = if sender.samples.is_empty() {
-        ("not known", "something that is not known, because the sender's figures did not come".to_owned())
-    } else if rwnd_share >= LIMIT_SHARE {
-        let arithmetic = median
-            .zip(rwnd_over_rtt_mbps)
-            .map_or(String::new(), |(ms, mbps)| format!(": {rwnd_bytes} B / {ms:.1} ms = {mbps:.2} Mbit/s"));
-        ("receive window", format!("the receiver's window for {}{arithmetic}", percent(rwnd_share)))
-    } else if sndbuf_share >= LIMIT_SHARE {
-        ("send buffer", format!("the sender's buffer for {}", percent(sndbuf_share)))
-    } else if busy_share < LIMIT_SHARE {
-        ("application", format!("the sender had nothing to send for {}", percent(1.0 - busy_share)))
-    } else {
-        ("network", format!("the network for {}", percent(1.0 - rwnd_share - sndbuf_share)))
-    };
-    Limit {
-        by,
-        why,
-        busy_share,
-        rwnd_limited_share: rwnd_share,
-        sndbuf_limited_share: sndbuf_share,
-        rwnd_bytes,
-        rwnd_over_rtt_mbps,
     }
 }
 

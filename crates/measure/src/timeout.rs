@@ -15,7 +15,7 @@ use serde_json::Value;
 use units::Duration;
 
 use crate::maker::{Maker, Peer};
-use crate::session::{Session, Watcher};
+use crate::session::{Session, Watcher, is_from};
 use crate::tcp::ask;
 use crate::tcp_socket::connect;
 use crate::{MeasureError, verdict};
@@ -264,7 +264,7 @@ fn udp_flows(job: &Job) -> Result<Vec<Silence>, IoError> {
             // What ICMP says is what a path without the binding says.
             while let Ok(Some(received)) = socket.recv(&mut buffer) {
                 let bytes = buffer.get(..received.len).unwrap_or(&buffer);
-                if received.from == job.to {
+                if is_from(received.from, job.to) {
                     flow.handle_datagram(bytes, key, Clock::now());
                 }
             }

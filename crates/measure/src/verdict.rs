@@ -1,6 +1,6 @@
 //! What a person would say to the operator.
 
-use probe::BufferKind;
+use probe::{BufferKind, RunFigures};
 use serde_json::Value;
 
 use crate::all::AllDocument;
@@ -34,54 +34,71 @@ pub(crate) fn of_sweep(document: &SweepDocument) -> String {
 
 fn of_direction(figures: &DirectionFigures) -> String {
     let way = way(figures.direction);
+    if let Some(longest) = figures.longest_packet_bytes {
+        let packet = figures.search.iter().chain(&figures.steps).map(|step| step.figures.packet_bytes).max();
+        return format!(
+            "{way}: packets of {} bytes do not come through, and those of up to {longest} do: that is the path's MTU \
+             (try --packet {longest}). ",
+            packet.unwrap_or(0)
+        );
+    }
     let Some(capacity) = &figures.capacity else {
         let doubted = figures.steps.iter().chain(&figures.search).any(|step| !step.figures.is_valid);
         let why = if doubted { "no run can be trusted" } else { "no run lasted a second" };
         return format!("{way}: {why}. ");
     };
-    let worst = figures.steps.last().map(|step| &step.figures);
-    // A path that took all that was sent may carry more.
-    let took_all = worst.zip(figures.knee_mbps).is_some_and(|(worst, knee)| knee >= worst.rate_mbps * 0.98);
-    let least = if took_all && !capacity.is_search { "at least " } else { "" };
+    let least = if capacity.is_least { "at least " } else { "" };
     let mut text = format!("{way}: the path carries {least}{} Mbit/s", digits(capacity.mbps));
-    if let Some(knee) = figures.knee_mbps {
-        let is_overloaded =
-            worst.is_some_and(|worst| worst.offered_mbps.is_some_and(|top| top > knee * 1.01));
-        if is_overloaded && let Some(worst) = worst {
-            text += &format!("; above {} Mbit/s packets", digits(knee));
-            let delay = worst.delay_variation.map_or(0.0, |delay| delay.p95_ms);
-            let waits = format!(" wait, for {} at {} Mbit/s", time(delay), digits(worst.rate_mbps));
-            let lost = worst.loss_percent.unwrap_or(0.0);
-            text += &match (delay >= crate::sweep::KNEE_DELAY_MS, lost >= LOSS_TOLD) {
-                (true, true) => format!("{waits}, and {} % of them are lost", digits(lost)),
-                (true, false) => format!("{waits}, and none is lost"),
-                (false, true) => {
-                    format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps))
-                }
-                (false, false) => format!(
-                    " wait or are lost at some rates, and not at {} Mbit/s: what the path carries changes",
-                    digits(worst.rate_mbps)
-                ),
-            };
+    let first = figures.steps.first().map(|step| &step.figures);
+    let worst = figures.steps.last().map(|step| &step.figures).filter(|_| !capacity.is_least);
+    match (figures.knee_mbps, worst, first) {
+        (Some(knee), Some(worst), _) => text += &above(knee, worst, figures.random_loss_percent),
+        (None, Some(_), Some(first)) => {
+            text += &format!("; already at {} Mbit/s packets wait or are lost", digits(first.rate_mbps));
         }
-    } else if let Some(first) = figures.steps.first().map(|step| &step.figures) {
-        text += &format!("; already at {} Mbit/s packets wait or are lost", digits(first.rate_mbps));
+        _ => {}
     }
-    if let Some(first) = figures.steps.first().map(|step| &step.figures)
-        && let Some(lost) = first.loss_percent.filter(|lost| *lost >= LOSS_TOLD)
-    {
-        let most = first.burst_lengths.keys().last().copied().unwrap_or(0);
+    if figures.random_loss_percent >= LOSS_TOLD {
+        let most = first.and_then(|first| first.burst_lengths.keys().last().copied()).unwrap_or(0);
         text += &format!(
-            ". Even at {} Mbit/s {} % of the packets are lost, up to {most} in a row",
-            digits(first.rate_mbps),
-            digits(lost)
+            ". {} % of the packets are lost at random, at whatever rate, up to {most} in a row",
+            digits(figures.random_loss_percent)
         );
     }
+    let moves = figures.search.iter().chain(&figures.steps).map(|step| step.figures.address_moves).max();
+    text += &moved(moves.unwrap_or(0));
     let doubtful = figures.steps.iter().filter(|step| !step.figures.is_valid).count();
     if doubtful > 0 {
         text += &format!(". {doubtful} of {} runs cannot be trusted", figures.steps.len());
     }
     text + ". "
+}
+
+/// What happens to packets at rates above the knee.
+fn above(knee: f64, worst: &RunFigures, random_percent: f64) -> String {
+    let mut text = format!("; above {} Mbit/s packets", digits(knee));
+    let delay = worst.delay_variation.map_or(0.0, |delay| delay.p95_ms);
+    let waits = format!(" wait, for {} at {} Mbit/s", time(delay), digits(worst.rate_mbps));
+    let lost = (worst.loss_percent.unwrap_or(0.0) - random_percent).max(0.0);
+    text += &match (delay >= crate::sweep::KNEE_DELAY_MS, lost >= LOSS_TOLD) {
+        (true, true) => format!("{waits}, and {} % of them are lost", digits(lost)),
+        (true, false) => format!("{waits}, and none is lost"),
+        (false, true) => format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps)),
+        (false, false) => format!(
+            " wait or are lost at some rates, and not at {} Mbit/s: what the path carries changes",
+            digits(worst.rate_mbps)
+        ),
+    };
+    text
+}
+
+/// That the client's address has changed, as often as it did.
+fn moved(moves: u16) -> String {
+    match moves {
+        0 => String::new(),
+        1 => ". The client's address changed once on the way: a NAT has forgotten it".to_owned(),
+        _ => format!(". The client's address changed {moves} times on the way: a NAT forgets it"),
+    }
 }
 
 /// Three digits, no more.
@@ -129,6 +146,7 @@ pub(crate) fn of_rtt(document: &RttDocument) -> String {
         };
     }
     text += &of_local(&document.phases);
+    text += &moved(document.phases.iter().map(|phase| phase.address_moves).max().unwrap_or(0));
     if let Some(text_of) = outages(&document.phases) {
         text += &text_of;
     }
@@ -232,7 +250,12 @@ fn of_growth(growth: &Growth, load: &str) -> String {
     format!("packets wait {} more between {before} and {behind}{place}.", time(growth.ms))
 }
 
-/// What all parts together say, the most telling first.
+/// A verdict up to the end of its first sentence.
+fn first_sentence(verdict: &str) -> String {
+    verdict.split_once(". ").map_or_else(|| verdict.to_owned(), |(first, _)| format!("{first}."))
+}
+
+/// What all parts together say, in one sentence: each part has its own verdict below.
 pub(crate) fn of_all(document: &AllDocument) -> String {
     let of = |name: &str| {
         document.parts.iter().find(|part| part.name == name).and_then(|part| part.document.as_ref())
@@ -258,9 +281,9 @@ pub(crate) fn of_all(document: &AllDocument) -> String {
         *first = first.replacen("down,", "Down,", 1).replacen("up,", "Up,", 1);
         sentences.push(format!("{}.", numbers.join("; ")));
     }
-    for name in ["rtt", "hops", "middlebox", "timeout"] {
-        let part = document.parts.iter().find(|part| part.name == name);
-        sentences.extend(part.and_then(|part| part.verdict.clone()));
+    if sentences.is_empty() {
+        let first = document.parts.iter().find_map(|part| part.verdict.as_deref());
+        sentences.extend(first.map(first_sentence));
     }
     let failed: Vec<&str> =
         document.parts.iter().filter(|part| part.error.is_some()).map(|part| part.name).collect();
@@ -333,13 +356,16 @@ pub(crate) fn of_timeout(document: &TimeoutDocument) -> String {
     text.trim().to_owned()
 }
 
-/// Splitting first, then what else was found, with its ports where not all have it.
+/// Findings that are named; of more the table below tells.
+const NAMED_MAX: usize = 3;
+
+/// What is blocked and splitting first, then what else was found, with its ports where not all have it.
 pub(crate) fn of_middlebox(document: &MiddleboxDocument) -> String {
     let all = groups(&document.findings);
     let tested: std::collections::BTreeSet<u16> = document
         .findings
         .iter()
-        .filter(|finding| finding.test != "refused-port")
+        .filter(|finding| !["refused-port", "reachable"].contains(&finding.test))
         .map(|finding| finding.port)
         .collect();
     let at = |group: &Group<'_>| {
@@ -350,32 +376,43 @@ pub(crate) fn of_middlebox(document: &MiddleboxDocument) -> String {
             _ => format!("at ports {ports}"),
         }
     };
-    let is_split =
-        |outcome: Outcome| all.iter().filter(move |group| (group.test, group.outcome) == ("split", outcome));
+    let of = |test: &'static str, outcome: Outcome| {
+        all.iter().filter(move |group| (group.test, group.outcome) == (test, outcome))
+    };
     let mut sentences = Vec::new();
-    sentences.extend(is_split(Outcome::Found).map(|group| {
+    sentences.extend(of("reachable", Outcome::Found).map(|group| {
+        let (word, verb) = if group.findings.len() == 1 { ("Port", "is") } else { ("Ports", "are") };
+        let how = group.verdict.strip_prefix("blocked").unwrap_or_default();
+        format!("{word} {} {verb} blocked on the way{how}.", group.ports().replace(' ', ", "))
+    }));
+    sentences.extend(of("split", Outcome::Found).map(|group| {
         format!(
             "Connections are split {}: something in between acknowledges data before this machine does.",
             at(group)
         )
     }));
-    sentences.extend(is_split(Outcome::Clear).map(|group| {
+    sentences.extend(of("split", Outcome::Clear).map(|group| {
         let doubt = group.verdict.strip_prefix("not split").unwrap_or_default();
         format!("Connections are whole, not split, {}{doubt}.", at(group))
     }));
     sentences.extend(
-        is_split(Outcome::Unknown)
+        of("split", Outcome::Unknown)
             .map(|group| format!("Whether connections are split is not known {}.", at(group))),
     );
-    let others = all.iter().filter(|group| group.outcome == Outcome::Found && group.test != "split");
-    let others: Vec<String> = others
-        .map(|group| {
-            format!("{}: {} ({})", question(group.test).trim_end_matches('?'), group.verdict, at(group))
-        })
-        .collect();
-    let has_clear = all.iter().any(|group| group.outcome == Outcome::Clear && group.test != "split");
-    if !others.is_empty() {
-        sentences.push(format!("On the way: {}.", others.join("; ")));
+    let is_other = |group: &&Group<'_>| !["split", "reachable"].contains(&group.test);
+    let others: Vec<&Group<'_>> =
+        all.iter().filter(is_other).filter(|group| group.outcome == Outcome::Found).collect();
+    let named = others.iter().take(NAMED_MAX).map(|group| {
+        format!("{}: {} ({})", question(group.test).trim_end_matches('?'), group.verdict, at(group))
+    });
+    let named: Vec<String> = named.collect();
+    let has_clear = all.iter().filter(is_other).any(|group| group.outcome == Outcome::Clear);
+    if !named.is_empty() {
+        let more = match others.len() - named.len() {
+            0 => String::new(),
+            more => format!("; and {more} more in the table"),
+        };
+        sentences.push(format!("On the way: {}{more}.", named.join("; ")));
     } else if has_clear {
         sentences.push("Nothing else that was tested is changed on the way.".to_owned());
     }
@@ -397,11 +434,13 @@ pub(crate) fn of_tcp(document: &TcpDocument) -> String {
         let mbps = digits(bandwidth.mean);
         text += &format!("{}{with}: TCP gets {mbps} Mbit/s", way(row.settings.direction));
         // What limited the most of them speaks for all.
-        let own = document.runs.iter().filter(|run| run.settings == row.settings);
-        let windowed: Vec<&str> =
-            own.filter(|run| run.limit.by == "receive window").map(|run| run.limit.why.as_str()).collect();
-        text += &match windowed.first() {
-            Some(why) if windowed.len() * 2 > row.runs => format!(", held back by {why}. "),
+        let own = || document.runs.iter().filter(|run| run.settings == row.settings);
+        let most =
+            own().find(|run| own().filter(|other| other.limit.by == run.limit.by).count() * 2 > row.runs);
+        text += &match most {
+            Some(run) if ["receive window", "loss", "application"].contains(&run.limit.by) => {
+                format!(", held back by {}. ", run.limit.why)
+            }
             _ => format!(", {}. ", limits(&row.limited_by)),
         };
     }

@@ -23,6 +23,8 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 const TURN_EVERY: Duration = Duration::from_millis(300);
 /// A run is over when nothing has come for this long after its last packet left.
 const QUIET: Duration = Duration::from_secs(1);
+/// The same of a run that the client has ended early, after the server has said what it sent.
+const QUIET_EARLY: Duration = Duration::from_millis(500);
 /// Patience after the user asked to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -129,6 +131,8 @@ enum Stage {
     /// All is sent; what is on its way may come.
     Tail,
     Finishing(Retry),
+    /// Ended early, and all told: what was on its way may still come.
+    Draining(Instant),
     Fetching(Fetch),
 }
 
@@ -143,6 +147,9 @@ struct ClientRun {
     reports: Option<ReportTimer>,
     departures: Vec<Option<Instant>>,
     echoes: Vec<EchoSample>,
+    /// By number: it has come back.
+    has_echo: Vec<bool>,
+    repeated_echoes: u32,
     /// Last report of the other end, when it came, and when one last told of more packets.
     far: StatusReport,
     far_number: u32,
@@ -151,6 +158,8 @@ struct ClientRun {
     overflowed: u32,
     summary: RunSummary,
     ending: Ending,
+    /// The client has ended it, and not its length.
+    is_early: bool,
 }
 
 /// The client's side of everything.
@@ -206,6 +215,8 @@ impl Client {
             reports: None,
             departures: Vec::new(),
             echoes: Vec::new(),
+            has_echo: Vec::new(),
+            repeated_echoes: 0,
             far: StatusReport::default(),
             far_number: 0,
             far_at: now,
@@ -213,6 +224,7 @@ impl Client {
             overflowed: 0,
             summary: RunSummary::default(),
             ending: Ending::Whole,
+            is_early: false,
         });
         number
     }
@@ -231,9 +243,7 @@ impl Client {
         self.heard = now;
         for run in &mut self.runs {
             run.ending = Ending::Stopped;
-            if matches!(run.stage, Stage::Moving | Stage::Tail) {
-                run.stage = Stage::Finishing(Retry::new(now));
-            }
+            run.end_early(now);
         }
         let asking = |run: &ClientRun| matches!(run.stage, Stage::Asking(_));
         let runs = std::mem::take(&mut self.runs);
@@ -244,15 +254,8 @@ impl Client {
 
     /// Ends one run early, as planned: what was sent so far is all of it.
     pub fn finish(&mut self, run: u32, now: Instant) {
-        let Some(run) = self.runs.iter_mut().find(|other| other.number == run) else { return };
-        match run.stage {
-            // What is on its way to the server may still come.
-            Stage::Moving if run.sender.is_some() => {
-                run.stage = Stage::Tail;
-                run.far_progress = now;
-            }
-            Stage::Moving => run.stage = Stage::Finishing(Retry::new(now)),
-            _ => {}
+        if let Some(run) = self.runs.iter_mut().find(|other| other.number == run) {
+            run.end_early(now);
         }
     }
 
@@ -451,6 +454,8 @@ impl Client {
             // A receiver keeps no more than each packet twice.
             let most = u32::try_from(run.spec.packets().saturating_mul(2)).unwrap_or(u32::MAX);
             run.stage = Stage::Fetching(Fetch::new(theirs.received.min(most), now));
+        } else if run.is_early && run.is_lacking() {
+            run.stage = Stage::Draining(now);
         } else {
             let run = self.runs.remove(at);
             self.end(run, Some(Vec::new()));
@@ -487,6 +492,7 @@ impl Client {
             has_arrivals: arrivals.is_some(),
             arrivals: arrivals.unwrap_or_default(),
             echoes: run.echoes,
+            repeated_echoes: run.repeated_echoes,
             summary: run.summary,
             rates: run.sender.map(|sender| sender.rates().to_vec()).unwrap_or_default(),
         };
@@ -521,6 +527,10 @@ impl Client {
             return self.fail(failure);
         }
         self.runs.iter_mut().for_each(|run| run.turn(now));
+        while let Some(at) = self.runs.iter().position(|run| run.is_drained(now)) {
+            let run = self.runs.remove(at);
+            self.end(run, Some(Vec::new()));
+        }
     }
 
     /// The next datagram for the server, written to `out`; none when there is none at `now`. What is given
@@ -621,8 +631,12 @@ impl ClientRun {
 
     fn on_data(&mut self, data: &Data, at: Instant) {
         let Some(receiver) = &mut self.receiver else { return };
-        if !matches!(self.stage, Stage::Moving | Stage::Tail) || u64::from(data.number) >= self.spec.packets()
-        {
+        let is_expected = match self.stage {
+            Stage::Moving | Stage::Tail | Stage::Draining(_) => true,
+            Stage::Finishing(_) => self.is_early,
+            _ => false,
+        };
+        if !is_expected || u64::from(data.number) >= self.spec.packets() {
             return;
         }
         receiver.on_data(data.number, data.sent, at);
@@ -639,6 +653,15 @@ impl ClientRun {
         let number = echo.data.number;
         // What says another time than it left at is none of ours.
         if self.departures.get(number as usize).copied().flatten() == Some(echo.data.sent) {
+            if self.has_echo.len() < self.departures.len() {
+                self.has_echo.resize(self.departures.len(), false);
+            }
+            // The path may double packets: the first counts.
+            let has_echo = self.has_echo.get_mut(number as usize);
+            if has_echo.is_some_and(|has_echo| std::mem::replace(has_echo, true)) {
+                self.repeated_echoes = self.repeated_echoes.saturating_add(1);
+                return;
+            }
             self.echoes.push(EchoSample {
                 number,
                 sent: echo.data.sent,
@@ -660,6 +683,37 @@ impl ClientRun {
         if let Some(sender) = &mut self.sender {
             sender.on_status(report, now);
         }
+    }
+
+    /// No more is sent; what is on its way may still come.
+    fn end_early(&mut self, now: Instant) {
+        match self.stage {
+            Stage::Moving if self.sender.is_some() => {
+                self.stage = Stage::Tail;
+                self.far_progress = now;
+            }
+            Stage::Moving | Stage::Tail if self.sender.is_none() => {
+                self.stage = Stage::Finishing(Retry::new(now));
+            }
+            _ => return,
+        }
+        self.is_early = true;
+    }
+
+    /// True while fewer packets have come than the server has sent.
+    fn is_lacking(&self) -> bool {
+        self.receiver.as_ref().is_some_and(|receiver| receiver.distinct() < self.summary.sent)
+    }
+
+    /// True when a run that was ended early has all, or nothing more has come for a while.
+    fn is_drained(&self, now: Instant) -> bool {
+        let Stage::Draining(since) = self.stage else { return false };
+        !self.is_lacking() || now >= self.drained_at(since)
+    }
+
+    fn drained_at(&self, since: Instant) -> Instant {
+        let last = self.receiver.as_ref().and_then(Receiver::last);
+        last.map_or(since, |last| last.max(since)) + QUIET_EARLY
     }
 
     /// What the server knows and this end does not.
@@ -710,6 +764,7 @@ impl ClientRun {
                 Some(Message::Status { session, run, number, report: receiver.report() })
             }
             Stage::Finishing(retry) => retry.poll(now).then_some(Message::Finish { session, run }),
+            Stage::Draining(_) => None,
             Stage::Fetching(fetch) => fetch.poll(now).map(|from| Message::Fetch { session, run, from }),
         }
     }
@@ -717,6 +772,7 @@ impl ClientRun {
     fn next_deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Asking(retry) | Stage::Finishing(retry) => Some(retry.at),
+            Stage::Draining(since) => Some(self.drained_at(*since)),
             Stage::Fetching(fetch) => fetch.next_deadline(),
             Stage::Moving | Stage::Tail => {
                 let report = self.reports.as_ref().map(|reports| reports.at);

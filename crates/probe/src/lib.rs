@@ -22,6 +22,7 @@
 
 mod auth;
 mod client;
+mod client_path;
 mod clock;
 mod fetch;
 mod figures_of;
@@ -44,6 +45,7 @@ mod syn;
 
 pub use auth::{Cookie, CookieJar, Key};
 pub use client::{Client, ClientConfig, ClientEvent, Failure};
+pub use client_path::ClientPath;
 pub use clock::ClockEstimate;
 pub use figures_of::{
     Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, Series, TimerFigures,

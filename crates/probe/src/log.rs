@@ -61,8 +61,10 @@ pub struct RunLog {
     pub arrivals: Vec<Arrival>,
     /// False when the arrivals of a run up could not be fetched.
     pub has_arrivals: bool,
-    /// Round trips, in the order of return.
+    /// Round trips, in the order of return; of each packet the first.
     pub echoes: Vec<EchoSample>,
+    /// Answers that came again.
+    pub repeated_echoes: u32,
     /// What the sender and the receiver counted, joined.
     pub summary: RunSummary,
     /// Rates of a search and when they were set, by the sender's clock; only of runs up.

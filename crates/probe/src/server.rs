@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use units::{Bytes, Duration, Instant};
 
 use crate::auth::{Cookie, CookieJar, Key};
+use crate::client_path::ClientPath;
 use crate::message::{
     CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, PAYLOAD_MAX, Pattern,
     RECORDS_MAX, Refusal, RunSpec, RunSummary, SessionId, StatusReport, VERSION,
@@ -96,8 +97,8 @@ pub struct ServerCounters {
 /// A datagram to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// To whom.
-    pub to: SocketAddr,
+    /// To whom, and from which address.
+    pub path: ClientPath,
     /// The run whose packet it is, for [`Server::on_refused`].
     pub run: Option<(SessionId, u32)>,
 }
@@ -137,7 +138,7 @@ impl Run {
 /// A new address that has not proven itself.
 #[derive(Debug)]
 struct Candidate {
-    address: SocketAddr,
+    path: ClientPath,
     asked: Instant,
 }
 
@@ -146,7 +147,7 @@ struct Session {
     id: SessionId,
     nonce: u64,
     /// Proven by a cookie.
-    address: SocketAddr,
+    path: ClientPath,
     candidate: Option<Candidate>,
     moves: u16,
     heard: Instant,
@@ -170,7 +171,7 @@ impl Session {
 #[derive(Debug)]
 struct Flow {
     /// Proven by a cookie.
-    to: SocketAddr,
+    to: ClientPath,
     at: Instant,
     left: u32,
 }
@@ -203,10 +204,10 @@ pub struct Server {
     waiting: VecDeque<(SessionId, Instant)>,
     flows: BTreeMap<(SessionId, u32), Flow>,
     volumes: BTreeMap<IpAddr, (Instant, u64)>,
-    outgoing: VecDeque<(SocketAddr, Vec<u8>)>,
+    outgoing: VecDeque<(ClientPath, Vec<u8>)>,
     questions: VecDeque<Question>,
     /// Answers to [`Data`] and pings, which tell when they leave.
-    echoes: VecDeque<(SocketAddr, Message)>,
+    echoes: VecDeque<(ClientPath, Message)>,
     counters: ServerCounters,
     count: u64,
     /// Arrivals that are kept, those of sessions that have ended since they were counted too.
@@ -269,7 +270,7 @@ impl Server {
     /// Answers a question of a session that is still there.
     pub fn answer(&mut self, message: &Message) {
         let to = self.sessions.iter().find(|session| message.session() == Some(session.id));
-        if let Some(to) = to.map(|session| session.address) {
+        if let Some(to) = to.map(|session| session.path) {
             self.say(to, message);
         }
     }
@@ -283,7 +284,7 @@ impl Server {
     /// A session has moved so many bytes that are not of a run here: over TCP.
     pub fn on_volume(&mut self, session: SessionId, bytes: u64, now: Instant) {
         if let Some(session) = self.sessions.iter().find(|other| other.id == session) {
-            let client = client_of(session.address);
+            let client = client_of(session.path.client);
             self.charge(client, bytes, now);
         }
     }
@@ -291,7 +292,7 @@ impl Server {
     /// Bytes that a session's client may still move in this hour.
     #[must_use]
     pub fn volume_left(&self, session: SessionId, now: Instant) -> u64 {
-        let client = self.sessions.iter().find(|other| other.id == session).map(|s| client_of(s.address));
+        let client = self.sessions.iter().find(|other| other.id == session).map(|s| client_of(s.path.client));
         let used = client.map_or(0, |client| self.used(client, now));
         self.config.limits.volume_max.get().saturating_sub(used)
     }
@@ -324,12 +325,13 @@ impl Server {
     }
 
     /// A datagram came from `from` at `at`; `now` is not before.
-    pub fn handle_datagram(&mut self, bytes: &[u8], from: SocketAddr, at: Instant, now: Instant) {
+    pub fn handle_datagram(&mut self, bytes: &[u8], from: impl Into<ClientPath>, at: Instant, now: Instant) {
+        let from = from.into();
         match Message::decode(bytes, self.config.key.as_ref()) {
             Ok(Message::Hello { nonce, cookie }) => self.on_hello(nonce, &cookie, from, now),
             // Nothing is kept of who asks, and the answer is shorter than the question.
             Ok(Message::Locate { number, sent }) => {
-                self.say(from, &Message::Located { number, sent, address: from });
+                self.say(from, &Message::Located { number, sent, address: from.client });
             }
             Ok(message) => self.on_message(&message, bytes.len(), from, at, now),
             Err(MessageError::Version(version)) => {
@@ -352,11 +354,11 @@ impl Server {
         }
     }
 
-    fn refuse(&mut self, to: SocketAddr, about: u64, reason: Refusal, detail: u64) {
+    fn refuse(&mut self, to: ClientPath, about: u64, reason: Refusal, detail: u64) {
         self.say(to, &Message::Refuse { about, reason, detail, version: VERSION });
     }
 
-    fn say(&mut self, to: SocketAddr, message: &Message) {
+    fn say(&mut self, to: ClientPath, message: &Message) {
         if self.outgoing.len() < OUTGOING_MAX {
             let mut bytes = Vec::with_capacity(CONTROL_LEN_MAX);
             message.encode(self.config.key.as_ref(), &mut bytes);
@@ -364,20 +366,22 @@ impl Server {
         }
     }
 
-    fn on_hello(&mut self, nonce: u64, cookie: &Cookie, from: SocketAddr, now: Instant) {
+    fn on_hello(&mut self, nonce: u64, cookie: &Cookie, from: ClientPath, now: Instant) {
         if *cookie == Cookie::default() {
-            let cookie = self.config.secret.cookie(from, nonce, now);
+            let cookie = self.config.secret.cookie(from.client, nonce, now);
             return self.say(from, &Message::Challenge { nonce, cookie });
         }
-        if !self.config.secret.is_mine(cookie, from, nonce, now) {
+        if !self.config.secret.is_mine(cookie, from.client, nonce, now) {
             return self.refuse(from, nonce, Refusal::Cookie, 0);
         }
         let limits = self.config.limits;
-        if let Some(session) = self.sessions.iter().find(|s| s.nonce == nonce && s.address == from) {
+        if let Some(session) = self.sessions.iter().find(|s| s.nonce == nonce && s.path.client == from.client)
+        {
             let accept = Message::Accept { nonce, session: session.id, limits };
             return self.say(from, &accept);
         }
-        let same = self.sessions.iter().filter(|s| client_of(s.address) == client_of(from)).count();
+        let same =
+            self.sessions.iter().filter(|s| client_of(s.path.client) == client_of(from.client)).count();
         let (all, per_client) = (self.config.sessions_max, self.config.sessions_per_client_max);
         if same >= per_client || self.sessions.len() >= all {
             self.counters.overloaded += 1;
@@ -387,11 +391,11 @@ impl Server {
         }
         self.count += 1;
         self.counters.sessions += 1;
-        let id = self.config.secret.unguessable(from, nonce, self.count);
+        let id = self.config.secret.unguessable(from.client, nonce, self.count);
         self.sessions.push(Session {
             id,
             nonce,
-            address: from,
+            path: from,
             candidate: None,
             moves: 0,
             heard: now,
@@ -402,7 +406,7 @@ impl Server {
         self.say(from, &Message::Accept { nonce, session: id, limits });
     }
 
-    fn on_message(&mut self, message: &Message, len: usize, from: SocketAddr, at: Instant, now: Instant) {
+    fn on_message(&mut self, message: &Message, len: usize, from: ClientPath, at: Instant, now: Instant) {
         let Some(id) = message.session() else { return };
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else {
             // As long as what came at most, and never in answer to data: its sender hears it at its next
@@ -423,7 +427,7 @@ impl Server {
         session.heard = now;
         if let Message::Ping(data) = message {
             // From another port of the address that is proven; the answer is as long as the question.
-            if session.address.ip() == from.ip() && self.echoes.len() < OUTGOING_MAX {
+            if session.path.client.ip() == from.client.ip() && self.echoes.len() < OUTGOING_MAX {
                 self.echoes.push_back((from, Message::Pong(Echo { data: *data, received: at, echoed: at })));
             }
             return;
@@ -431,7 +435,7 @@ impl Server {
         if let Message::Idle { flow, after, cookie, .. } = message {
             return self.on_idle((id, *flow), *after, cookie, from, now);
         }
-        if session.address != from {
+        if session.path.client != from.client {
             self.on_moved(id, message, len, from, now);
         }
         match message {
@@ -454,12 +458,12 @@ impl Server {
         flow: (SessionId, u32),
         after: Duration,
         cookie: &Cookie,
-        from: SocketAddr,
+        from: ClientPath,
         now: Instant,
     ) {
         let session = flow.0;
-        if !self.config.secret.is_mine(cookie, from, session, now) {
-            let cookie = self.config.secret.cookie(from, session, now);
+        if !self.config.secret.is_mine(cookie, from.client, session, now) {
+            let cookie = self.config.secret.cookie(from.client, session, now);
             return self.say(from, &Message::Confirm { session, cookie });
         }
         let own = self.flows.range((session, 0)..=(session, u32::MAX)).count();
@@ -474,35 +478,35 @@ impl Server {
     }
 
     /// The session speaks from another address: a NAT has forgotten its binding, or the client has moved.
-    fn on_moved(&mut self, id: SessionId, message: &Message, len: usize, from: SocketAddr, now: Instant) {
+    fn on_moved(&mut self, id: SessionId, message: &Message, len: usize, from: ClientPath, now: Instant) {
         let secret = self.config.secret.clone();
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else { return };
         if let Message::Confirmed { cookie, .. } = message {
-            if secret.is_mine(cookie, from, id, now) {
-                (session.address, session.candidate) = (from, None);
+            if secret.is_mine(cookie, from.client, id, now) {
+                (session.path, session.candidate) = (from, None);
                 session.moves = session.moves.saturating_add(1);
                 self.counters.moves += 1;
             }
             return;
         }
         let is_asked = |candidate: &Candidate| {
-            candidate.address == from && now.saturating_since(candidate.asked) < CONFIRM_EVERY
+            candidate.path.client == from.client && now.saturating_since(candidate.asked) < CONFIRM_EVERY
         };
         if session.candidate.as_ref().is_some_and(is_asked) || len < DATA_LEN {
             return;
         }
-        session.candidate = Some(Candidate { address: from, asked: now });
-        let cookie = secret.cookie(from, id, now);
+        session.candidate = Some(Candidate { path: from, asked: now });
+        let cookie = secret.cookie(from.client, id, now);
         self.say(from, &Message::Confirm { session: id, cookie });
     }
 
-    fn on_data(&mut self, data: &Data, from: SocketAddr, at: Instant) {
+    fn on_data(&mut self, data: &Data, from: ClientPath, at: Instant) {
         let is_full = self.kept >= self.config.arrivals_max && self.is_received(data);
         let has_room = !is_full || self.make_room(data.session);
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == data.session) else {
             return;
         };
-        let address = session.address;
+        let path = session.path;
         let Some(run) = session.run(data.run).filter(|run| !run.is_over()) else { return };
         let Role::Receives { receiver, .. } = &mut run.role else { return };
         if !has_room {
@@ -512,9 +516,9 @@ impl Server {
         let kept = receiver.kept();
         receiver.on_data(data.number, data.sent, at);
         self.kept += receiver.kept() - kept;
-        if run.spec.is_echoed && from == address && self.echoes.len() < OUTGOING_MAX {
+        if run.spec.is_echoed && from.client == path.client && self.echoes.len() < OUTGOING_MAX {
             let echo = Message::Echo(Echo { data: *data, received: at, echoed: at });
-            self.echoes.push_back((address, echo));
+            self.echoes.push_back((path, echo));
         }
     }
 
@@ -557,23 +561,23 @@ impl Server {
 
     fn on_ask(&mut self, id: SessionId, number: u32, spec: &RunSpec, now: Instant) {
         let Some(session) = self.sessions.iter().find(|session| session.id == id) else { return };
-        let address = session.address;
+        let path = session.path;
         if session.runs.iter().any(|run| run.number == number) {
-            return self.say(address, &Message::Grant { session: id, run: number });
+            return self.say(path, &Message::Grant { session: id, run: number });
         }
         let turn = session.is_measured().then_some(session.turn);
-        let client = client_of(address);
+        let client = client_of(path.client);
         if let Some((reason, detail)) = self.refusal(spec, client, now) {
-            return self.say(address, &Message::Deny { session: id, run: number, reason, detail });
+            return self.say(path, &Message::Deny { session: id, run: number, reason, detail });
         }
         let active = session.runs.iter().filter(|run| !run.is_over()).count();
         if active >= RUNS_MAX {
             let deny =
                 Message::Deny { session: id, run: number, reason: Refusal::TooMany, detail: RUNS_MAX as u64 };
-            return self.say(address, &deny);
+            return self.say(path, &deny);
         }
         if let Some(place) = self.place_of(id, turn, now) {
-            return self.say(address, &Message::Wait { session: id, run: number, place });
+            return self.say(path, &Message::Wait { session: id, run: number, place });
         }
         self.waiting.retain(|(other, _)| *other != id);
         self.charge(client, planned_bytes(spec), now);
@@ -588,7 +592,7 @@ impl Server {
                 session.runs.remove(oldest);
             }
         }
-        self.say(address, &Message::Grant { session: id, run: number });
+        self.say(path, &Message::Grant { session: id, run: number });
     }
 
     fn refusal(&self, spec: &RunSpec, client: IpAddr, now: Instant) -> Option<(Refusal, u64)> {
@@ -650,9 +654,9 @@ impl Server {
 
     fn on_finish(&mut self, id: SessionId, number: u32) {
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else { return };
-        let (address, moves, overflowed) = (session.address, session.moves, session.overflowed);
+        let (path, moves, overflowed) = (session.path, session.moves, session.overflowed);
         let Some(run) = session.run(number) else {
-            return self.refuse(address, id, Refusal::NoSession, 0);
+            return self.refuse(path, id, Refusal::NoSession, 0);
         };
         let is_first = run.summary.is_none();
         let summary = *run.summary.get_or_insert_with(|| {
@@ -670,50 +674,50 @@ impl Server {
         let moved = run.spec.packet().get().saturating_mul(summary.sent.max(summary.received).into());
         let unused = planned_bytes(&run.spec).saturating_sub(moved);
         if is_first {
-            self.refund(client_of(address), unused);
+            self.refund(client_of(path.client), unused);
         }
-        self.say(address, &Message::Summary { session: id, run: number, summary });
+        self.say(path, &Message::Summary { session: id, run: number, summary });
     }
 
     fn on_fetch(&mut self, id: SessionId, number: u32, from: u32) {
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else { return };
-        let address = session.address;
+        let path = session.path;
         let Some(run) = session.run(number) else {
-            return self.refuse(address, id, Refusal::NoSession, 0);
+            return self.refuse(path, id, Refusal::NoSession, 0);
         };
         let Role::Receives { receiver, .. } = &run.role else { return };
         let arrivals = receiver.arrivals(from, RECORDS_MAX);
-        self.say(address, &Message::Records { session: id, run: number, from, arrivals });
+        self.say(path, &Message::Records { session: id, run: number, from, arrivals });
     }
 
     /// The next datagram, written to `out`; none when there is none at `now`.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some((to, mut answer)) = self.echoes.pop_front() {
+        if let Some((path, mut answer)) = self.echoes.pop_front() {
             if let Message::Echo(echo) | Message::Pong(echo) = &mut answer {
                 echo.echoed = now;
             }
             answer.encode(None, out);
-            return Some(Transmit { to, run: None });
+            return Some(Transmit { path, run: None });
         }
-        if let Some((to, bytes)) = self.outgoing.pop_front() {
+        if let Some((path, bytes)) = self.outgoing.pop_front() {
             *out = bytes;
-            return Some(Transmit { to, run: None });
+            return Some(Transmit { path, run: None });
         }
         self.expire(now);
         let due = self.flows.iter_mut().find(|(_, flow)| flow.at <= now);
         if let Some(((session, number), flow)) = due {
-            let (key, to) = ((*session, *number), flow.to);
+            let (key, path) = ((*session, *number), flow.to);
             (flow.at, flow.left) = (now + SPEAK_EVERY, flow.left - 1);
             if flow.left == 0 {
                 self.flows.remove(&key);
             }
             let speak = Message::Speak { session: key.0, flow: key.1 };
             speak.encode(self.config.key.as_ref(), out);
-            return Some(Transmit { to, run: None });
+            return Some(Transmit { path, run: None });
         }
         let key = self.config.key.as_ref();
         for session in &mut self.sessions {
-            let (id, to) = (session.id, session.address);
+            let (id, path) = (session.id, session.path);
             let is_silent = now.saturating_since(session.heard) > CLIENT_SILENCE_MAX;
             for run in session.runs.iter_mut().filter(|run| !run.is_over() && !is_silent) {
                 let number = run.number;
@@ -723,7 +727,7 @@ impl Server {
                         let data = Data { session: id, run: number, number: packet, sent: now };
                         Message::Data(data).encode(None, out);
                         out.resize(usize::from(run.spec.payload).max(DATA_LEN), 0);
-                        return Some(Transmit { to, run: Some((id, number)) });
+                        return Some(Transmit { path, run: Some((id, number)) });
                     }
                     Role::Receives { receiver, reports } => {
                         let Some(report_number) = reports.poll(now) else { continue };
@@ -731,7 +735,7 @@ impl Server {
                         let status =
                             Message::Status { session: id, run: number, number: report_number, report };
                         status.encode(key, out);
-                        return Some(Transmit { to, run: None });
+                        return Some(Transmit { path, run: None });
                     }
                 }
             }

@@ -205,6 +205,43 @@ fn a_user_who_stops_gets_what_there_is() {
 }
 
 #[test]
+fn what_is_under_way_when_a_user_stops_is_not_lost() {
+    for direction in [UP, DOWN] {
+        for (loss_ppm, jitter_ms) in [(0, 0), (0, 30), (100_000, 0), (100_000, 30)] {
+            let jitter = Duration::from_millis(jitter_ms);
+            let delay = Duration::from_millis(50);
+            let path = Path { loss_ppm, jitter, delay_up: delay, delay_down: delay, ..Path::default() };
+            let mut net = Network::new(17, path, false);
+            let client = net.client(None);
+            net.begin(client, spec(direction, 1_000, 9_000));
+            net.run_for(Duration::from_millis(2_000));
+            net.stop_client(client);
+            net.run_for(Duration::from_millis(8_000));
+            let log = net.log(client, 0);
+            assert_eq!(log.ending, Ending::Stopped);
+            let lost = RunFigures::of(log, &[], None).lost.unwrap();
+            assert_eq!(u64::from(lost), net.truth(direction).lost, "{direction:?} {loss_ppm} {jitter_ms}");
+        }
+    }
+}
+
+#[test]
+fn packets_that_the_path_doubles_come_back_once() {
+    let path = Path { repeat_ppm: 300_000, loss_ppm: 50_000, ..Path::default() };
+    let mut net = Network::new(18, path, false);
+    let client = net.client(None);
+    net.begin(client, RunSpec { is_echoed: true, payload: 44, ..spec(UP, 50, 20_000) });
+    net.run();
+    let log = net.log(client, 0);
+    let numbers: std::collections::BTreeSet<u32> = log.echoes.iter().map(|echo| echo.number).collect();
+    assert_eq!(numbers.len(), log.echoes.len(), "each once");
+    // Each way loses one in twenty, and doubles three in ten.
+    let (sent, came) = (log.departures.len() as f64, log.echoes.len() as f64);
+    assert!((0.85..0.95).contains(&(came / sent)), "{came} of {sent}");
+    assert!(log.repeated_echoes > 300, "{}", log.repeated_echoes);
+}
+
+#[test]
 fn runs_of_several_clients_wait_for_each_other() {
     let mut net = Network::new(8, Path::default(), false);
     let clients: Vec<usize> = (0..3).map(|_| net.client(None)).collect();

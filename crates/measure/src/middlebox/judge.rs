@@ -37,6 +37,15 @@ pub(super) struct Evidence {
     pub(super) closed: BTreeMap<u16, &'static str>,
 }
 
+/// What became of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Made,
+    Refused,
+    Silent,
+    Unknown,
+}
+
 /// What one test says of one port.
 struct Said {
     outcome: Outcome,
@@ -135,7 +144,8 @@ impl Evidence {
     /// By test, then by port.
     pub(super) fn findings(&self) -> Vec<Finding> {
         type Test = fn(&Evidence, u16) -> Option<Said>;
-        let tests: [(&'static str, Test); 19] = [
+        let tests: [(&'static str, Test); 20] = [
+            ("reachable", |all, port| Some(all.reachable(port))),
             ("split", Self::split),
             ("handshake", Self::handshake),
             ("cache", Self::cache),
@@ -159,7 +169,8 @@ impl Evidence {
         let mut findings = Vec::new();
         let ports = self.ports();
         for (test, judge) in tests {
-            for port in &ports {
+            // Of a port that is blocked there is nothing else to tell.
+            for port in ports.iter().filter(|port| test == "reachable" || !self.is_blocked(**port)) {
                 findings.extend(judge(self, *port).map(|said| finding(test, *port, said)));
             }
         }
@@ -168,6 +179,46 @@ impl Evidence {
             closed.map(|(port, came)| finding("refused-port", *port, self.refused_port(*port, came))),
         );
         findings
+    }
+
+    /// How each connection to a port fared: none where it came about, or was never begun.
+    fn attempts(&self, port: u16) -> impl Iterator<Item = Attempt> {
+        let raw = self.raw.iter().filter(move |flow| flow.port == port).map(|flow| match flow.end {
+            Some(SmallTcpEnd::NoHandshake) => Attempt::Silent,
+            Some(SmallTcpEnd::Refused) => Attempt::Refused,
+            _ if flow.log.handshake.is_some() => Attempt::Made,
+            _ => Attempt::Unknown,
+        });
+        let plain = self.gets.iter().filter(move |get| get.port == port).map(|get| match &get.outcome {
+            Ok(_) | Err(Failed::Unanswered(_)) => Attempt::Made,
+            Err(Failed::Refused) => Attempt::Refused,
+            Err(Failed::Silent) => Attempt::Silent,
+            Err(Failed::Stopped) => Attempt::Unknown,
+        });
+        raw.chain(plain)
+    }
+
+    /// True when the server listens there, and no connection comes about.
+    fn is_blocked(&self, port: u16) -> bool {
+        let has = |wanted: Attempt| self.attempts(port).any(|attempt| attempt == wanted);
+        !has(Attempt::Made) && (has(Attempt::Refused) || has(Attempt::Silent))
+    }
+
+    /// Does a connection come about at all? The server says that it listens there.
+    fn reachable(&self, port: u16) -> Said {
+        let count = |wanted: Attempt| self.attempts(port).filter(|attempt| *attempt == wanted).count();
+        let [made, refused, silent] = [Attempt::Made, Attempt::Refused, Attempt::Silent].map(count);
+        let told = format!(
+            "the server listens there; of {} connections {made} came about, {refused} were refused by a reset, \
+             {silent} got no answer to their SYNs",
+            made + refused + silent
+        );
+        match (self.is_blocked(port), refused, made) {
+            (true, 0, _) => found("blocked: no answer comes", told),
+            (true, _, _) => found("blocked: refused by a reset", told),
+            (false, _, 0) => unknown("interrupted"),
+            (false, _, _) => clear("let through", told),
+        }
     }
 
     /// Is data acknowledged that the client has not acknowledged?

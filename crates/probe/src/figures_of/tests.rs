@@ -20,6 +20,7 @@ fn log(sent: u32, arrivals: Vec<Arrival>) -> RunLog {
         arrivals,
         has_arrivals: true,
         echoes: Vec::new(),
+        repeated_echoes: 0,
         summary: RunSummary { sent, ..RunSummary::default() },
         rates: Vec::new(),
     }

@@ -50,6 +50,7 @@ fn run(link: &mut Link<(u32, Instant)>, spec: RunSpec, begin: Instant) -> RunLog
         arrivals: Vec::new(),
         has_arrivals: true,
         echoes: Vec::new(),
+        repeated_echoes: 0,
         summary: RunSummary::default(),
         rates: Vec::new(),
     };

@@ -366,12 +366,12 @@ impl Network {
         let now = self.at_server(self.now);
         while let Some(transmit) = self.server.as_mut().and_then(|server| server.poll_transmit(now, &mut out))
         {
-            self.traffic.entry(transmit.to).or_default().1 += out.len();
+            self.traffic.entry(transmit.path.client).or_default().1 += out.len();
             let mut bytes = out.clone();
             if self.server_version != 1 {
                 bytes[2] = self.server_version;
             }
-            self.send(To::Client(transmit.to), &bytes);
+            self.send(To::Client(transmit.path.client), &bytes);
         }
     }
 

@@ -86,7 +86,7 @@ impl Talker {
 fn said(server: &mut Server, now: Instant) -> Vec<(SocketAddr, Message)> {
     let (mut out, mut all) = (Vec::new(), Vec::new());
     while let Some(transmit) = server.poll_transmit(now, &mut out) {
-        all.push((transmit.to, Message::decode(&out, None).unwrap()));
+        all.push((transmit.path.client, Message::decode(&out, None).unwrap()));
     }
     all
 }
