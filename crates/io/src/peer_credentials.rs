@@ -10,9 +10,11 @@ const SO_PEERGROUPS: libc::c_int = 59;
 /// Groups of a process at most (`NGROUPS_MAX`).
 const GROUPS_MAX: usize = 65_536;
 
-/// Who has connected.
+/// Who has connected, or has made the pair of sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
+    /// Its process.
+    pub process: u32,
     /// Its user.
     pub uid: u32,
     /// Its groups.
@@ -44,7 +46,7 @@ impl Caller {
         };
         groups.truncate(if done < 0 { 0 } else { len as usize / size_of::<u32>() });
         groups.push(credentials.gid);
-        Ok(Self { uid: credentials.uid, groups })
+        Ok(Self { process: credentials.pid.cast_unsigned(), uid: credentials.uid, groups })
     }
 }
 
@@ -59,7 +61,7 @@ mod tests {
         let (own, _other) = UnixStream::pair().unwrap();
         let caller = Caller::of(&own).unwrap();
         let data = std::fs::metadata("/proc/self").unwrap();
-        assert_eq!(caller.uid, data.uid());
+        assert_eq!((caller.process, caller.uid), (std::process::id(), data.uid()));
         assert!(caller.groups.contains(&data.gid()), "{caller:?}");
     }
 }

@@ -50,11 +50,21 @@ impl RunningTime {
         *self = Self::of(self.process, now);
     }
 
-    /// How much has passed so far. To be asked often: a thread that is ready to run when this is asked counts as
-    /// waiting for all the time since this was asked before in which it did not run.
+    /// The process.
+    #[must_use]
+    pub const fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// How much has passed so far. To be asked often: of the time since this was asked before, as much does not count
+    /// as the thread has waited that has waited longest, though others may have waited after it; and a thread that is
+    /// ready to run when this is asked counts as waiting for all of it in which it did not run.
     pub fn passed(&mut self, now: Instant) -> Duration {
+        self.note(threads(self.process), now)
+    }
+
+    fn note(&mut self, found: BTreeMap<u32, Thread>, now: Instant) -> Duration {
         let elapsed = now.saturating_since(self.looked_at);
-        let found = threads(self.process);
         let waited = found.iter().filter_map(|(number, thread)| {
             let before = self.threads.get(number)?;
             Some(thread.waited_since(*before, elapsed))
@@ -102,6 +112,22 @@ mod tests {
         assert_eq!(asleep.waited_since(before, ms(20)), ms(5));
         assert_eq!(before.waited_since(before, ms(20)), Duration::ZERO, "stopped");
         assert_eq!(before.waited_since(Thread::default(), ms(20)), ms(20), "no more than there was");
+    }
+
+    #[test]
+    fn threads_that_wait_one_after_the_other_are_told_apart_by_several_looks() {
+        let at = |now: u64| {
+            let waited = [now.min(700), now.saturating_sub(700).min(700)];
+            let thread = |waited| Thread { waited: ms(waited), ..Thread::default() };
+            waited.into_iter().enumerate().map(|(number, waited)| (number as u32, thread(waited))).collect()
+        };
+        let passed = |every: u64| {
+            let mut time =
+                RunningTime { process: 1, looked_at: Instant::ZERO, threads: at(0), running: Duration::ZERO };
+            let looks = (1..=1_400 / every).map(|look| look * every);
+            looks.map(|now| time.note(at(now), Instant::from_millis(now))).last()
+        };
+        assert_eq!([passed(50), passed(1_400)], [Some(Duration::ZERO), Some(ms(700))]);
     }
 
     struct Busy(Child);

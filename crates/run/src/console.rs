@@ -728,7 +728,7 @@ mod tests {
 
     #[test]
     fn users_and_groups_have_what_is_theirs() {
-        let caller = |uid, groups: &[u32]| Caller { uid, groups: groups.to_vec() };
+        let caller = |uid, groups: &[u32]| Caller { process: 1, uid, groups: groups.to_vec() };
         let own = io::effective_user();
         let (member, stranger) = (caller(own + 5, &[9, 4_711]), caller(own + 5, &[9]));
         let look = Level::Look { group: Some(4_711) };

@@ -3,7 +3,7 @@
 
 use engine::Port;
 use io::IoError;
-use io::netlink::{InterfaceIndex, Link, Netlink};
+use io::netlink::{Glance, InterfaceIndex, Netlink};
 
 use crate::Event;
 
@@ -91,27 +91,33 @@ impl Interfaces {
     /// # Errors
     /// When the kernel does not say.
     pub fn look(&mut self, side: Port, netlink: &Netlink) -> Result<Change, IoError> {
-        match netlink.link(self.name(side)) {
-            Ok(link) => Ok(self.note(side, Some(&link))),
-            Err(error) if error.is_not_there() => Ok(self.note(side, None)),
-            Err(error) => Err(error),
-        }
+        let (name, index) = (self.name(side), self.index(side));
+        // As long as it is the same one nobody is waited for: packets are.
+        let found = match netlink.glance(name, index) {
+            Some(glance) => Some((index, glance)),
+            None => match netlink.link(name) {
+                Ok(link) => Some((link.index, Glance { is_up: link.is_up, mtu: link.mtu })),
+                Err(error) if error.is_not_there() => None,
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(self.note(side, found))
     }
 
-    fn note(&mut self, side: Port, link: Option<&Link>) -> Change {
+    fn note(&mut self, side: Port, found: Option<(InterfaceIndex, Glance)>) -> Change {
         let known = &mut self.known[side.index()];
         let was_up = known.condition == Condition::Up;
-        let Some(link) = link.filter(|link| link.is_up) else {
-            known.condition = if link.is_some() { Condition::Down } else { Condition::Gone };
+        let Some((index, Glance { mtu, .. })) = found.filter(|(_, glance)| glance.is_up) else {
+            known.condition = if found.is_some() { Condition::Down } else { Condition::Gone };
             return Change { is_lost: was_up, ..Change::default() };
         };
         let change = Change {
             is_lost: false,
             is_back: !was_up,
-            is_new: link.index != known.index,
-            mtu: (link.mtu != known.mtu).then_some(link.mtu),
+            is_new: index != known.index,
+            mtu: (mtu != known.mtu).then_some(mtu),
         };
-        *known = Known { index: link.index, mtu: link.mtu, condition: Condition::Up };
+        *known = Known { index, mtu, condition: Condition::Up };
         change
     }
 

@@ -9,6 +9,7 @@ mod diagnosis;
 mod disciplines;
 mod events;
 mod generic;
+mod glance;
 mod links;
 mod mptcp;
 #[doc(hidden)]
@@ -33,6 +34,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 pub use default_routes::{DEMOTION, DefaultRoute};
 pub use diagnosis::{SocketDiagnosis, SocketIdentity, Subflow};
 pub use events::LinkEvents;
+pub use glance::Glance;
 pub use links::{Link, LinkChange, LinkStats, VethEnd};
 pub use mptcp::{
     EndpointFlags, MptcpEndpoint, MptcpEvent, MptcpEventKind, MptcpEvents, MptcpLimits, PathManager,

@@ -19,6 +19,9 @@ use units::Duration;
 /// While the old instance is asked, packets are handed on this often.
 const LOOK: Duration = Duration::from_micros(200);
 
+/// Meanwhile signs of life are given this often.
+const BEAT_EVERY: Duration = Duration::from_millis(20);
+
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Gives all flows to the instance that makes `offer`, and ends then; or says why not, and goes on.
     pub(super) fn hand_over(&mut self, asked: Asked, offer: &Offer) {
@@ -165,8 +168,15 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             // What the old one lets through comes here already, and does not wait for its answer.
             let answer = std::thread::scope(|scope| {
                 let asking = scope.spawn(|| before.ask(config, &question));
+                let mut next_beat = Clock::now();
                 while !asking.is_finished() {
                     hand_on();
+                    // However long the old one takes: this one lives.
+                    if Clock::now() >= next_beat {
+                        next_beat = Clock::now() + BEAT_EVERY;
+                        self.attachment.beat();
+                        self.pulse.guardian.iter_mut().for_each(Guardian::beat);
+                    }
                     // Without a waiter's help it is looked at more often.
                     drop(self.waiter.wait(Some(Clock::now() + LOOK)));
                 }

@@ -452,7 +452,8 @@ impl<P: Processor + Send + 'static> Start<P> {
         supervisor.take_stock(&places)?;
         supervisor.entrust();
         for (packet_loop, processor) in places {
-            let (heartbeat, hang_after) = (config.heartbeat(), config.hang_after());
+            // Twice between two looks at it: one that is alive is never taken for silent.
+            let (heartbeat, hang_after) = (config.heartbeat() / 2, config.hang_after());
             let bypass = supervisor.attachment.bypass().cloned();
             let terms = Terms { heartbeat, hang_after, bypass, spin_margin: config.spin_margin() };
             supervisor.shards.start(packet_loop, processor, terms)?;

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use io::netlink::Netlink;
-use io::{Clock, Interest, IoError, Lifeline, OWNER, ProcessId, RunningTime, Waiter, ignore_signals};
+use io::{Caller, Clock, Interest, IoError, Lifeline, OWNER, ProcessId, RunningTime, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
 use super::REMOVED;
@@ -31,6 +31,12 @@ const STARVED_FACTOR: u64 = 5;
 
 /// How often is looked whether a process that has no processor has got one.
 const STARVED_LOOK: Duration = Duration::from_millis(20);
+
+/// One that is silent is looked at first after this part of the time for which it may be, which is later than its
+/// heartbeat is due, and so many times more before that time is over: its threads may have waited for a processor one
+/// after the other, which only several looks show.
+const FIRST_LOOK: u64 = 2;
+const LOOKS: u64 = 16;
 
 /// How it went with a process that was watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +71,7 @@ struct Watch<'a> {
     said: Said,
     /// How long the process has been silent; none while the steering is away.
     silence: Option<Silence>,
-    /// How much it could have done meanwhile; none while it is not known which process that is.
+    /// How much it could have done meanwhile; none where it is not known which process that is.
     running_time: Option<RunningTime>,
     /// Nobody needs the process any more: when it is killed.
     kill_at: Option<Instant>,
@@ -74,6 +80,8 @@ struct Watch<'a> {
 /// The time since a process has shown that it is alive.
 #[derive(Clone, Copy, Debug)]
 struct Silence {
+    /// Since then, or since this process has found that it did not run itself.
+    since: Instant,
     looked_at: Instant,
     next_look: Instant,
     /// Time in which this process was there to hear.
@@ -84,7 +92,20 @@ struct Silence {
 
 impl Silence {
     fn begin(now: Instant, patience: Duration) -> Self {
-        Self { looked_at: now, next_look: now + patience, heard: Duration::ZERO, is_told: false }
+        let next_look = now + patience / FIRST_LOOK;
+        Self { since: now, looked_at: now, next_look, heard: Duration::ZERO, is_told: false }
+    }
+
+    /// Begins anew, but for what was heard so far.
+    fn restart(&mut self, now: Instant, patience: Duration) {
+        *self = Self { heard: self.heard, is_told: self.is_told, ..Self::begin(now, patience) };
+    }
+
+    /// True while it is shorter than `patience`: then another look comes soon.
+    fn is_short(&mut self, patience: Duration) -> bool {
+        let left = (self.since + patience).saturating_since(self.looked_at);
+        self.next_look = self.looked_at + left.min(patience / LOOKS);
+        !left.is_zero()
     }
 
     /// Notes a look at `now`; true when it came late by more than `slack`: this process has not run either.
@@ -108,8 +129,11 @@ impl<'a> Watch<'a> {
         if let Some(line) = &lifeline {
             waiter.add(line, Interest::Read, LIFELINE)?;
         }
-        let silence = Some(Silence::begin(Clock::now(), hang_after));
-        let (said, running_time, kill_at) = (Said::default(), None, None);
+        let now = Clock::now();
+        let silence = Some(Silence::begin(now, hang_after));
+        // The process that has made the pair of sockets.
+        let running_time = Caller::of(&socket).ok().map(|caller| RunningTime::of(caller.process, now));
+        let (said, kill_at) = (Said::default(), None);
         Ok(Self {
             record,
             hang_after,
@@ -173,11 +197,7 @@ impl<'a> Watch<'a> {
     fn note_life(&mut self) {
         let now = Clock::now();
         self.silence = Some(Silence::begin(now, self.said.patience(self.hang_after)));
-        match (self.running_time.as_mut(), &self.said.kept) {
-            (Some(time), _) => time.restart(now),
-            (None, Some(kept)) => self.running_time = Some(RunningTime::of(kept.inventory.process, now)),
-            (None, None) => {}
-        }
+        self.running_time.iter_mut().for_each(|time| time.restart(now));
     }
 
     /// The process has said nothing until the next look was due; false when it does not live any more.
@@ -189,9 +209,14 @@ impl<'a> Watch<'a> {
         let is_over = silence.heard >= patience.max(self.hang_after * STARVED_FACTOR);
         if is_late && !is_over {
             // This process has not run either: the machine stood still, and the silence says nothing.
-            silence.next_look = now + patience;
+            silence.restart(now, patience);
             self.silence = Some(silence);
             self.running_time.iter_mut().for_each(|time| time.restart(now));
+            return Ok(true);
+        }
+        let passed = self.running_time.as_mut().map(|time| time.passed(now));
+        if silence.is_short(patience) && !is_over {
+            self.silence = Some(silence);
             return Ok(true);
         }
         let Some(remains) = Remains::of_running(self.record, &self.said) else {
@@ -199,7 +224,7 @@ impl<'a> Watch<'a> {
             self.note_life();
             return Ok(true);
         };
-        let passed = self.running_time.as_mut().map_or(patience, |time| time.passed(now));
+        let passed = passed.unwrap_or(patience);
         if passed < patience && !is_over {
             self.await_processor(silence, patience - passed);
             return Ok(true);
@@ -217,10 +242,11 @@ impl<'a> Watch<'a> {
         if let Some(kept) = &self.said.kept {
             // Where it is too late for that, they go past it already, which it will see.
             kept.beat_in_time(self.hang_after);
-            if !std::mem::replace(&mut silence.is_told, true) {
-                let text = format!("process {} waits for a processor: it is no hang", kept.inventory.process);
-                log::warn(&text);
-            }
+        }
+        if let Some(time) = self.running_time.as_ref().filter(|_| !silence.is_told) {
+            silence.is_told = true;
+            let text = format!("process {} waits for a processor: it is no hang", time.process());
+            log::warn(&text);
         }
         silence.next_look = silence.looked_at + left.min(STARVED_LOOK);
         self.silence = Some(silence);
@@ -249,15 +275,33 @@ impl<'a> Watch<'a> {
 mod tests {
     use super::*;
 
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     #[test]
     fn silence_counts_as_far_as_somebody_was_there_to_hear_it() {
-        let ms = Duration::from_millis;
         let at = Instant::from_millis;
         let mut silence = Silence::begin(at(0), ms(1_000));
-        assert!(!silence.note_look(at(1_100), ms(250)));
-        assert_eq!(silence.heard, ms(1_100));
-        silence.next_look = at(1_120);
+        assert!(!silence.note_look(at(700), ms(250)));
+        assert_eq!(silence.heard, ms(700));
+        silence.next_look = at(720);
         assert!(silence.note_look(at(61_100), ms(250)), "the machine stood still");
-        assert_eq!(silence.heard, ms(1_370));
+        assert_eq!(silence.heard, ms(970));
+        silence.restart(at(61_100), ms(1_000));
+        assert_eq!((silence.heard, silence.since, silence.next_look), (ms(970), at(61_100), at(61_600)));
+    }
+
+    #[test]
+    fn whoever_is_silent_is_looked_at_several_times_before_that_counts() {
+        let mut silence = Silence::begin(Instant::ZERO, ms(750));
+        let mut looks = 0;
+        while {
+            assert!(!silence.note_look(silence.next_look, ms(250)));
+            silence.is_short(ms(750))
+        } {
+            looks += 1;
+        }
+        assert_eq!((looks, silence.looked_at, silence.heard), (8, Instant::ZERO + ms(750), ms(750)));
     }
 }

@@ -14,7 +14,7 @@ use crate::accelerated::verdict;
 use crate::nat::masquerade;
 use crate::successor::Late;
 use crate::topology::{
-    Connection, Program, SERVER, SIGKILL, SIGTERM, Topology, is_soon, unwatched, wait_until,
+    Connection, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Topology, is_soon, unwatched, wait_until,
 };
 
 const PIECE: usize = 20_000;
@@ -229,6 +229,31 @@ fn h34_replaced_by_one_with_other_devices_no_flow_notices() {
     let old = Program::start_engine(&topology, &Config { name: "old".to_owned(), ..topology.config() });
     old_is_replaced_in_the_middle(&topology, old, &Config { gso: false, ..topology.config() });
     assert_eq!(topology.snapshot(), before);
+}
+
+/// One that stands behind another one waits for its flows, and is there meanwhile.
+#[test]
+fn h34_who_waits_for_the_one_before_does_not_hang() {
+    let topology = Topology::build("replwait");
+    // Its programs have packets wait for it all the time.
+    let watchdog = WatchdogConfig { hang_after_ms: 20_000, ..unwatched() };
+    let old = Config { name: "old".to_owned(), watchdog, ..topology.config() };
+    let old = Program::start_engine(&topology, &old);
+    let mut connection = topology.connect(&topology.server, SERVER[0]);
+    connection.exchange(b"opening.");
+    let replace = Some("old".to_owned());
+    let config = Config { name: "new".to_owned(), replace, gso: false, ..topology.config() };
+    let mut new = Program::launch_with(&topology, &config, &["--engine"]);
+    new.await_line("stand behind them");
+    old.signal(SIGSTOP);
+    // More than twice as long as a process may be silent.
+    Waiter::new(Duration::ZERO).unwrap().wait(Some(Clock::now() + Duration::from_millis(2_500))).unwrap();
+    old.signal(SIGCONT);
+    new.await_line("took over 1 flows");
+    connection.exchange(b"new-one.");
+    assert!(old.wait().0.success());
+    let said = new.stop(&topology);
+    assert!(!said.contains("no sign of life") && !said.contains("hung"), "{said}");
 }
 
 /// Either is killed at some moment of an upgrade: one of them has the flows afterwards, or a successor, and no
