@@ -42,6 +42,9 @@ pub struct StrangerConfig {
     pub seed: u64,
 }
 
+/// A packet, and the port at which it came to the middlebox.
+type Seen = (Port, Vec<u8>);
+
 /// Both of them.
 #[derive(Debug)]
 pub(crate) struct Strangers {
@@ -51,11 +54,11 @@ pub(crate) struct Strangers {
     forged: u32,
     repeated: u32,
     replayed: u32,
-    passed: VecDeque<(Port, Vec<u8>)>,
+    passed: VecDeque<Seen>,
     /// SYN, SYN-ACK and the third packet of each pair of addresses and ports.
-    handshakes: BTreeMap<(SocketAddr, SocketAddr), Vec<(Port, Vec<u8>)>>,
+    handshakes: BTreeMap<(SocketAddr, SocketAddr), Vec<Seen>>,
     /// What of one that is sent again is to come at once.
-    rest: VecDeque<(Port, Vec<u8>)>,
+    rest: VecDeque<Seen>,
 }
 
 /// Which number of a forged packet is right.
@@ -142,7 +145,7 @@ impl Strangers {
         servers: &[Endpoint],
         clients: &[Endpoint],
         now: Instant,
-    ) -> Option<(Port, Vec<u8>)> {
+    ) -> Option<Seen> {
         if let Some(next) = self.rest.pop_front() {
             return Some(next);
         }
