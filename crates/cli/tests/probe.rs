@@ -6,5 +6,6 @@ mod hops;
 mod link;
 mod loopback;
 mod middlebox;
+mod paths;
 mod record;
 mod truth;
