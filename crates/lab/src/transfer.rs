@@ -220,6 +220,7 @@ fn follow(
 ) -> Outcome {
     let mut arrival = Arrival::default();
     let reading = arrival.read(stdout, received);
+    let closed = Clock::now();
     let mut said = String::new();
     if let Some(mut stderr) = child.stderr.take() {
         // What cannot be read is not needed: the status below tells.
@@ -227,9 +228,14 @@ fn follow(
     }
     let status = child.wait();
     let report: CurlReport = serde_json::from_str(said.trim()).unwrap_or_default();
-    let ended = if report.size_upload > 0 { Clock::now() } else { arrival.last.unwrap_or_else(Clock::now) };
     let total = Duration::from_nanos((report.time_total.max(0.0) * 1e9) as u64);
     let is_cut_short = report.exitcode == CURL_TIMED_OUT;
+    let ended = match arrival.last {
+        _ if report.size_upload > 0 => Clock::now(),
+        // curl gave up then, however long ago the last byte came.
+        _ if is_cut_short => closed,
+        last => last.unwrap_or(closed),
+    };
     let error = match (reading, status) {
         (Err(e), _) | (_, Err(e)) => Some(e.to_string()),
         (_, Ok(status)) if !status.success() && !is_cut_short => {

@@ -291,15 +291,15 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_named() {
         for (text, said) in [
-            ("kind = \"video\"", "unknown variant `video`"),
-            ("flows = 1", "missing field `kind`"),
+            ("kind = \"video\"", "unknown value `video`"),
+            ("flows = 1", "`kind`"),
             ("kind = \"call\"\ncongestion_control = \"bbr\"", "kind `call` has no `congestion_control`"),
             ("kind = \"download\"\nsize = \"1 MB\"", "kind `download` has no `size`: that is of pages"),
             ("kind = \"quic\"\ncongestion_control = \"vegas\"", "use one of cubic, reno, bbr"),
             ("kind = \"quic\"\nflows = 0", "1 to 16"),
             ("kind = \"quic\"\nstart = \"3 s\"\nstop = \"3 s\"", "`stop` must come after `start`"),
             ("kind = \"pages\"\nevery = \"0 s\"", "more than nothing"),
-            ("kind = \"quic\"\nsped = 3", "unknown field `sped`"),
+            ("kind = \"quic\"\nsped = 3", "unknown key `sped`"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

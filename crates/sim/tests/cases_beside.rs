@@ -6,12 +6,12 @@ use scenario::{Case, Scenario};
 use sim::{CaseOutcome, CaseRun, LogMode};
 use units::Duration;
 
-const LIMIT: Duration = Duration::from_secs(12);
+const LIMIT: Duration = Duration::from_secs(10);
 
 fn case(beside: &str) -> Case {
     let text = format!(
         "name = \"t\"\nwan.delay = \"10 ms\"\n\
-         radio.down = {{ rate = \"10 Mbit/s\", delay = \"10 ms\", queue = \"500 KB\" }}\n\
+         radio.down = {{ rate = \"6 Mbit/s\", delay = \"10 ms\", queue = \"300 KB\" }}\n\
          radio.up = {{ rate = \"4 Mbit/s\", delay = \"10 ms\", queue = \"100 KB\" }}\n\
          workload = {{ size = \"60 MB\", ends_at_limit = true, ping = \"100 ms\", beside = [{beside}] }}\n"
     );
@@ -39,18 +39,18 @@ fn shares(one: &BesideFigures) -> (f64, f64) {
 #[test]
 fn downloads_beside_share_the_link_and_pass() {
     for beside in [
-        "{ kind = \"download\", start = \"2 s\", stop = \"9 s\" }",
-        "{ kind = \"download\", congestion_control = \"bbr\", start = \"2 s\", stop = \"9 s\" }",
-        "{ kind = \"quic\", start = \"2 s\", stop = \"9 s\" }",
-        "{ kind = \"quic\", congestion_control = \"bbr\", start = \"2 s\", stop = \"9 s\" }",
+        "{ kind = \"download\", start = \"2 s\", stop = \"7 s\" }",
+        "{ kind = \"download\", congestion_control = \"bbr\", start = \"2 s\", stop = \"7 s\" }",
+        "{ kind = \"quic\", start = \"2 s\", stop = \"7 s\" }",
+        "{ kind = \"quic\", congestion_control = \"bbr\", start = \"2 s\", stop = \"7 s\" }",
     ] {
         for is_accelerated in [false, true] {
             let outcome = outcome(beside, is_accelerated);
             let figures = &outcome.figures;
             let [one] = figures.beside.as_slice() else { panic!("{beside}: {:?}", figures.beside) };
-            assert_eq!((one.start_s, one.end_s), (2.0, 9.0), "{beside}");
+            assert_eq!((one.start_s, one.end_s), (2.0, 7.0), "{beside}");
             let (own, other) = shares(one);
-            assert!(other > 1.0 && (8.0..10.0).contains(&(own + other)), "{beside}: {own} and {other}");
+            assert!(other > 0.6 && (4.8..6.0).contains(&(own + other)), "{beside}: {own} and {other}");
             // Only the workload's flow is accelerated, also where the other one is TCP.
             assert_eq!(outcome.simulation.accelerated_flows, u64::from(is_accelerated), "{beside}");
             // When the other one has ended, all is the workload's own again.
@@ -60,8 +60,8 @@ fn downloads_beside_share_the_link_and_pass() {
                 let mean = |values: &[f64]| values[range.clone()].iter().sum::<f64>() / range.len() as f64;
                 (mean(&figures.series.goodput_mbps), mean(&one.goodput_series_mbps))
             };
-            let (own, other) = bins(10.5, 12.0);
-            assert!(other < 0.2 && own > 7.0, "{beside}, at the end: {own} and {other}");
+            let (own, other) = bins(8.5, 10.0);
+            assert!(other < 0.1 && own > 4.5, "{beside}, at the end: {own} and {other}");
             assert!(bins(0.0, 1.9).1 == 0.0, "{beside}: it begins later");
             assert!(figures.ping_ms.is_some());
         }
@@ -72,7 +72,7 @@ fn downloads_beside_share_the_link_and_pass() {
 fn uploads_calls_and_pages_have_figures_of_their_own() {
     let outcome = outcome(
         "{ kind = \"upload\", start = \"1 s\" }, { kind = \"call\", rate = \"500 kbit/s\" }, \
-         { kind = \"pages\", size = \"120 KB\", flows = 3, every = \"3 s\" }, { kind = \"quic\", flows = 2 }",
+         { kind = \"pages\", size = \"120 KB\", flows = 3, every = \"2 s\" }, { kind = \"quic\", flows = 2 }",
         true,
     );
     let beside = &outcome.figures.beside;
@@ -80,16 +80,16 @@ fn uploads_calls_and_pages_have_figures_of_their_own() {
     assert_eq!(names, ["upload", "call", "pages", "quic, cubic", "quic, cubic"]);
     let (upload, call, pages) = (&beside[0], &beside[1], &beside[2]);
     // The call has 0.5 of the uplink's 4 Mbit/s, acknowledgements a little.
-    assert!((2.0..3.6).contains(&upload.goodput_mbps), "{}", upload.goodput_mbps);
+    assert!((1.0..3.6).contains(&upload.goodput_mbps), "{}", upload.goodput_mbps);
     assert!((0.4..0.5).contains(&call.goodput_mbps), "{}", call.goodput_mbps);
     let (down, up) = (call.delay_ms.unwrap(), call.delay_up_ms.unwrap());
     assert!(down.min >= 20.0 && up.min >= 20.0 && down.p95 > 40.0, "{down:?} {up:?}");
     assert!((0.0..0.2).contains(&call.loss.unwrap()));
-    // Four began; each has 960 kbit.
+    // Five began; each has 960 kbit.
     let took = pages.response_ms.unwrap();
-    assert!((2..=4).contains(&took.count) && took.min > 100.0, "{took:?}");
+    assert!((2..=5).contains(&took.count) && took.min > 100.0, "{took:?}");
     assert!(pages.received_bytes >= 120_000 * took.count);
-    assert!(beside[3..].iter().all(|one| one.goodput_mbps > 0.5));
+    assert!(beside[3..].iter().all(|one| one.goodput_mbps > 0.3));
     // Of the workload's flow alone: not of all that was sent.
     let own = outcome.figures.transfer.received_bytes / 1_400;
     assert!(outcome.figures.retransmissions.segments < 2 * own, "{:?}", outcome.figures.retransmissions);
