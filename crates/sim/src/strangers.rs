@@ -140,12 +140,7 @@ impl Strangers {
     }
 
     /// Acts, if it is time for it: a packet, and where it reaches the middlebox from.
-    pub(crate) fn poll(
-        &mut self,
-        servers: &[Endpoint],
-        clients: &[Endpoint],
-        now: Instant,
-    ) -> Option<Seen> {
+    pub(crate) fn poll(&mut self, servers: &[Endpoint], clients: &[Endpoint], now: Instant) -> Option<Seen> {
         if let Some(next) = self.rest.pop_front() {
             return Some(next);
         }

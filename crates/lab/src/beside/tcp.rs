@@ -264,13 +264,16 @@ pub(super) fn pages(client: &Namespace, to: SocketAddr, entry: &Beside, times: &
     seen
 }
 
-/// How long a page took, when it was there and its bytes; none for one that was cut short.
+/// How long a page took, when it was there, and its bytes.
+type Loaded = (Duration, (units::Instant, u64));
+
+/// Loads a page; none for one that was cut short.
 fn page(
     client: &Namespace,
     to: SocketAddr,
     entry: &Beside,
     times: &Times,
-) -> Result<Option<(Duration, (units::Instant, u64))>, String> {
+) -> Result<Option<Loaded>, String> {
     let (began, piece) = (Clock::now(), entry.piece().get());
     let arrived: Vec<Result<u64, String>> = std::thread::scope(|scope| {
         let connections: Vec<_> = (0..entry.flows())
