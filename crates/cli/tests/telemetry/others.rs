@@ -128,7 +128,7 @@ fn a_view_that_is_taken_over_has_nothing_of_the_machine() {
         // Its memory is root's alone to look at: so are the files about it.
         assert_eq!(fs::metadata(format!("/proc/{process}/environ")).unwrap().uid(), 0);
         assert!(fs::read_to_string(format!("/proc/{process}/status")).is_ok());
-        std::thread::sleep(Duration::from_millis(1_500));
+        std::thread::park_timeout(Duration::from_millis(1_500));
         assert_ne!(field(process, "State"), "", "{arguments:?} goes on");
         drop(view);
     }

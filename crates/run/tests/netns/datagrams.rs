@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 
 use run::{Config, SteeringChoice};
 
+use crate::roaming::pause;
 use crate::topology::{PATIENCE, Program, SERVER, Topology, wait_until};
 
 const DATAGRAMS: u64 = 300;
@@ -84,7 +85,7 @@ fn h33_udp_to_a_subscriber_takes_turns_with_its_accelerated_flows_and_no_longer_
         tcp.exchange(b"still-on");
         // Five seconds without a byte for the accelerated flow.
         wait_until("its datagrams pass by", || {
-            std::thread::sleep(std::time::Duration::from_millis(400));
+            pause(400);
             let before = topology.steered_packets();
             for _ in 0..20 {
                 server.send_to(b"passing", to).unwrap();
