@@ -224,7 +224,7 @@ mod tests {
     fn losses_without_a_queue_are_named() {
         let lossy = |threshold: u32| {
             move |sample: &mut TcpSample| {
-                (sample.retransmitted, sample.ssthresh) = (sample.segments / 50, threshold)
+                (sample.retransmitted, sample.ssthresh) = (sample.segments / 50, threshold);
             }
         };
         let limit = Limit::of(&sender(5.0, 42.0, lossy(12)));
