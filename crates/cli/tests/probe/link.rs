@@ -67,7 +67,7 @@ impl Bed {
         let emulator = Emulator::start(devices, &plan, Keep::EveryLink, Waking::Early, None).unwrap();
         let mut bed =
             Self { server: None, emulator: Some(emulator), network, _instance: instance, _turn: turn };
-        bed.server = bed.start(Host::Server, env!("CARGO_BIN_EXE_cellerator"), &["probe", "server"]);
+        bed.serve(env!("CARGO_BIN_EXE_cellerator"), &["probe", "server"]);
         bed
     }
 
