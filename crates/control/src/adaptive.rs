@@ -345,9 +345,7 @@ impl Adaptive {
             is_limited,
             now: ack.now,
         };
-        if let Some(rtt) = self.competition.on_ack(ack, &seen) {
-            self.floor.on_look(rtt, ack.now);
-        }
+        self.competition.on_ack(ack, &seen);
     }
 
     /// W without floor measurement and ceiling.
@@ -480,7 +478,7 @@ impl Controller for Adaptive {
         // The first of a bunch makes room in the window for the rest (H15).
         let is_limited = self.limited_at.is_some_and(|at| ack.now.saturating_since(at) <= BUNCH);
         if let Some(rtt) = ack.rtt {
-            // Among others a look measures the floor.
+            // Among others what is let down shows no floor.
             self.floor.update(rtt, is_limited && !self.competition.is_competing(), ack.now);
             if is_limited && !self.is_draining() && self.start.window().is_none() {
                 self.adapt_headroom(rtt, ack.delivered);
@@ -526,7 +524,7 @@ impl Controller for Adaptive {
     }
 
     fn on_loss(&mut self, loss: &Loss) {
-        self.competition.on_loss(loss);
+        self.competition.on_loss(loss, self.buffer.overflows());
         match loss.kind {
             LossKind::Fast => {
                 self.losses.on_lost();

@@ -89,6 +89,19 @@ impl Cubic {
         (new.window.cwnd, new.window.ssthresh) = (window.get(), window.get());
         new
     }
+
+    /// A window of so many bytes, in slow start.
+    #[must_use]
+    pub(crate) fn starting_at(params: CubicParams, window: Bytes) -> Self {
+        let mut new = Self::new(params);
+        new.window.cwnd = window.get();
+        new
+    }
+
+    /// Goes on in congestion avoidance.
+    pub(crate) fn end_slow_start(&mut self) {
+        self.window.ssthresh = self.window.ssthresh.min(self.window.cwnd);
+    }
 }
 
 /// Growth until one segment in so many acknowledged ones, before the first loss has told W_max: 5 % per round

@@ -3,25 +3,29 @@
 //! ```text
 //!   x = RTT − τ, the wait; u the longest that is of this law's own doing; C the mean rate of the last 10 s alone
 //!
-//!   suspicion:  x > u without a break for 0.3 s (or a round trip), and r̃ < ¾·C
-//!   look:       W ← W÷2 (W÷4 among others), until no more than that, k, is in flight;
-//!               R₁ = RTT of what is sent at that moment, R₀ the one before
-//!   others:     N = C′·R₁ − k,  C′ = (W − k) ÷ (R₀ − R₁);  where R₁ > ⅞·R₀ with C, and at least 7·W
-//!               none: R₁ ≤ τ + u; alone also N ≤ W, or R₁ > 1.5·R₀; among others N ≤ W÷8 twice in a row
+//!   suspicion:  x > u without a break for 0.3 s (or a round trip), and the rate of a round trip < ¾·C
+//!   look:       W ← W÷2 until no more than that, k, is in flight; then W again, so that W − k leaves at once
+//!               R₀ = RTT before, R₁ of the first of them; C′ = how fast ¾ of the rest of them is acknowledged,
+//!               alone at most C
+//!   others:     N = C′·R₁ − k;  none: N·x₁÷R₁ ≤ W÷4, or R₁ > 1.5·R₀;  among others: few: ≤ W÷8
 //!
-//!            suspicion        found        again             W ← N, then as CUBIC
-//!     alone ───────────▶ look ─────▶ look ─────▶ competing ──┐ look each 8 RTT: W ← √(W·N), 0.7·W to 2·W
-//!       ▲                 │ none       │ none        │    ▲──┘
-//!       └─────────────────┴────────────┴─────────────┘ none, or x ≤ δ at any time
+//!            suspicion        found        again             W ← N̄, then as CUBIC
+//!     alone ───────────▶ look ─────▶ look ─────▶ competing ──┐ look each 4 RTT (2 s), at once where N > 2·W:
+//!       ▲                 │ none       │ none        │    ▲──┘ W ← N̄ where that is more, k where N̄ ≤ W÷2
+//!       └─────────────────┴────────────┴─────────────┘ few twice in a row, or x ≤ δ at ¾·C
+//!
+//!   N̄: the mean of the last two looks' N. Where N is half as much again as before, W grows as in slow start.
 //! ```
 //!
-//! The data in flight is the rate times the round trip (Little's law). Alone in the queue, half of the data in
-//! flight is half of the round trip, at the same rate. Beside a queue of others it is half of the rate, and the round
-//! trip stays. So the answer of the delay to the own window tells them apart, whatever the link does, and says how
-//! much is others'. Copa (NSDI 2018 §2.2) takes every queue that does not empty within five round trips for others'.
+//! The data in flight is the rate times the round trip (Little's law). What leaves at once lies together in the
+//! queue, so it comes through at the rate of the whole link, whatever others have. What is in flight at that rate
+//! and is not of this law is theirs. A link that has become slower is slow for what leaves at once, too. Copa
+//! (NSDI 2018 §2.2) takes every queue that does not empty within five round trips for others'.
 //!
 //! Who has as much in flight as all others has half of the link. From then on the window grows and falls as
-//! CUBIC's, as that of most neighbours. Where they do not grow, as BBR, looks keep it at theirs.
+//! CUBIC's, as that of most neighbours. Looks raise it, and halve it where others have less than half of it: a call
+//! does not answer to the queue. Otherwise what is lost lowers it, as theirs. A look after which data was lost says
+//! nothing: what is missing did not come through at the link's rate.
 
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -30,26 +34,35 @@ use crate::{Ack, Controller, Cubic, CubicParams, Loss, LossKind, Sent};
 /// t₀: so long the wait is long before it is suspicious, or a round trip, if that is more.
 const SUSPICIOUS: Duration = Duration::from_millis(300);
 
-/// A mean rate below so much of C, in per cent, goes with a suspicion.
+/// A rate below so much of C, in per cent, goes with a suspicion.
 const FALLEN_PERCENT: u64 = 75;
 
-/// Round trips that a look takes in.
-const SAMPLES: u32 = 2;
-
-/// Looks in a row that have to find others.
+/// Looks in a row that have to find others, and among others hardly anybody.
 const LOOKS: u32 = 2;
 
-/// A look leaves one part of so many in flight: alone, where it costs a part of the link, and among others.
-const KEPT: [u64; 2] = [2, 4];
+/// A look leaves one part of so many in flight.
+const KEPT_PARTS: u64 = 2;
 
 /// A round trip that has grown to so much while less is in flight, in per cent, is an outage's.
 const OUTAGE_PERCENT: u64 = 150;
 
-/// A round trip that has become shorter by less than one part of so many has not answered.
-const ANSWER_PARTS: u64 = 8;
+/// Others with less than one part of so many of W in the queue are none,
+const NONE_PARTS: u64 = 4;
 
-/// Others with less than one part of so many of W are few.
+/// and are few, among others.
 const FEW_PARTS: u64 = 8;
+
+/// Others with one part of so many of W have less than they are due.
+const LESS_PARTS: u64 = 2;
+
+/// Others with so many times W are much more: it is looked again at once.
+const MUCH_MORE: u64 = 2;
+
+/// Others that have grown to so much between two looks, in per cent, are in slow start.
+const GROWN_PERCENT: u64 = 150;
+
+/// A look that takes longer than so many of its round trips says nothing.
+const LOOK_ROUND_TRIPS: u64 = 2;
 
 /// Acknowledgements further apart than this and than the wait are an outage.
 const GAP: Duration = Duration::from_millis(150);
@@ -65,10 +78,8 @@ const MEMORY: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(200);
 
 /// Round trips between looks among others, and the least time.
-const ROUND_TRIPS: u64 = 8;
-/// The same after one that found much more than W, or hardly anybody.
-const ROUND_TRIPS_SOON: u64 = 3;
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+const ROUND_TRIPS: u64 = 4;
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// What an acknowledgement says.
 #[derive(Clone, Copy, Debug)]
@@ -94,19 +105,46 @@ pub(super) struct Observation {
     pub now: Instant,
 }
 
-/// Less in flight, to see what is left of the queue.
+/// Less in flight, to see what is left of the queue; then as much as before at once, to see how fast the link is.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     /// W before.
     window: Bytes,
     /// R₀.
     before: Duration,
-    /// When so little was in flight, and how much.
+    /// When so little was in flight, and how much: k.
     marked: Option<(Instant, Bytes)>,
-    smallest: Duration,
-    samples: u32,
+    /// When R₁ was seen, and how long it was.
+    after: Option<(Instant, Duration)>,
+    /// Acknowledged since.
+    train: Bytes,
 }
-stored::fields!(Look { window, before, marked, smallest, samples });
+stored::fields!(Look { window, before, marked, after, train });
+
+impl Look {
+    /// What it leaves in flight.
+    fn kept(&self, least: Bytes) -> Bytes {
+        Bytes::new(self.window.get() / KEPT_PARTS).max(least)
+    }
+}
+
+/// What a look has seen.
+#[derive(Clone, Copy, Debug)]
+struct Verdict {
+    /// W before.
+    window: Bytes,
+    /// k.
+    kept: Bytes,
+    /// R₁.
+    after: Duration,
+    /// C′.
+    rate: Rate,
+    /// N.
+    others: u64,
+    /// The part of it that waits.
+    queued: u64,
+    is_outage: bool,
+}
 
 /// Whether the queue is others' too.
 #[derive(Clone, Debug)]
@@ -119,6 +157,12 @@ pub(super) struct Competition {
     /// Looks in a row that found others; and among others that found hardly anybody.
     found: u32,
     missed: u32,
+    /// N of the last look.
+    others: u64,
+    /// A round trip of less than half of this is news.
+    expected: Duration,
+    /// A full queue has lost data since the last acknowledgement.
+    has_lost: bool,
     /// Since when no wait was short.
     since: Option<Instant>,
     last: Instant,
@@ -135,6 +179,9 @@ stored::fields!(Competition {
     look_at,
     found,
     missed,
+    others,
+    expected,
+    has_lost,
     since,
     last,
     usual_kbps,
@@ -152,6 +199,9 @@ impl Competition {
             look_at: Instant::ZERO,
             found: 0,
             missed: 0,
+            others: 0,
+            expected: Duration::ZERO,
+            has_lost: false,
             since: None,
             last: Instant::ZERO,
             usual_kbps: 0,
@@ -165,20 +215,16 @@ impl Competition {
     /// What may be in flight where the rest of the law says `window`, at least `least`.
     pub(super) fn window(&self, window: Bytes, least: Bytes) -> Bytes {
         match (&self.look, &self.competing) {
-            (Some(look), _) if look.marked.is_none() => self.kept(look, least),
+            (Some(look), _) if look.marked.is_none() => look.kept(least),
             (_, Some(cubic)) => cubic.control().window.max(least),
-            (_, None) => window,
+            (Some(look), None) => look.window,
+            (None, None) => window,
         }
     }
 
     /// True while the queue is others' too.
     pub(super) fn is_competing(&self) -> bool {
         self.competing.is_some()
-    }
-
-    /// What a look leaves in flight.
-    fn kept(&self, look: &Look, least: Bytes) -> Bytes {
-        Bytes::new(look.window.get() / KEPT[usize::from(self.is_competing())]).max(least)
     }
 
     /// C follows r̃.
@@ -196,21 +242,31 @@ impl Competition {
         Rate::from_kbps(self.usual_kbps)
     }
 
+    /// Less than this is much less than C.
+    fn fallen(&self) -> Rate {
+        self.capacity().mul_ratio(FALLEN_PERCENT, 100)
+    }
+
     pub(super) fn on_sent(&mut self, sent: &Sent) {
         if let Some(cubic) = &mut self.competing {
             cubic.on_send(sent);
         }
     }
 
-    pub(super) fn on_loss(&mut self, loss: &Loss) {
+    /// Takes in a loss; `overflows` where data is lost because the queue is full.
+    pub(super) fn on_loss(&mut self, loss: &Loss, overflows: bool) {
         // Round trips of others' queues exceed the longest time-out: it tells nothing of a loss.
-        if let Some(cubic) = self.competing.as_mut().filter(|_| loss.kind == LossKind::Fast) {
+        if loss.kind != LossKind::Fast {
+            return;
+        }
+        self.has_lost |= overflows && loss.is_new_event;
+        if let Some(cubic) = &mut self.competing {
             cubic.on_loss(loss);
         }
     }
 
-    /// Takes in an acknowledgement. Gives the round trip that a look has seen, if it ends with others there.
-    pub(super) fn on_ack(&mut self, ack: &Ack, seen: &Observation) -> Option<Duration> {
+    /// Takes in an acknowledgement.
+    pub(super) fn on_ack(&mut self, ack: &Ack, seen: &Observation) {
         let gap = seen.now.saturating_since(self.last);
         self.last = seen.now;
         if self.competing.is_none() && self.look.is_none() && self.since.is_none() && self.found == 0 {
@@ -218,128 +274,171 @@ impl Competition {
         } else {
             self.averaged_at = seen.now;
         }
-        let rtt = seen.rtt?;
-        let waited = rtt.saturating_sub(seen.floor);
-        if waited <= seen.near {
-            // The queue has emptied by itself.
-            (self.look, self.competing, self.since, self.found) = (None, None, None, 0);
-        } else if self.look.is_some() {
-            return self.follow_look(rtt, seen);
-        } else if let Some(cubic) = &mut self.competing {
+        if let Some(cubic) = &mut self.competing {
             cubic.on_ack(ack);
+        }
+        let Some(rtt) = seen.rtt else { return };
+        let has_lost = core::mem::take(&mut self.has_lost);
+        if self.look.is_some() {
+            self.follow_look(ack.delivered, rtt, has_lost, seen);
+        } else if self.is_competing() {
+            self.compete(rtt, seen);
+        } else if self.found > 0 {
             if seen.now >= self.look_at {
                 self.begin_look(rtt, seen);
             }
-        } else if waited <= seen.usual {
-            (self.since, self.found) = (None, 0);
-        } else if !seen.is_limited || gap > waited.max(GAP) {
-            self.since = None;
-        } else if self.is_suspicious(rtt, seen) {
-            self.begin_look(rtt, seen);
+        } else {
+            let waited = rtt.saturating_sub(seen.floor);
+            if waited <= seen.usual || !seen.is_limited || gap > waited.max(GAP) {
+                self.since = None;
+            } else if self.is_suspicious(rtt, ack.rate.map_or(seen.mean, |sample| sample.rate), seen) {
+                self.begin_look(rtt, seen);
+            }
         }
-        None
     }
 
-    /// A wait that is too long lasts.
-    fn is_suspicious(&mut self, rtt: Duration, seen: &Observation) -> bool {
+    /// A wait that is too long lasts, and `rate`, that of the last round trip, is far below C.
+    fn is_suspicious(&mut self, rtt: Duration, rate: Rate, seen: &Observation) -> bool {
         let since = *self.since.get_or_insert(seen.now);
-        let has_fallen = seen.mean < self.capacity().mul_ratio(FALLEN_PERCENT, 100);
+        let has_fallen = rate < self.fallen();
         let has_lasted = seen.now.saturating_since(since) >= SUSPICIOUS.max(rtt);
-        (self.found > 0 && seen.now >= self.look_at)
-            || (has_lasted && has_fallen && seen.now >= self.refused_until)
+        has_lasted && has_fallen && seen.now >= self.refused_until
+    }
+
+    /// Among others: until the queue empties by itself, or a look finds nobody.
+    fn compete(&mut self, rtt: Duration, seen: &Observation) {
+        if rtt.saturating_sub(seen.floor) <= seen.near && seen.mean >= self.fallen() {
+            self.leave();
+        } else if seen.now >= self.look_at || rtt * 2 < self.expected {
+            self.begin_look(rtt, seen);
+        }
+    }
+
+    fn leave(&mut self) {
+        (self.competing, self.found, self.missed) = (None, 0, 0);
     }
 
     fn begin_look(&mut self, rtt: Duration, seen: &Observation) {
         self.since = None;
-        self.look = Some(Look {
-            window: seen.window,
-            before: rtt,
-            marked: None,
-            smallest: Duration::MAX,
-            samples: 0,
-        });
+        self.look =
+            Some(Look { window: seen.window, before: rtt, marked: None, after: None, train: Bytes::ZERO });
     }
 
-    /// Waits until less is in flight, and then for what was sent at that moment.
-    fn follow_look(&mut self, rtt: Duration, seen: &Observation) -> Option<Duration> {
-        let mut look = self.look?;
-        match look.marked {
-            None if seen.in_flight <= self.kept(&look, seen.least) => {
+    /// Waits until less is in flight, then for the first of what was sent at that moment, then for most of the rest.
+    fn follow_look(&mut self, delivered: Bytes, rtt: Duration, has_lost: bool, seen: &Observation) {
+        let Some(look) = &mut self.look else { return };
+        match (look.marked, look.after) {
+            (None, _) if seen.in_flight <= look.kept(seen.least) => {
                 look.marked = Some((seen.now, seen.in_flight));
             }
-            Some((at, _)) if seen.now >= at + rtt => {
-                look.smallest = look.smallest.min(rtt);
-                look.samples += 1;
-            }
+            (Some((at, _)), None) if seen.now >= at + rtt => look.after = Some((seen.now, rtt)),
+            (Some(_), Some(_)) => look.train += delivered,
             _ => {}
         }
-        let is_empty = look.smallest.saturating_sub(seen.floor) <= seen.usual;
-        if !is_empty && look.samples < SAMPLES {
-            self.look = Some(look);
-            return None;
-        }
-        self.look = None;
-        match self.others(&look, seen.least).filter(|_| !is_empty) {
-            Some(others) => self.on_found(others, &look, rtt, seen),
-            None => {
-                (self.competing, self.found, self.missed) = (None, 0, 0);
-                self.refused_until = seen.now + self.refused_for;
-                self.refused_for = (self.refused_for * 2).min(REFUSED_MAX);
-            }
-        }
-        self.is_competing().then_some(look.smallest)
-    }
-
-    /// N, in bytes; none if it is next to nothing.
-    fn others(&self, look: &Look, least: Bytes) -> Option<u64> {
-        let (before, after) = (look.before, look.smallest);
-        let is_outage = after > before.mul_ratio(OUTAGE_PERCENT, 100);
-        let answered = before.saturating_sub(after);
-        let kept = look.marked.map_or(Bytes::ZERO, |(_, kept)| kept).max(least);
-        let others = if answered > before / ANSWER_PARTS {
-            Rate::from_transfer(look.window.saturating_sub(kept), answered)
-                .bytes_in(after)
-                .saturating_sub(kept)
-        } else {
-            let most_is_theirs = Bytes::new(look.window.get().saturating_mul(ANSWER_PARTS - 1));
-            self.capacity().bytes_in(after).saturating_sub(kept).max(most_is_theirs)
-        };
-        let is_known = if self.is_competing() {
-            // They may fill the queue quickly, or the link may have become faster: once is no proof.
-            self.missed + 1 < LOOKS || others.get() > look.window.get() / FEW_PARTS
-        } else {
-            !is_outage && others > least.max(look.window)
-        };
-        is_known.then_some(others.get())
-    }
-
-    /// A look has found that others have `others` bytes in flight.
-    fn on_found(&mut self, others: u64, look: &Look, rtt: Duration, seen: &Observation) {
-        self.found = self.found.saturating_add(1);
-        if self.found < LOOKS {
+        let (Some((_, kept)), Some((at, after))) = (look.marked, look.after) else { return };
+        let look = *look;
+        let elapsed = seen.now.saturating_since(at);
+        let is_late = elapsed > after * LOOK_ROUND_TRIPS;
+        let is_empty = after.saturating_sub(seen.floor) <= seen.near * 2;
+        let is_through = look.train >= look.window.saturating_sub(kept).mul_ratio(3, 4);
+        if has_lost || is_late {
+            self.look = None;
             self.look_at = seen.now + rtt;
             self.refused_until = self.look_at;
+        } else if is_empty || is_through {
+            self.look = None;
+            self.judge(&look, (kept, after, elapsed), seen);
+        }
+    }
+
+    /// Ends a look that left `kept` in flight, saw R₁, and then how long the rest took.
+    fn judge(
+        &mut self,
+        look: &Look,
+        (kept, after, elapsed): (Bytes, Duration, Duration),
+        seen: &Observation,
+    ) {
+        let rate = Rate::from_transfer(look.train, elapsed.max(Duration::from_nanos(1)));
+        // What is small may pass in a good moment of the link.
+        let rate = if self.is_competing() { rate } else { rate.min(self.capacity()) };
+        let others = rate.bytes_in(after).saturating_sub(kept);
+        let waited = after.saturating_sub(seen.floor);
+        let verdict = Verdict {
+            window: look.window,
+            kept,
+            after,
+            rate,
+            others: others.get(),
+            queued: others.mul_ratio(waited.as_nanos(), after.as_nanos().max(1)).get(),
+            is_outage: after > look.before.mul_ratio(OUTAGE_PERCENT, 100),
+        };
+        self.expected = look.before.max(after);
+        let before = core::mem::replace(&mut self.others, verdict.others);
+        if self.is_competing() {
+            self.judge_among_others(&verdict, before, seen);
+        } else if verdict.is_outage || verdict.queued <= verdict.window.get() / NONE_PARTS {
+            self.found = 0;
+            self.refused_until = seen.now + self.refused_for;
+            self.refused_for = (self.refused_for * 2).min(REFUSED_MAX);
+        } else {
+            self.found = self.found.saturating_add(1);
+            self.look_at = seen.now;
+            if self.found >= LOOKS {
+                self.take_rate(verdict.rate);
+                self.raise_to(before, &verdict, seen.least);
+                self.look_at = seen.now + after;
+                self.refused_for = REFUSED;
+            }
+        }
+    }
+
+    /// The same where others were known: they are few, or the window follows what they have.
+    fn judge_among_others(&mut self, verdict: &Verdict, before: u64, seen: &Observation) {
+        let own = verdict.window.get();
+        if verdict.queued <= own / FEW_PARTS {
+            self.missed += 1;
+            self.look_at = seen.now;
+            if self.missed >= LOOKS || verdict.after.saturating_sub(seen.floor) <= seen.near * 2 {
+                self.leave();
+            } else if let Some(cubic) = &mut self.competing {
+                cubic.end_slow_start();
+            }
             return;
         }
-        let own = look.window.get();
-        let are_few = others <= own / FEW_PARTS;
-        self.missed = if are_few { self.missed + 1 } else { 0 };
-        let window = if self.is_competing() {
-            // The link varies while it is looked at: half of the way.
-            let between = (u128::from(others) * u128::from(own)).isqrt();
-            u64::try_from(between).unwrap_or(u64::MAX).clamp(own * 7 / 10, own * 2)
-        } else {
-            others
-        };
-        let window = window.max(seen.least.get());
-        self.competing = Some(Box::new(Cubic::at(CubicParams::default(), Bytes::new(window))));
-        let is_news = are_few || others >= own.saturating_mul(2);
-        self.look_at = seen.now
-            + if is_news {
-                look.smallest * ROUND_TRIPS_SOON
-            } else {
-                (look.smallest * ROUND_TRIPS).max(LOOK_EVERY)
-            };
-        self.refused_for = REFUSED;
+        self.missed = 0;
+        self.take_rate(verdict.rate);
+        if u64::midpoint(before, verdict.others) <= own / LESS_PARTS {
+            self.competing = Some(Box::new(Cubic::at(CubicParams::default(), verdict.kept.max(seen.least))));
+            self.look_at = seen.now + verdict.after;
+            return;
+        }
+        self.raise_to(before, verdict, seen.least);
+        let is_much_more = verdict.others > own.saturating_mul(MUCH_MORE);
+        let pause = (verdict.after * ROUND_TRIPS).max(LOOK_EVERY);
+        self.look_at = seen.now + if is_much_more { Duration::ZERO } else { pause };
+    }
+
+    /// C follows C′.
+    fn take_rate(&mut self, rate: Rate) {
+        self.usual_kbps = u64::midpoint(self.usual_kbps, rate.as_bps() / 1_000);
+    }
+
+    /// W ← the mean of N `before` and N, where that is more; in slow start where others are.
+    fn raise_to(&mut self, before: u64, verdict: &Verdict, least: Bytes) {
+        let window = Bytes::new(u64::midpoint(before, verdict.others)).max(least);
+        let has_grown = u128::from(verdict.others) * 100 > u128::from(before) * u128::from(GROWN_PERCENT);
+        match &mut self.competing {
+            Some(cubic) if window <= cubic.control().window => cubic.end_slow_start(),
+            competing => {
+                let params = CubicParams { hystart: false, ..CubicParams::default() };
+                let cubic =
+                    if has_grown { Cubic::starting_at(params, window) } else { Cubic::at(params, window) };
+                *competing = Some(Box::new(cubic));
+            }
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "competition/tests.rs"]
+mod tests;

@@ -87,14 +87,6 @@ impl Floor {
         self.confirmed = now;
     }
 
-    /// Takes in a round trip with less in flight, beside others: all of what is left may be path (H17). Believed as a
-    /// measurement is.
-    pub(super) fn on_look(&mut self, rtt: Duration, now: Instant) {
-        if now.saturating_since(self.confirmed) > self.age_max.max(self.floor * 50) {
-            self.end_drain(rtt, now);
-        }
-    }
-
     /// So near the floor a round trip confirms it.
     fn near(&self) -> Duration {
         NEAR.max(self.floor / 16)
