@@ -119,7 +119,26 @@ struct Look {
     /// Acknowledged since.
     train: Bytes,
 }
-stored::fields!(Look { window, before, marked, after, train });
+
+impl stored::Stored for Look {
+    fn store(&self, out: &mut stored::Writer) {
+        let Self { window, before, marked, after, train } = self;
+        ((*window, *before), *marked).store(out);
+        (*after, *train).store(out);
+    }
+
+    fn restore(from: &mut stored::Reader<'_>) -> Result<Self, stored::StoredError> {
+        let ((window, before), marked) = from.value()?;
+        // Before version 4: the shortest round trip seen, and how many were.
+        let (after, train) = if from.version() < 4 {
+            from.value::<(Duration, u32)>()?;
+            (None, Bytes::ZERO)
+        } else {
+            from.value()?
+        };
+        Ok(Self { window, before, marked, after, train })
+    }
+}
 
 impl Look {
     /// What it leaves in flight.
@@ -179,9 +198,9 @@ stored::fields!(Competition {
     look_at,
     found,
     missed,
-    others,
-    expected,
-    has_lost,
+    others: since(4, 0),
+    expected: since(4, Duration::ZERO),
+    has_lost: since(4, false),
     since,
     last,
     usual_kbps,
