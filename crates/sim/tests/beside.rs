@@ -89,7 +89,7 @@ fn it_does_not_starve_beside_one_that_fills_the_queue_and_goes_back_when_that_en
                 network.run_until(at(until)).unwrap();
             }
             // The full queue was of 400 ms. Two looks find nobody, and what is in flight has to leave.
-            for (after, most_ms) in [(4, 130), (14, 70)] {
+            for (after, most_ms) in [(6, 70), (14, 70)] {
                 network.run_until(at(until + after)).unwrap();
                 let wait = longest_wait_ms(&mut network, at(until + after - 2), at(until + after));
                 assert!(wait < most_ms, "{after} s after: {wait} ms");
