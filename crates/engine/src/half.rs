@@ -382,8 +382,10 @@ impl Half {
     fn on_known(&mut self, id: u32, segment: &mut Segment<'_>, now: Instant) -> Verdict {
         // What its host will drop must not be believed (H7).
         let is_intact = segment.is_intact();
-        if is_intact && !self.reopenings.is_empty() && self.answer_reopening(id, segment, now) {
-            let key = FlowKey::of(segment.ip(), segment.tcp, segment.from);
+        if is_intact
+            && !self.reopenings.is_empty()
+            && let Some(key) = self.answer_reopening(id, segment, now)
+        {
             return self.on_unknown(key, segment, now).unwrap_or(Verdict::Forward);
         }
         let Some(flow) = self.flows.get_mut(id) else { return Verdict::Forward };

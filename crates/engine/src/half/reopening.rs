@@ -67,22 +67,27 @@ impl Half {
         self.reopenings.note(Reopening { key, from: syn.from, isn: syn.tcp.seq, begun });
     }
 
-    /// A segment of a flow may accept or refuse the connection that was to take its place: true when the flow has
-    /// left, and the segment belongs to that connection.
-    pub(super) fn answer_reopening(&mut self, id: u32, segment: &Segment<'_>, now: Instant) -> bool {
+    /// A segment of a flow may accept or refuse the connection that was to take its place: its key when the flow
+    /// has left, and the segment belongs to that connection.
+    pub(super) fn answer_reopening(
+        &mut self,
+        id: u32,
+        segment: &Segment<'_>,
+        now: Instant,
+    ) -> Option<FlowKey> {
         let answers =
             segment.has(TcpFlags::ACK) && (segment.has(TcpFlags::SYN) || segment.has(TcpFlags::RST));
         if !answers {
-            return false;
+            return None;
         }
         let may_give_way = |flow: &&Flow| !flow.phase.relay().is_some_and(Relay::owes);
-        let Some(key) = self.flows.get(id).filter(may_give_way).map(|flow| flow.key) else { return false };
-        let Some(begun) = self.reopenings.take(&key, segment) else { return false };
+        let key = self.flows.get(id).filter(may_give_way)?.key;
+        let begun = self.reopenings.take(&key, segment)?;
         self.leave(id, None);
         match self.reason_to_pass(&key).map_or(begun, Err) {
             Ok(handshake) => self.watch(key, Opening::new(handshake), now),
             Err(reason) => self.pass(key, reason),
         }
-        true
+        Some(key)
     }
 }
