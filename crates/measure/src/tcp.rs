@@ -385,6 +385,7 @@ fn run(settings: TcpSettings, repetition: u32, transfer: &Transfer, udp_rtt: Opt
     let segments = last.map_or(0, |sample| sample.segments);
     // Before the first acknowledgement of data it is the handshake's.
     let loaded = sender.samples.iter().filter(|sample| sample.acked_bytes > 1);
+    let limit = Limit::of(sender, settings.congestion_control.as_deref());
     TcpRun {
         settings,
         repetition,
@@ -397,7 +398,7 @@ fn run(settings: TcpSettings, repetition: u32, transfer: &Transfer, udp_rtt: Opt
         udp_rtt,
         retransmitted,
         loss_percent: (segments > 0).then(|| f64::from(retransmitted) * 100.0 / f64::from(segments)),
-        limit: Limit::of(sender),
+        limit,
         mss: sender.mss,
         // Each value is 100 ms: ten of them make a second.
         goodput_100ms_mbps: receiver.received_bytes.iter().map(|bytes| *bytes as f64 * 8.0 / 1e5).collect(),

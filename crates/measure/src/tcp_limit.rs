@@ -10,6 +10,9 @@ use crate::verdict::digits;
 const LIMIT_SHARE: f64 = 0.5;
 /// Of what window and round trip allow, so much is all of it.
 const WINDOW_SHARE: f64 = 0.8;
+/// A sender that paces is stopped by a full window for this share of the busy time, and uses this much of it.
+const PACED_LIMIT_SHARE: f64 = 0.25;
+const PACED_WINDOW_SHARE: f64 = 0.6;
 /// A median round trip that is longer than this many of the shortest one has a queue in it.
 const QUEUE_RATIO: f64 = 1.5;
 /// Segments sent again, per cent of all, from which on they hold back a sender that takes losses for congestion.
@@ -59,7 +62,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(sender: &TcpSide) -> Self {
+    fn of(sender: &TcpSide, control: Option<&str>) -> Self {
         let share = |part: f64, whole: f64| if whole > 0.0 { (part / whole).min(1.0) } else { 0.0 };
         let last = sender.samples.last();
         let of = |get: fn(&TcpSample) -> f64| last.map_or(0.0, get);
@@ -86,7 +89,8 @@ impl Figures {
             loss_percent: last
                 .filter(|sample| sample.segments > 0)
                 .map_or(0.0, |sample| f64::from(sample.retransmitted) * 100.0 / f64::from(sample.segments)),
-            takes_loss_for_congestion: last.is_some_and(|sample| sample.ssthresh < NO_THRESHOLD),
+            takes_loss_for_congestion: last.is_some_and(|sample| sample.ssthresh < NO_THRESHOLD)
+                && !control.is_some_and(|name| name.starts_with("bbr")),
             still_s: gaps.fold(0.0, f64::max),
         }
     }
@@ -94,8 +98,10 @@ impl Figures {
     /// The window is what allows no more: by the kernel's clock, or as it is all used while no queue waits. A sender
     /// that paces, as BBR does, is rarely stopped by a full window, which the kernel's clock needs.
     fn is_windowed(&self) -> bool {
-        let uses_all = self.rwnd_over_rtt_mbps.is_some_and(|most| self.mbps >= most * WINDOW_SHARE);
-        self.rwnd_share >= LIMIT_SHARE || (uses_all && !self.has_queue)
+        let uses = |share: f64| self.rwnd_over_rtt_mbps.is_some_and(|most| self.mbps >= most * share);
+        self.rwnd_share >= LIMIT_SHARE
+            || (self.rwnd_share >= PACED_LIMIT_SHARE && uses(PACED_WINDOW_SHARE))
+            || (uses(WINDOW_SHARE) && !self.has_queue)
     }
 }
 
@@ -104,9 +110,9 @@ fn share_of_time(bytes: u64, seconds: f64) -> f64 {
 }
 
 impl Limit {
-    /// What kept the sender from sending more.
-    pub(crate) fn of(sender: &TcpSide) -> Self {
-        let figures = Figures::of(sender);
+    /// What kept the sender from sending more; `control` is the congestion control that it was asked to use.
+    pub(crate) fn of(sender: &TcpSide, control: Option<&str>) -> Self {
+        let figures = Figures::of(sender, control);
         let (by, why) = judge(sender, &figures);
         Self {
             by,
@@ -202,17 +208,24 @@ mod tests {
     }
 
     fn by(side: &TcpSide) -> &'static str {
-        Limit::of(side).by
+        Limit::of(side, None).by
     }
 
     #[test]
     fn a_window_that_a_pacing_sender_uses_is_the_limit() {
         // 20 KB in 40 ms are 4 Mbit/s; the kernel's clock of full windows hardly runs.
-        let small = |sample: &mut TcpSample| (sample.rwnd_bytes, sample.rwnd_limited_s) = (20_000, 0.1);
-        let limit = Limit::of(&sender(3.8, 40.0, small));
+        let small = |sample: &mut TcpSample| {
+            (sample.rwnd_bytes, sample.rwnd_limited_s) = (20_000, 0.1);
+        };
+        let limit = Limit::of(&sender(3.8, 40.0, small), None);
         assert_eq!(limit.by, "receive window");
         assert!(limit.why.contains("20000 B / 40.0 ms = 4.00 Mbit/s"), "{}", limit.why);
         assert_eq!(by(&sender(2.0, 40.0, small)), "network", "half of it is not all");
+        // As measured: the clock ran for 43 % of the time, and three quarters of the window were used.
+        let paced = |sample: &mut TcpSample| {
+            (sample.rwnd_bytes, sample.rwnd_limited_s) = (40_000, sample.busy_s * 0.43);
+        };
+        assert_eq!(by(&sender(6.0, 50.0, paced)), "receive window");
         // The queue of a slow link makes the same ratio of a large window.
         let large = |sample: &mut TcpSample| sample.rwnd_bytes = 200_000;
         assert_eq!(by(&sender(18.0, 85.0, large)), "network");
@@ -227,12 +240,14 @@ mod tests {
                 (sample.retransmitted, sample.ssthresh) = (sample.segments / 50, threshold);
             }
         };
-        let limit = Limit::of(&sender(5.0, 42.0, lossy(12)));
+        let limit = Limit::of(&sender(5.0, 42.0, lossy(12)), Some("cubic"));
         assert_eq!(limit.by, "loss");
         assert!(limit.why.contains("2.0 % of the segments"), "{}", limit.why);
         // A full queue drops, too, and BBR does not slow down for losses: the network, and both are told.
-        for side in [sender(5.0, 120.0, lossy(12)), sender(5.0, 42.0, lossy(i32::MAX as u32))] {
-            let limit = Limit::of(&side);
+        for (side, control) in
+            [(sender(5.0, 120.0, lossy(12)), "cubic"), (sender(5.0, 42.0, lossy(12)), "bbr")]
+        {
+            let limit = Limit::of(&side, Some(control));
             assert!(limit.by == "network" && limit.why.contains("2.0 % of the segments"), "{}", limit.why);
         }
     }
@@ -241,9 +256,9 @@ mod tests {
     fn a_program_that_stands_still_is_not_the_network() {
         let mut still = sender(5.0, 40.0, |sample| sample.busy_s *= 0.7);
         still.samples.retain(|sample| !(2.0..3.5).contains(&sample.at_s));
-        let limit = Limit::of(&still);
+        let limit = Limit::of(&still, None);
         assert!(limit.by == "application" && limit.why.contains("stood still for 1.6 s"), "{}", limit.why);
-        let limit = Limit::of(&sender(5.0, 40.0, |sample| sample.busy_s *= 0.7));
+        let limit = Limit::of(&sender(5.0, 40.0, |sample| sample.busy_s *= 0.7), None);
         assert!(limit.by == "network" && limit.why.contains("nothing to send for 30 %"), "{}", limit.why);
         assert_eq!(by(&sender(5.0, 40.0, |sample| sample.busy_s *= 0.4)), "application");
         assert_eq!(by(&TcpSide::default()), "not known");
