@@ -268,12 +268,7 @@ pub(super) fn pages(client: &Namespace, to: SocketAddr, entry: &Beside, times: &
 type Loaded = (Duration, (units::Instant, u64));
 
 /// Loads a page; none for one that was cut short.
-fn page(
-    client: &Namespace,
-    to: SocketAddr,
-    entry: &Beside,
-    times: &Times,
-) -> Result<Option<Loaded>, String> {
+fn page(client: &Namespace, to: SocketAddr, entry: &Beside, times: &Times) -> Result<Option<Loaded>, String> {
     let (began, piece) = (Clock::now(), entry.piece().get());
     let arrived: Vec<Result<u64, String>> = std::thread::scope(|scope| {
         let connections: Vec<_> = (0..entry.flows())
