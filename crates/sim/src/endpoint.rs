@@ -220,6 +220,12 @@ impl Endpoint {
         self.connection.as_ref().is_none_or(|c| c.is_quiet())
     }
 
+    /// It has data, and believes that its peer's window is shut.
+    #[must_use]
+    pub fn waits_for_window(&self) -> bool {
+        self.connection.as_ref().is_some_and(|c| c.waits_for_window())
+    }
+
     /// When it next wants [`Endpoint::handle_timeout`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {

@@ -332,6 +332,9 @@ impl<M: MiddleboxUnderTest> Network<M> {
         if self.run_until(self.limits.ends_by)? {
             return Ok(self.outcome());
         }
+        if self.waits_by_tampering() {
+            return Ok(self.outcome());
+        }
         Err(SimError::Broken { at: self.now, violation: self.stalled() })
     }
 

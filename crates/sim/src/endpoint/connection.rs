@@ -175,6 +175,11 @@ impl Connection {
         self.receiver.is_finished() && self.unread() == 0
     }
 
+    /// There is data, and the peer's window is shut.
+    pub(super) fn waits_for_window(&self) -> bool {
+        self.sender.window() == 0 && self.sender.unsent() > 0
+    }
+
     /// Nothing it sent is unacknowledged and nothing waits to be sent.
     pub(super) fn is_quiet(&self) -> bool {
         self.sender.is_idle() && self.sender.unsent() == 0

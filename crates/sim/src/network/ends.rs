@@ -109,6 +109,15 @@ impl<M: MiddleboxUnderTest> Network<M> {
         Ok(())
     }
 
+    /// Somebody has made numbers later than they are on the way to a host, in a segment that shuts the window. No later
+    /// window is one to it (SND.WL1, RFC 9293 §3.10.7.4), and it probes for ever, whatever stands in between.
+    pub(super) fn waits_by_tampering(&self) -> bool {
+        let waits =
+            |flow: usize| self.servers[flow].waits_for_window() || self.clients[flow].waits_for_window();
+        self.limits.tolerance == Tolerance::Tampering
+            && (0..self.own_flows).all(|flow| self.flow_has_ended(flow) || waits(flow))
+    }
+
     pub(super) fn stalled(&self) -> Violation {
         let flow = (0..self.own_flows).find(|flow| !self.flow_has_ended(*flow)).unwrap_or(0);
         let state = self.pairs().nth(flow).map_or_else(String::new, |(s, c)| state(s, c));
