@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -18,8 +17,10 @@ const ITS_GROUP: &str = "nogroup";
 
 /// Runs a program as that user, and waits for its end.
 fn as_nobody(network: &Network, program: &str, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program);
-    command.args(arguments).uid(NOBODY).gid(NOBODY).current_dir("/");
+    // Root goes into the namespace, and gives up being root there.
+    let mut command = Command::new("setpriv");
+    let user = NOBODY.to_string();
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", program]).args(arguments).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     network.middle.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap()
 }
