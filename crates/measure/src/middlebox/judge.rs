@@ -186,6 +186,7 @@ impl Evidence {
         let raw = self.raw.iter().filter(move |flow| flow.port == port).map(|flow| match flow.end {
             Some(SmallTcpEnd::NoHandshake) => Attempt::Silent,
             Some(SmallTcpEnd::Refused) => Attempt::Refused,
+            Some(SmallTcpEnd::Finished) => Attempt::Made,
             _ if flow.log.handshake.is_some() => Attempt::Made,
             _ => Attempt::Unknown,
         });
