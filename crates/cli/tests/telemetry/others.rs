@@ -20,7 +20,10 @@ fn as_nobody(network: &Network, program: &str, arguments: &[&str]) -> Output {
     // Root goes into the namespace, and gives up being root there.
     let mut command = Command::new("setpriv");
     let user = NOBODY.to_string();
-    command.args(["--reuid", &user, "--regid", &user, "--clear-groups", program]).args(arguments).current_dir("/");
+    command
+        .args(["--reuid", &user, "--regid", &user, "--clear-groups", program])
+        .args(arguments)
+        .current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     network.middle.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap()
 }
