@@ -9,11 +9,11 @@ pub(crate) struct Effect {
     pub(crate) verdict: Verdict,
     /// The flow leaves the table.
     pub(crate) end: Option<PassReason>,
-    /// It is dropped, and does not fit what is known of the flow, which is young: how it is answered.
+    /// It is dropped, and does not fit what is known of the flow: how it is answered.
     pub(crate) misfit: Option<Answer>,
 }
 
-/// How a segment is answered that does not fit what is known of a young flow.
+/// How a segment is answered that does not fit what is known of its flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Not at all.

@@ -467,22 +467,22 @@ impl Middlebox for Engine {
     ) -> Verdict {
         let down = &mut self.down;
         let Some(up) = self.up.as_deref_mut() else {
-            return down.handle_packet(down.direction().end_behind(from), virtio, packet, now);
+            let verdict = down.handle_packet(down.direction().end_behind(from), virtio, packet, now);
+            if verdict == Verdict::Consumed {
+                settle_dispute(down, None, now);
+            }
+            return verdict;
         };
         // What comes from the clients meets the downlink half first, what comes from the servers
         // the uplink half.
         let (first, second) = if from == Port::Mobile { (down, up) } else { (up, down) };
         if first.handle_packet(first.direction().end_behind(from), virtio, packet, now) == Verdict::Consumed {
-            if let Some(misfit) = first.take_misfit() {
-                second.hear_misfit(misfit.reversed());
-            }
+            settle_dispute(first, Some(second), now);
             return Verdict::Consumed;
         }
         let verdict = second.handle_packet(second.direction().end_behind(from), virtio, packet, now);
-        if verdict == Verdict::Consumed
-            && let Some(misfit) = second.take_misfit()
-        {
-            first.hear_misfit(misfit.reversed());
+        if verdict == Verdict::Consumed {
+            settle_dispute(second, Some(first), now);
         }
         verdict
     }
@@ -525,5 +525,18 @@ impl Middlebox for Engine {
     /// what it allows is sent at once.
     fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
         self.down.handle_feedback(client, feedback)
+    }
+}
+
+/// Where the packet that `met` has just consumed did not fit what is known of its flow: `other` hears of it, and
+/// once nothing that either knows speaks against it, the hosts of the flow are taken to be elsewhere.
+fn settle_dispute(met: &mut Half, mut other: Option<&mut Half>, now: Instant) {
+    let Some((misfit, is_settled)) = met.take_misfit() else { return };
+    let is_heard = other.as_mut().is_none_or(|other| other.hear_misfit(misfit.reversed(), now));
+    if is_settled && is_heard {
+        met.doubt_disputed(&misfit, now);
+        if let Some(other) = other {
+            other.doubt_disputed(&misfit.reversed(), now);
+        }
     }
 }

@@ -46,6 +46,7 @@ use crate::stats::Stats;
 use crate::timestamp::COMPARABLE_FOR;
 use crate::trial::Trial;
 
+pub(crate) mod broken;
 mod deadlines;
 pub(crate) mod disputes;
 pub(crate) mod elsewhere;
@@ -107,8 +108,9 @@ pub(crate) struct Half {
     unused: room::Unused,
     reopenings: reopening::Reopenings,
     disputes: disputes::Disputes,
-    /// The packet handled last, if it did not fit a young flow.
-    misfit: Option<disputes::Misfit>,
+    broken: broken::Broken,
+    /// The packet handled last, if it did not fit its flow, and whether that is settled.
+    misfit: Option<(disputes::Misfit, bool)>,
     families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
@@ -164,6 +166,7 @@ impl Half {
             unused: room::Unused::default(),
             reopenings: reopening::Reopenings::default(),
             disputes: disputes::Disputes::default(),
+            broken: broken::Broken::default(),
             misfit: None,
             families: Families::new(config.hash_seed),
             subscribers: Slab::default(),
@@ -175,7 +178,7 @@ impl Half {
             outbox: VecDeque::new(),
             after_data: VecDeque::new(),
             ready: ReadyList::default(),
-            header: [0; TcpHeaderSpec::MAX_LEN],
+            header: [0; TcpHeaderSpec::MAX_LEN + 1],
             stats: Stats::default(),
             meters: Meters::default(),
             notices: Notices::default(),
@@ -369,6 +372,9 @@ impl Half {
                 self.observe(key, segment, now);
             }
             return Some(Verdict::Forward);
+        }
+        if self.hear_broken(key, segment) {
+            return Some(Verdict::Consumed);
         }
         self.stats.unknown_flow += 1;
         let is_data = segment.tcp.payload_len > 0;

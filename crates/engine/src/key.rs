@@ -13,7 +13,7 @@ const KEY_LEN: usize = 16 + 16 + 2 + 2 + 1;
 /// A flow: its sink and its source.
 ///
 /// Packed, because every packet compares one that lies somewhere in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FlowKey([u8; KEY_LEN]);
 stored::fields!(FlowKey(inner));
 

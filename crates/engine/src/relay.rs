@@ -14,6 +14,7 @@ use wire::{Ip, Tcp};
 use crate::config::EngineConfig;
 use crate::direction::End;
 use crate::effect::{Answer, Effect};
+use crate::half::broken::Survivor;
 use crate::handshake::{Agreement, TIMESTAMPS_LEN};
 use crate::memory::buffer_pool::{BufferPool, RingSize};
 use crate::path::Path;
@@ -27,7 +28,7 @@ pub(crate) mod emit;
 mod from_sink;
 mod from_source;
 mod record;
-mod sides;
+pub(crate) mod sides;
 mod window;
 
 use acceptance::AckRange;
@@ -217,10 +218,29 @@ impl Relay {
         segment: &mut Segment<'_>,
         cx: &mut Context<'_>,
     ) -> Effect {
-        match segment.from {
+        let effect = match segment.from {
             End::Source => self.on_source_segment(departure, segment, cx),
             End::Sink => self.on_sink_segment(departure, segment, cx),
+        };
+        if effect.misfit.is_none() {
+            self.conduct.fits();
         }
+        effect
+    }
+
+    /// A host that may not hear that the flow is broken off, where it stands.
+    pub(crate) fn survivor(&self, host: End) -> Survivor {
+        let (ip, seq, ack, times) = match host {
+            End::Source => {
+                let times = (self.sink.tsval, self.receiver.ts_recent().unwrap_or(0));
+                (self.sink.ip, self.source.ack, self.receiver.ack_number(), times)
+            }
+            End::Sink => {
+                let times = (self.source.tsval, self.source.tsecr);
+                (self.source.ip, self.sender.una(), self.source.ack, times)
+            }
+        };
+        Survivor::new(ip, seq, ack, self.agreed.timestamps.then_some(times))
     }
 
     /// When the sink last acknowledged something, or had nothing to acknowledge.
@@ -266,13 +286,30 @@ impl Relay {
         self.sink.acks.acked == 0 && self.source.acks.acked == 0
     }
 
-    /// Drops a segment of `from` that does not fit what is known of the flow.
-    fn drop_misfit(&mut self, from: End, answer: Answer, now: Instant) -> Effect {
-        if self.is_young() {
-            return Effect { misfit: Some(answer), ..Effect::CONSUMED };
-        }
-        self.answer_misfit(from, answer, false, now);
-        Effect::CONSUMED
+    /// Drops a segment that does not fit what is known of the flow.
+    fn drop_misfit(&self, answer: Answer) -> Effect {
+        // Data behind a hole is usual once data has come.
+        let is_usual = answer == Answer::Given && !self.is_young();
+        Effect { misfit: (!is_usual).then_some(answer), ..Effect::CONSUMED }
+    }
+
+    /// True when a host that acknowledges `ack` has what never passed here.
+    pub(crate) fn is_beyond(&self, host: End, ack: SeqNum) -> bool {
+        ack.is_after(match host {
+            End::Source => self.sink.nxt,
+            End::Sink => self.sender.nxt(),
+        })
+    }
+
+    /// Notes that a host says again that it is elsewhere; true once that is long enough ago that both would have been
+    /// heard, and nothing came of either that fits.
+    pub(crate) fn is_elsewhere(&mut self, now: Instant) -> bool {
+        self.conduct.is_elsewhere(now)
+    }
+
+    /// True while it is in dispute where its hosts are.
+    pub(crate) fn is_in_dispute(&self) -> bool {
+        self.conduct.is_in_dispute()
     }
 
     /// Answers a segment of `from` that does not fit, unless something was answered so a moment ago (RFC 5961
@@ -281,6 +318,9 @@ impl Relay {
         let is_answered = matches!(answer, Answer::Challenge | Answer::ChallengeAlone);
         if (is_answered || asks_both) && self.conduct.may_challenge(now) {
             self.outbox.ack_source |= asks_both || from == End::Source;
+            if asks_both {
+                self.conduct.ask();
+            }
             self.outbox.ack_sink |= asks_both || from == End::Sink;
         }
     }

@@ -115,6 +115,7 @@ scripts! {
     h01_debt_timeout
     h01_debt_timeout_old_numbers
     h01_debt_timeout_starts_when_owed
+    h01_reset_lost_with_debt
     h03_refused
     h04_reset_behind_debt
     h04_reset_behind_fin
@@ -133,9 +134,11 @@ scripts! {
     h09_tcp_md5
     h10_lost_third
     h10_one_direction
+    h11_both_directions_elsewhere
     h11_client_has_more
     h11_forged_acknowledgements
     h11_forged_behind_the_window
+    h11_forged_elsewhere
     h11_forged_old_acknowledgement
     h11_unknown_mid_flow
     h12_nonsensical_sack

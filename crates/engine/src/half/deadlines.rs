@@ -41,7 +41,7 @@ impl Half {
         if !(self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty()) {
             return Some(Instant::ZERO);
         }
-        [self.timers.next(), self.handshake_due()].into_iter().flatten().min()
+        [self.timers.next(), self.handshake_due(), self.broken.next_due()].into_iter().flatten().min()
     }
 
     /// Acts on every deadline up to `now`; calling it early does nothing.

@@ -1,4 +1,4 @@
-//! [`Disputes`]: what the hosts of young flows say that does not fit what is known of them.
+//! [`Disputes`]: what the hosts of flows say that does not fit what is known of them.
 //!
 //! Somebody on the path may send a whole handshake again whose connection has been going on past us for long.
 //! Then a flow begins here with numbers that its hosts have left behind, and nothing that they say is acceptable.
@@ -7,8 +7,15 @@
 //! so is the other host asked: an acknowledgement with numbers of the past has each say where it is (RFC 9293
 //! §3.10.7.4).
 //!
-//! A flow is young until one of its hosts has acknowledged something that went through here. So a flow that works is
-//! not looked at, and of one that owes something nobody is believed: its hosts acknowledge that, or not.
+//! A flow is young until one of its hosts has acknowledged something that went through here. Of one that owes something
+//! nobody is believed: its hosts acknowledge that, or not.
+//!
+//! A flow that is young no longer may have gone on elsewhere for a while, as when routing led it past this machine. Where
+//! only one direction moved, the number of the other one is exact, and its half says so (`relay/from_sink.rs`). Where
+//! both did, each host acknowledges what never passed here, and neither has an exact number. Once one of them says so again,
+//! both are asked, with a number that each answers wherever it is: who forges the packets of both cannot keep them from
+//! being heard. Where both say so a second later, of numbers close to each other, and
+//! nothing came of either meanwhile that fits, the flow is in doubt ([`Departure::doubt`]).
 
 use std::collections::VecDeque;
 
@@ -21,10 +28,14 @@ use crate::effect::Answer;
 use crate::key::FlowKey;
 use crate::pass::PassReason;
 use crate::relay::Relay;
+use crate::relay::departure::Departure;
 use crate::segment::Segment;
 
 /// Flows remembered; beyond it the oldest is forgotten.
 const REMEMBERED: usize = 256;
+
+/// How far apart the numbers of two hosts that are elsewhere may lie: what may be under way, bytes.
+const REACH: u32 = 1 << 26;
 
 /// A segment of a flow that does not fit what is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +65,12 @@ impl Misfit {
     fn confirms(&self, other: &Self) -> bool {
         self.seq == other.ack && (self.ack == other.next || self.ack == other.seq)
     }
+
+    /// True when its host is about where `other`, of the peer, says, and takes that one to be about where it is.
+    fn agrees_with(&self, other: &Self) -> bool {
+        let is_close = |a: SeqNum, b: SeqNum| a.distance_from(b).unsigned_abs() < REACH;
+        is_close(self.seq, other.ack) && is_close(self.ack, other.next)
+    }
 }
 
 /// What a segment that does not fit comes to.
@@ -63,11 +80,13 @@ enum Finding {
     Open,
     /// Its host says it once more: the other one is to be asked.
     Repeated,
+    /// Both hosts are about where the other one says.
+    Agreed,
     /// Both hosts say the same.
     Confirmed,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Dispute {
     key: FlowKey,
     /// The last one of the source, and of the sink.
@@ -81,25 +100,33 @@ pub(super) struct Disputes(VecDeque<Dispute>);
 stored::fields!(Disputes(inner));
 
 impl Disputes {
-    fn note(&mut self, misfit: Misfit) -> Finding {
-        let place = self.0.iter().position(|one| one.key == misfit.key);
-        let known = place.and_then(|place| self.0.remove(place));
+    /// Takes in what a host says; what comes of it, what both have said last, and whether it said something before.
+    fn note(&mut self, misfit: Misfit) -> (Finding, [Option<Misfit>; 2], bool) {
+        let known = self.forget(&misfit.key);
         let mut dispute = known.unwrap_or(Dispute { key: misfit.key, said: [None; 2] });
         let own = usize::from(misfit.from == End::Sink);
         let before = dispute.said[own].replace(misfit);
-        if dispute.said[1 - own].is_some_and(|other| misfit.confirms(&other)) {
-            return Finding::Confirmed;
-        }
         if self.0.len() >= REMEMBERED {
             self.0.pop_front();
         }
         self.0.push_back(dispute);
-        if before == Some(misfit) { Finding::Repeated } else { Finding::Open }
+        let finding = match dispute.said[1 - own] {
+            Some(other) if misfit.confirms(&other) => Finding::Confirmed,
+            Some(other) if misfit.agrees_with(&other) => Finding::Agreed,
+            _ if before == Some(misfit) => Finding::Repeated,
+            _ => Finding::Open,
+        };
+        (finding, dispute.said, before.is_some())
+    }
+
+    fn forget(&mut self, key: &FlowKey) -> Option<Dispute> {
+        let place = self.0.iter().position(|one| one.key == *key)?;
+        self.0.remove(place)
     }
 }
 
 impl Half {
-    /// A segment of a young flow does not fit what is known of it. It is dropped, unless the flow is handed back.
+    /// A segment does not fit what is known of its flow. It is dropped, unless the flow is handed back.
     pub(super) fn dispute(
         &mut self,
         id: u32,
@@ -109,38 +136,76 @@ impl Half {
     ) -> Verdict {
         let Some(flow) = self.flows.get(id) else { return Verdict::Forward };
         let misfit = Misfit::of(flow.key, segment);
-        self.misfit = Some(misfit);
-        let finding = self.disputes.note(misfit);
+        let (finding, is_settled) = self.weigh(id, misfit, now);
+        self.misfit = Some((misfit, is_settled));
         if finding == Finding::Confirmed && self.hand_back_disputed(id) {
             return Verdict::Forward;
         }
-        if let Some(relay) = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut()) {
-            let asks_both = finding == Finding::Repeated && answer != Answer::ChallengeAlone;
+        let relay = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut());
+        if let Some(relay) = relay.filter(|_| !is_settled) {
+            let is_alone = answer == Answer::ChallengeAlone;
+            let is_open = finding == Finding::Repeated && relay.is_young();
+            let asks_both = (is_open && !is_alone) || relay.is_in_dispute();
             relay.answer_misfit(misfit.from, answer, asks_both, now);
         }
         self.settle(id, now);
         Verdict::Consumed
     }
 
-    /// The segment handled last, if it did not fit; told once.
-    pub(crate) fn take_misfit(&mut self) -> Option<Misfit> {
+    /// What comes of a segment that does not fit; true where its hosts have agreed for long enough that they are
+    /// elsewhere.
+    fn weigh(&mut self, id: u32, misfit: Misfit, now: Instant) -> (Finding, bool) {
+        let (finding, said, is_again) = self.disputes.note(misfit);
+        let Some(relay) = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut()) else {
+            return (finding, false);
+        };
+        if relay.is_young() {
+            return (finding, false);
+        }
+        let is_beyond = |said: Misfit| relay.is_beyond(said.from, said.ack);
+        // The other host may have nothing to say: all that it has sent was acknowledged.
+        let is_open = (finding != Finding::Open || is_again) && is_beyond(misfit);
+        let agrees = matches!(finding, Finding::Agreed | Finding::Confirmed)
+            && said.into_iter().flatten().all(is_beyond);
+        let is_old_enough = is_open && relay.is_elsewhere(now);
+        (finding, is_old_enough && agrees)
+    }
+
+    /// The segment handled last, if it did not fit, and whether its hosts have agreed for long enough that they are
+    /// elsewhere; told once.
+    pub(crate) fn take_misfit(&mut self) -> Option<(Misfit, bool)> {
         self.misfit.take()
     }
 
-    /// The other half, which stands in front, has met a segment that does not fit, and that does not come here.
-    pub(crate) fn hear_misfit(&mut self, misfit: Misfit) {
-        let Some(id) = self.flow_index.get(&misfit.key, &self.flows) else { return };
+    /// The other half, which stands in front, has met a segment that does not fit, and that does not come here; true
+    /// where nothing is known here that speaks against its hosts being elsewhere.
+    pub(crate) fn hear_misfit(&mut self, misfit: Misfit, now: Instant) -> bool {
+        let Some(id) = self.flow_index.get(&misfit.key, &self.flows) else { return true };
+        let (finding, is_settled) = self.weigh(id, misfit, now);
         let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
-        if relay.is_some_and(Relay::is_young) && self.disputes.note(misfit) == Finding::Confirmed {
+        let is_young = relay.is_some_and(Relay::is_young);
+        if is_young && finding == Finding::Confirmed {
             self.hand_back_disputed(id);
+        }
+        is_settled || is_young
+    }
+
+    /// The hosts of a flow of which something did not fit are elsewhere: what they say of each other is believed.
+    pub(crate) fn doubt_disputed(&mut self, misfit: &Misfit, now: Instant) {
+        self.disputes.forget(&misfit.key);
+        if let Some(id) = self.flow_index.get(&misfit.key, &self.flows) {
+            self.send_one_away(id, PassReason::Desynchronised, Departure::doubt, now);
         }
     }
 
     /// Hands a flow back, unless something is owed to it.
     fn hand_back_disputed(&mut self, id: u32) -> bool {
         let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
-        let may_leave = relay.is_some_and(|relay| !relay.owes());
+        let may_leave = relay.is_some_and(|relay| relay.is_young() && !relay.owes());
         if may_leave {
+            if let Some(flow) = self.flows.get(id) {
+                self.disputes.forget(&flow.key);
+            }
             self.leave(id, Some(PassReason::Desynchronised));
         }
         may_leave
@@ -163,15 +228,20 @@ mod tests {
         for (answer, finding) in [
             ([77, 177, 1_000], Finding::Confirmed),
             ([77, 77, 900], Finding::Confirmed),
-            ([77, 77, 950], Finding::Open),
-            ([78, 78, 1_000], Finding::Open),
+            ([77, 77, 950], Finding::Agreed),
+            ([78, 78, 1_000], Finding::Agreed),
+            ([77 + REACH, 77 + REACH, 1_000], Finding::Open),
         ] {
             let mut disputes = Disputes::default();
-            assert_eq!(disputes.note(request), Finding::Open);
-            assert_eq!(disputes.note(misfit(End::Source, [77, 77, 1_000], 2)), Finding::Open, "another flow");
-            assert_eq!(disputes.note(misfit(End::Sink, answer, 1)), Finding::Open, "of the same host");
+            assert_eq!(disputes.note(request).0, Finding::Open);
+            assert_eq!(
+                disputes.note(misfit(End::Source, [77, 77, 1_000], 2)).0,
+                Finding::Open,
+                "another flow"
+            );
+            assert_eq!(disputes.note(misfit(End::Sink, answer, 1)).0, Finding::Open, "of the same host");
             disputes.note(request);
-            assert_eq!(disputes.note(misfit(End::Source, answer, 1)), finding, "{answer:?}");
+            assert_eq!(disputes.note(misfit(End::Source, answer, 1)).0, finding, "{answer:?}");
         }
     }
 
@@ -180,7 +250,7 @@ mod tests {
         let mut disputes = Disputes::default();
         let request = misfit(End::Sink, [900, 1_000, 77], 1);
         let found =
-            [request, request, misfit(End::Sink, [900, 900, 77], 1), request].map(|one| disputes.note(one));
+            [request, request, misfit(End::Sink, [900, 900, 77], 1), request].map(|one| disputes.note(one).0);
         assert_eq!(found, [Finding::Open, Finding::Repeated, Finding::Open, Finding::Open]);
         for port in 2..1_000 {
             disputes.note(misfit(End::Sink, [900, 1_000, 77], port));

@@ -5,6 +5,7 @@ use stored::{Reader, Stored, StoredError, Writer};
 use units::Instant;
 
 use super::Half;
+use super::broken::Broken;
 use super::handshakes::Opening;
 use crate::flow::Flow;
 use crate::handshake::{Agreement, RoundTrips};
@@ -46,6 +47,7 @@ impl Half {
         self.unknown.store(out);
         self.passed_recently.store(out);
         self.disputes.store(out);
+        self.broken.list().store(out);
         out.len_of_list(self.half_open.len());
         for record in self.half_open.iter() {
             ((record.key, record.began), record.known).store(out);
@@ -107,6 +109,7 @@ impl Half {
             return Ok(());
         }
         self.disputes = from.value()?;
+        self.broken = Broken::of(from.value()?);
         for _ in 0..from.len_of_list("a handshake under way")? {
             let ((key, began), opening): ((FlowKey, Instant), Opening) = from.value()?;
             self.half_open.add(key, self.client_of(&key), began, opening);

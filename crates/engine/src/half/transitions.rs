@@ -285,6 +285,7 @@ impl Half {
         self.families.part(client, id, &mut self.flows);
         let Some(flow) = self.flows.remove(id) else { return };
         self.flow_index.remove(&flow.key, id);
+        self.note_broken(&flow, reason);
         self.meters.remove(flow.level());
         self.meters.flows_ended += 1;
         self.stats.flows_now -= 1;

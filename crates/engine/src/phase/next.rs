@@ -14,7 +14,7 @@ pub(crate) enum Next {
     Drain(Box<Departure>),
     /// Both directions have ended.
     Close,
-    /// The segment does not fit a young flow (`half/disputes.rs`).
+    /// The segment does not fit what is known of its flow (`half/disputes.rs`).
     Dispute(Answer),
     /// It leaves the table at once, for a reason.
     Leave(PassReason),

@@ -2,6 +2,7 @@
 
 use units::{Duration, Instant};
 
+use crate::direction::End;
 use crate::memory::timer::Moment;
 use crate::pass::PassReason;
 
@@ -19,6 +20,13 @@ const HOLE_MAX: Duration = Duration::from_secs(60);
 /// sent them; that of Linux (`tcp_invalid_ratelimit`).
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How long, in ms, the hosts of a flow say that they are elsewhere before they are believed: a host that is asked answers
+/// within it.
+const SETTLES_AFTER_MS: u32 = 1_000;
+
+/// How long what they said counts, ms.
+const FORGOTTEN_AFTER_MS: u32 = 60_000;
+
 /// What there is to hold against the hosts of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conduct {
@@ -28,12 +36,28 @@ pub(crate) struct Conduct {
     challenged: Moment,
     /// Since when the same hole in the source's data has been open.
     hole_since: Moment,
+    /// Since when a host has said that it is elsewhere, while nothing came that fits, ms; 0 for none.
+    elsewhere_ms: u32,
+    /// Source and sink are to be asked where they are.
+    asks: [bool; 2],
 }
-stored::fields!(Conduct { nonsense, challenged, hole_since });
+stored::fields!(Conduct {
+    nonsense,
+    challenged,
+    hole_since,
+    elsewhere_ms: since(4, 0),
+    asks: since(4, [false; 2]),
+});
 
 impl Default for Conduct {
     fn default() -> Self {
-        Self { nonsense: 0, challenged: Moment::NEVER, hole_since: Moment::NEVER }
+        Self {
+            nonsense: 0,
+            challenged: Moment::NEVER,
+            hole_since: Moment::NEVER,
+            elsewhere_ms: 0,
+            asks: [false; 2],
+        }
     }
 }
 
@@ -48,6 +72,38 @@ impl Conduct {
     pub(super) fn judge_sense(&mut self, nonsense: Option<PassReason>) -> Option<PassReason> {
         self.nonsense = nonsense.map_or(0, |_| self.nonsense.saturating_add(1));
         nonsense.filter(|_| self.nonsense >= NONSENSE_MAX)
+    }
+
+    /// Notes that a host says again that it is elsewhere; true once it has said so for long enough.
+    pub(super) fn is_elsewhere(&mut self, now: Instant) -> bool {
+        let now_ms = now.as_millis() as u32;
+        let since_ms = now_ms.wrapping_sub(self.elsewhere_ms);
+        if self.elsewhere_ms == 0 || since_ms >= FORGOTTEN_AFTER_MS {
+            self.elsewhere_ms = now_ms.max(1);
+            return false;
+        }
+        since_ms >= SETTLES_AFTER_MS
+    }
+
+    /// A segment of one of them fits.
+    #[inline]
+    pub(super) fn fits(&mut self) {
+        self.elsewhere_ms = 0;
+    }
+
+    /// True while it is in dispute where the hosts are.
+    pub(super) fn is_in_dispute(&self) -> bool {
+        self.elsewhere_ms != 0
+    }
+
+    /// Both hosts are to be asked where they are.
+    pub(super) fn ask(&mut self) {
+        self.asks = [true; 2];
+    }
+
+    /// True when a host is to be asked where it is; told once.
+    pub(super) fn takes_question(&mut self, host: End) -> bool {
+        std::mem::take(&mut self.asks[usize::from(host == End::Sink)])
     }
 
     /// Follows the oldest hole in the source's data; a reason to give up where nobody fills it

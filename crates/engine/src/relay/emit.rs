@@ -1,6 +1,7 @@
 //! Packets of our own making: their headers, from what each side has sent so far.
 
 use tcp::Transmission;
+use units::SeqNum;
 use wire::{BuildError, EmittedHeader, IpVersion, TcpFlags, TcpHeaderSpec, Timestamps, VirtioNetHeader};
 
 use super::Relay;
@@ -11,8 +12,8 @@ use crate::key::FlowKey;
 use crate::pass::PassReason;
 use crate::segment::Context;
 
-/// Room for any IP and TCP header.
-pub(crate) type HeaderBuffer = [u8; TcpHeaderSpec::MAX_LEN];
+/// Room for any IP and TCP header, and a byte behind it.
+pub(crate) type HeaderBuffer = [u8; TcpHeaderSpec::MAX_LEN + 1];
 
 /// SACK blocks that fit beside timestamps, and without them (RFC 2018 §3).
 const BLOCKS_WITH_TIMESTAMPS: usize = 3;
@@ -88,6 +89,9 @@ impl Relay {
             let echo = self.receiver.ts_recent().unwrap_or(0);
             spec.timestamps = Some(Timestamps { value: self.sink.tsval, echo });
         }
+        if self.conduct.takes_question(End::Source) {
+            return ask(spec, self.source.ack, buf);
+        }
         spec.emit_partial(buf, 0)
     }
 
@@ -113,6 +117,9 @@ impl Relay {
     fn ack_for_sink(&mut self, key: &FlowKey, buf: &mut HeaderBuffer) -> Result<EmittedHeader, BuildError> {
         let mut spec = self.spec_of_source(key, TcpFlags::ACK, 1);
         spec.seq = self.sender.nxt();
+        if self.conduct.takes_question(End::Sink) {
+            return ask(spec, self.sender.una(), buf);
+        }
         spec.emit_partial(buf, 0)
     }
 
@@ -181,8 +188,23 @@ impl Relay {
     }
 }
 
+/// Makes a question of an acknowledgement to a host that has acknowledged all up to `acked`: the byte before that again,
+/// whatever it was. Wherever the host is, it answers (RFC 9293 §3.8.4). One without that byte is not answered where its
+/// timestamp is old (Linux from 6.14 on, `tcp_disordered_ack_check`).
+pub(crate) fn ask(
+    mut spec: TcpHeaderSpec,
+    acked: SeqNum,
+    buf: &mut HeaderBuffer,
+) -> Result<EmittedHeader, BuildError> {
+    spec.seq = acked - 1;
+    let mut made = spec.emit_partial(buf, 1)?;
+    buf[made.len] = 0;
+    made.len += 1;
+    Ok(made)
+}
+
 /// The IP fields of one side's latest packet, for a packet of `segments` segments in its name.
-fn with_template(spec: TcpHeaderSpec, ip: &mut IpTemplate, segments: u16) -> TcpHeaderSpec {
+pub(crate) fn with_template(spec: TcpHeaderSpec, ip: &mut IpTemplate, segments: u16) -> TcpHeaderSpec {
     TcpHeaderSpec {
         hop_limit: ip.hop_limit,
         traffic_class: ip.traffic_class,

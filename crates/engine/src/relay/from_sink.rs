@@ -11,7 +11,6 @@ use super::Relay;
 use super::acceptance::AckKind;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::Departure;
-use crate::direction::End;
 use crate::effect::{Answer, Effect};
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
@@ -97,7 +96,7 @@ impl Relay {
             cx.stats.acks_consumed += 1;
             return Effect::CONSUMED;
         }
-        self.rewrite(departure.as_ref(), segment, cx);
+        self.rewrite(departure.as_ref(), segment, is_number, cx);
         Effect::FORWARD
     }
 
@@ -154,7 +153,7 @@ impl Relay {
             return Effect::CONSUMED;
         }
         if !is_number {
-            return self.drop_misfit(End::Sink, Answer::None, cx.now);
+            return self.drop_misfit(Answer::None);
         }
         cx.stats.unacceptable_acks += 1;
         let is_exact = tcp.seq == self.sink.nxt || tcp.seq == self.source.ack;
@@ -167,7 +166,7 @@ impl Relay {
             return Effect::ending(PassReason::Desynchronised);
         }
         let answer = if is_exact { Answer::ChallengeAlone } else { Answer::Challenge };
-        self.drop_misfit(End::Sink, answer, cx.now)
+        self.drop_misfit(answer)
     }
 
     /// Answers what is not acceptable, unless something was answered so a moment ago (RFC 5961 §7).
@@ -269,11 +268,23 @@ impl Relay {
     }
 
     /// Puts our view of the source's direction in place of the sink's.
-    fn rewrite(&mut self, departure: Option<&Departure>, segment: &mut Segment<'_>, cx: &Context<'_>) {
+    fn rewrite(
+        &mut self,
+        departure: Option<&Departure>,
+        segment: &mut Segment<'_>,
+        is_number: bool,
+        cx: &Context<'_>,
+    ) {
         let window = self.offer_window(departure, cx);
         let ack = self.acknowledge();
         let flags = segment.tcp.flags.without(TcpFlags::ECE);
+        let is_bare = segment.tcp.segment_len() == 0 && is_number;
+        let is_ahead = is_bare && segment.tcp.seq.is_after(self.sink.nxt);
         let mut edit = segment.edit();
+        if is_ahead {
+            // What lies between was lost on its way here: it says no more of it than we would.
+            edit.set_seq(self.sink.nxt);
+        }
         edit.set_ack(ack);
         edit.set_window(window);
         edit.clear_sack();

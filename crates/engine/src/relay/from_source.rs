@@ -11,7 +11,6 @@ use super::Relay;
 use super::acceptance::AckKind;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::{Departure, HandBack};
-use crate::direction::End;
 use crate::effect::{Answer, Effect};
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
@@ -113,7 +112,7 @@ impl Relay {
                     matches!(arrival, Arrival::OutOfOrder | Arrival::OutOfWindow | Arrival::Duplicate);
                 if is_odd && tcp.seq.is_after(self.receiver.next()) {
                     // Behind a hole, or outside the window.
-                    return self.drop_misfit(End::Source, Answer::Given, cx.now);
+                    return self.drop_misfit(Answer::Given);
                 }
                 Effect::CONSUMED
             }
@@ -154,7 +153,7 @@ impl Relay {
             }
         }
         let answer = if is_exact { Answer::ChallengeAlone } else { Answer::Challenge };
-        self.drop_misfit(End::Source, answer, cx.now)
+        self.drop_misfit(answer)
     }
 
     /// Answers what is not acceptable, unless something was answered so a moment ago (RFC 5961 §7).

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use handover::Fate;
 use io::netlink::Netlink;
-use io::{Clock, Interest, IoError, Lifeline, PidFd, RECORD, RECORD_OF_DEAD, RunningTime, Waiter};
+use io::{Clock, Instance, Interest, IoError, Lifeline, PidFd, RECORD, RECORD_OF_DEAD, RunningTime, Waiter};
 use units::Duration;
 
 use super::said::Said;
@@ -20,6 +20,7 @@ use super::watch::Watched;
 use crate::console::{self, Question};
 use crate::journal::Journals;
 use crate::keepsakes::{Keepsakes, TAKEN, is_last};
+use crate::leftovers::KIND;
 use crate::record::Record;
 use crate::recovery::{self, Haste};
 use crate::roaming::{Fates, Ledger};
@@ -122,13 +123,13 @@ fn left<'a>(watched_record: &Path, said: &'a Said) -> Option<&'a Record> {
     (is_left && !is_anothers(record, directory)).then_some(record)
 }
 
-/// True when another instance than the one with this directory has written down the same devices.
+/// True when a process that lives, and whose instance is not the one with this directory, has written down the same
+/// devices. What another dead one has left there says nothing: it may wait for its flows to be reset.
 fn is_anothers(record: &Record, directory: &Path) -> bool {
-    let others = directory.parent().and_then(|state| fs::read_dir(state).ok());
-    let others = others.into_iter().flatten().flatten().map(|entry| entry.path());
+    let running = directory.parent().and_then(|state| Instance::running(state, KIND).ok());
+    let others = running.into_iter().flatten().filter(|one| one.path != directory);
     let records = others
-        .filter(|other| other != directory)
-        .flat_map(|other| [RECORD, RECORD_OF_DEAD].map(|name| other.join(name)))
+        .flat_map(|one| [RECORD, RECORD_OF_DEAD].map(|name| one.path.join(name)))
         .filter_map(|path| read_record(&path));
     records.into_iter().any(|other| other.is_of_same_devices(record))
 }

@@ -51,6 +51,27 @@ fn h02_another_process_goes_on_although_the_directory_was_deleted() {
     }
 }
 
+/// What a process has left that died before, since its flows were being reset when the next one died, too.
+#[test]
+fn h02_another_process_goes_on_although_a_dead_one_had_the_same_interfaces() {
+    let topology = Topology::build("goneboth");
+    let mut program = Program::start_engine(&topology, &config(&topology, SteeringChoice::Tcx));
+    let mut connection = topology.connect(&topology.server, SERVER[0]);
+    connection.exchange(b"opening.");
+    let late = Late::start(connection.client, connection.server, 3_000_000);
+    wait_until("it is under way", || topology.steered_packets() > 20);
+    let (own, dead) = (directory(&topology, program.pid()), directory(&topology, u32::MAX >> 1));
+    std::fs::create_dir(&dead).unwrap();
+    std::fs::copy(own.join(io::RECORD), dead.join(io::RECORD)).unwrap();
+    delete_and_kill(&program, &own);
+    let next = heir(&mut program);
+    late.finish();
+    std::fs::remove_dir_all(&dead).unwrap();
+    signal(next, SIGTERM);
+    program.wait();
+    wait_until("all is undone", || topology.leftovers().is_empty());
+}
+
 #[test]
 fn h02_without_a_successor_flows_with_debt_are_reset_although_the_directory_was_deleted() {
     for (what, inline) in [("gonereset", None), ("gonebridge", Some(InlineFallback::Bridge))] {
