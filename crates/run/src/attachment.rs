@@ -23,7 +23,7 @@ use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
 use crate::record::Record;
-use crate::steering::Bypass;
+use crate::steering::{Bypass, SubscriberRoutes};
 use crate::{Config, EventSink, RunError};
 
 /// By what a waiter reports packets: of the wired side, of the mobile one.
@@ -133,6 +133,11 @@ pub(crate) trait Attachment: Sized {
 
     /// Where flows go that are left to the kernel, if they can be.
     fn bypass(&self) -> Option<&Arc<Bypass>> {
+        None
+    }
+
+    /// Where subscribers are led here by routes.
+    fn subscribers(&self) -> Option<&Arc<SubscriberRoutes>> {
         None
     }
 

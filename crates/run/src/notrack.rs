@@ -46,8 +46,7 @@ pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Opti
              != local notrack"
         ),
         format!(
-            "add rule inet {name} prerouting iifname \"{mobile_tun}\" meta l4proto {PROTOCOLS} fib daddr \
-             oifname \"{mobile}\" notrack"
+            "add rule inet {name} prerouting iifname \"{mobile_tun}\" fib daddr oifname \"{mobile}\" notrack"
         ),
     ];
     commands.extend(chained.map(|tun| {

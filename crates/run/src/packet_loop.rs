@@ -13,7 +13,7 @@ use crate::Processor;
 use crate::herald::{Herald, Reporter};
 use crate::packet_path::{Batch, PacketPath, Received};
 use crate::roaming::{Job, Relayed};
-use crate::steering::Bypass;
+use crate::steering::{Bypass, SubscriberRoutes};
 
 /// Packets read from one side before the other has its turn.
 const READ_BUDGET_PACKETS: usize = 64;
@@ -201,6 +201,7 @@ pub(crate) struct PacketLoop<P> {
     handled: u64,
     /// Where flows go that the processor takes no part in.
     bypass: Option<Arc<Bypass>>,
+    routes: Option<Arc<SubscriberRoutes>>,
     reporter: Option<Reporter>,
 }
 
@@ -214,8 +215,14 @@ impl<P: PacketPath> PacketLoop<P> {
             answering: Answering::default(),
             handled: 0,
             bypass,
+            routes: None,
             reporter: None,
         }
+    }
+
+    /// Has subscribers led here by routes, from here on.
+    pub fn leading(self, routes: Option<Arc<SubscriberRoutes>>) -> Self {
+        Self { routes, ..self }
     }
 
     /// Hands on what the processor notes, from here on.
@@ -341,6 +348,8 @@ impl<P: PacketPath> PacketLoop<P> {
         while let Some((subscriber, is_wanted)) = processor.take_wanted_subscriber() {
             if let Some(bypass) = &self.bypass {
                 bypass.schedule(subscriber, is_wanted);
+            } else if let Some(routes) = &self.routes {
+                routes.lead(subscriber, is_wanted);
             }
         }
     }

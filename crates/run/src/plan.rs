@@ -8,19 +8,22 @@ use wire::protocol;
 use crate::firewall::Firewall;
 use crate::handover::Predecessor;
 use crate::keepsakes::{Inventory, Keepsakes};
-use crate::record::{Record, RecordedSysctl};
+use crate::record::{Record, RecordedRule, RecordedSysctl};
 use crate::steering::{Method, method, tcx};
 use crate::{
     Config, Event, EventSink, Notrack, RunError, SteeringChoice, firewall, forwarding, leftovers, notrack,
     shards,
 };
 
-/// First routing table and first rule priority; each instance takes two of each.
+/// First routing table and first rule priority; each instance takes two of each, and a table for its subscribers.
 const TABLE_BASE: u32 = 20_600;
 const PRIORITY_BASE: u32 = 206;
 
 /// Most instances side by side in one namespace.
 const SLOTS: u32 = 100;
+
+/// How far behind the table of its wired side that of an instance's subscribers is.
+const SUBSCRIBERS_BEHIND: u32 = 2 * SLOTS;
 
 /// Packets a TUN holds for us: a bare echo lost 600 segments in 3 s with 1,000.
 pub(crate) const QUEUE_LEN_PACKETS: u32 = 10_000;
@@ -175,7 +178,9 @@ impl Plan {
             return Err(RunError::Settings("its programs are no longer at the interfaces".to_owned()));
         }
         let side = |at: usize| {
-            let rule = record.rules.iter().find(|rule| rule.interface == names[at]);
+            let is_meant =
+                |rule: &&RecordedRule| rule.interface == names[at] && rule.protocol == protocol::TCP;
+            let rule = record.rules.iter().find(is_meant);
             SidePlan {
                 interface: names[at].to_owned(),
                 tun: record.tuns[at].clone(),
@@ -264,8 +269,22 @@ impl Plan {
                     is_own: true,
                 }));
             }
+            // Whatever else is sent to subscribers all of whose traffic is wanted.
+            rules.push(Rule {
+                family,
+                priority: priorities[0],
+                iif: Some(interfaces[0].to_owned()),
+                protocol: None,
+                table: self.subscribers_table(),
+                is_own: true,
+            });
         }
         rules
+    }
+
+    /// The table whose routes lead all that is sent to some subscribers into the wired device.
+    pub(crate) fn subscribers_table(&self) -> Table {
+        subscribers_table(self.sides[0].table)
     }
 
     /// The equivalent commands, in order.
@@ -424,6 +443,10 @@ const fn priorities(slot: u32) -> [u32; 2] {
     [PRIORITY_BASE + 2 * slot, PRIORITY_BASE + 2 * slot + 1]
 }
 
+const fn subscribers_table(of_wired: Table) -> Table {
+    Table(of_wired.0 + SUBSCRIBERS_BEHIND)
+}
+
 /// The first priorities that nobody's rules have.
 pub(crate) fn free_priorities(netlink: &Netlink, families: &[Family]) -> Result<Option<[u32; 2]>, IoError> {
     let rules = all_rules(netlink, families)?;
@@ -451,7 +474,7 @@ fn free_slot(
             priority: priorities(slot)[offset as usize],
         });
         let is_free = sides.iter().all(|side| {
-            !tables.contains(&side.table)
+            ![side.table, subscribers_table(side.table)].iter().any(|table| tables.contains(table))
                 && !rules.iter().any(|rule| rule.priority == side.priority)
                 && behind.is_none_or(|behind| side.priority > behind)
                 && !links.iter().any(|link| link.name == side.tun)

@@ -54,6 +54,9 @@ pub(crate) struct RecordedRule {
     pub protocol: u8,
 }
 
+/// A rule for every protocol is written down so.
+const ANY_PROTOCOL: u8 = 0;
+
 /// What rules were for when that was not written down.
 const fn tcp() -> u8 {
     wire::protocol::TCP
@@ -74,7 +77,7 @@ impl From<&Rule> for RecordedRule {
             interface: rule.iif.clone().unwrap_or_default(),
             priority: rule.priority,
             table: rule.table.0,
-            protocol: rule.protocol.unwrap_or(0),
+            protocol: rule.protocol.unwrap_or(ANY_PROTOCOL),
         }
     }
 }
@@ -85,7 +88,7 @@ impl From<&RecordedRule> for Rule {
             family: if rule.ipv6 { Family::V6 } else { Family::V4 },
             priority: rule.priority,
             iif: Some(rule.interface.clone()),
-            protocol: Some(rule.protocol),
+            protocol: Some(rule.protocol).filter(|number| *number != ANY_PROTOCOL),
             table: Table(rule.table),
             is_own: true,
         }

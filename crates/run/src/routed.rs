@@ -16,7 +16,7 @@ use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
 use crate::record::Record;
-use crate::steering::{self, Bypass, Method, Steering, Tcx};
+use crate::steering::{self, Bypass, Method, Steering, SubscriberRoutes, Tcx};
 use crate::tun_path::TunPath;
 use crate::{Config, Event, EventSink, Plan, RunError, plan, shards};
 
@@ -181,6 +181,10 @@ impl Attachment for Routed<'_> {
 
     fn bypass(&self) -> Option<&Arc<Bypass>> {
         self.steering.bypass()
+    }
+
+    fn subscribers(&self) -> Option<&Arc<SubscriberRoutes>> {
+        self.steering.subscribers()
     }
 
     fn predecessor(&self) -> Option<&Predecessor> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod method;
 mod program;
+mod subscribers;
 pub(crate) mod tcx;
 
 use std::os::fd::OwnedFd;
@@ -12,6 +13,7 @@ use io::netlink::{InterfaceIndex, LinkChange, Netlink, Route, Rule};
 use io::{Framing, Instance, IoError, Tun, TunConfig, sysctl};
 
 pub(crate) use method::Method;
+pub(crate) use subscribers::SubscriberRoutes;
 pub(crate) use tcx::{Bypass, CLOCK_BEHIND_MAX, HEARTBEAT_WORD, Tcx};
 
 use crate::attachment::Lasting;
@@ -62,6 +64,12 @@ fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
     Ok(tun)
 }
 
+/// What leads subscribers into the wired device by routes.
+fn subscribers_of(plan: &Plan, netlink: &Netlink) -> Result<SubscriberRoutes, IoError> {
+    let device = netlink.index_of(&plan.side(Port::Wired).tun)?;
+    SubscriberRoutes::keep(plan.subscribers_table(), device, plan.ipv6_prefix_len)
+}
+
 /// Programs or rules, nft table and changed settings, as long as they are installed; undone when dropped.
 #[derive(Debug)]
 pub(crate) struct Steering<'a> {
@@ -80,6 +88,8 @@ pub(crate) struct Steering<'a> {
     chain: Vec<Rule>,
     /// Of the rules: wired, mobile.
     priorities: [u32; 2],
+    /// Of rules: what leads subscribers here.
+    subscribers: Option<Arc<SubscriberRoutes>>,
     /// Another process has it: nothing is to be undone.
     is_anothers: bool,
 }
@@ -114,6 +124,7 @@ impl<'a> Steering<'a> {
             table,
             chain,
             priorities: plan.sides.each_ref().map(|side| side.priority),
+            subscribers: None,
             is_anothers: false,
         };
         instance.record(&steering.record.to_text())?;
@@ -126,6 +137,7 @@ impl<'a> Steering<'a> {
         }
         if steering.tcx.is_none() {
             steering.add_routes()?;
+            steering.subscribers = Some(Arc::new(subscribers_of(plan, netlink)?));
         }
         steering.ensure_paths()?;
         steering.ensure_notrack()?;
@@ -138,6 +150,11 @@ impl<'a> Steering<'a> {
             tcx.attach()?;
         }
         Ok(steering)
+    }
+
+    /// What leads subscribers here, where rules steer.
+    pub fn subscribers(&self) -> Option<&Arc<SubscriberRoutes>> {
+        self.subscribers.as_ref()
     }
 
     /// The routes that rules lead to.
@@ -199,6 +216,8 @@ impl<'a> Steering<'a> {
             let commands = notrack::commands(&name, &side.interface, &side.tun, None);
             (name, commands)
         });
+        // Without routes what passes goes the plain way.
+        let subscribers = if tcx.is_none() { subscribers_of(plan, netlink).ok().map(Arc::new) } else { None };
         Self {
             plan,
             netlink,
@@ -210,6 +229,7 @@ impl<'a> Steering<'a> {
             table,
             chain: Vec::new(),
             priorities: plan.sides.each_ref().map(|side| side.priority),
+            subscribers,
             is_anothers: true,
         }
     }

@@ -361,8 +361,10 @@ impl<P: Processor + Send + 'static> Start<P> {
             if config.watchdog.is_wanted { Some(Guardian::start(config, ground.instance)?) } else { None };
         let bypass = attachment.bypass().filter(|_| config.bypass).cloned();
         let herald = self.herald.clone();
-        let loops =
-            paths.into_iter().map(|path| PacketLoop::new(path, bypass.clone()).reporting(herald.clone()));
+        let routes = attachment.subscribers().cloned();
+        let begin =
+            |path| PacketLoop::new(path, bypass.clone()).leading(routes.clone()).reporting(herald.clone());
+        let loops = paths.into_iter().map(begin);
         let notes_at = Ledger::path(&config.state_directory, ground.namespace, &config.instance_name());
         let prepared = config
             .roaming

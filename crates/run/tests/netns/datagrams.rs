@@ -50,8 +50,17 @@ fn datagram_sockets(topology: &Topology, address: &str) -> [UdpSocket; 2] {
 
 #[test]
 fn h33_udp_to_a_subscriber_takes_turns_with_its_accelerated_flows_and_no_longer_once_they_rest() {
-    let topology = Topology::build("turns");
-    let config = Config { steering: SteeringChoice::Tcx, ..topology.config() };
+    takes_turns("turns", SteeringChoice::Tcx);
+}
+
+#[test]
+fn h33_udp_takes_turns_where_rules_steer_too() {
+    takes_turns("turnsrules", SteeringChoice::Rules);
+}
+
+fn takes_turns(name: &str, steering: SteeringChoice) {
+    let topology = Topology::build(name);
+    let config = Config { steering, ..topology.config() };
     let program = Program::start_engine(&topology, &config);
     let taken = || topology.status().processor.counters["opaque_packets"];
     for address in SERVER {
@@ -61,6 +70,7 @@ fn h33_udp_to_a_subscriber_takes_turns_with_its_accelerated_flows_and_no_longer_
         client.send(b"here").unwrap();
         let mut heard = [0; 3_000];
         let (_, to) = server.recv_from(&mut heard).unwrap();
+        pause(100);
         let before = taken();
         // The second length is that of fragments.
         for len in [1_200, 2_800] {
@@ -94,6 +104,8 @@ fn h33_udp_to_a_subscriber_takes_turns_with_its_accelerated_flows_and_no_longer_
             topology.steered_packets() < before + 5
         });
         tcp.exchange(b"at-last.");
+        // A route is made by a thread of its own.
+        pause(100);
         let before = taken();
         server.send_to(b"again", to).unwrap();
         client.recv(&mut heard).unwrap();

@@ -115,7 +115,7 @@ fn h34_replaced_again_and_again_by_rules() {
         let rules = topology.netlink().rules(Family::V4).unwrap();
         let priorities: Vec<u32> =
             rules.iter().filter(|rule| rule.is_own).map(|rule| rule.priority).collect();
-        assert_eq!(priorities, [206, 206, 207, 207], "they have moved to the front");
+        assert_eq!(priorities, [206, 206, 206, 207, 207], "they have moved to the front");
     }
     old_is_replaced_in_the_middle(&topology, running, &by_rules);
     assert_eq!(topology.snapshot(), before);
@@ -153,7 +153,9 @@ fn h02_what_is_undone_a_second_time_is_not_that_of_who_has_come_since() {
         copy(&directory, &kept);
         let old = start(&Config { name: "old".to_owned(), ..config.clone() });
         assert!(!directory.exists(), "it was undone");
-        let set_up = topology.leftovers().len();
+        // Without the subscriber's, which comes and goes.
+        let set_up = || topology.leftovers().into_iter().filter(|left| left != "20800").count();
+        let at_first = set_up();
         let mut idle = topology.connect(&topology.server, address);
         idle.exchange(b"opening.");
         copy(&kept, &directory);
@@ -164,7 +166,7 @@ fn h02_what_is_undone_a_second_time_is_not_that_of_who_has_come_since() {
         let (status, said) = old.wait();
         assert!(status.success() && said.contains("handed over 1 flows"), "{said}");
         assert!(!directory.exists());
-        assert_eq!(topology.leftovers().len(), set_up, "{:?}", topology.leftovers());
+        assert_eq!(set_up(), at_first, "{:?}", topology.leftovers());
         idle.exchange(b"new-one.");
         idle.download(1_000_000);
         let said = new.stop(&topology);
