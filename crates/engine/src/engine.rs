@@ -31,6 +31,7 @@ use crate::memory::ahead::AHEAD_MAX;
 use crate::memory::slab::MemoryAdvice;
 use crate::meters::Meters;
 use crate::notice::{Notice, Wants};
+use crate::relay::emit::HeaderBuffer;
 use crate::report::{FlowReport, Page, PassedFlow, SubscriberReport};
 use crate::stats::Stats;
 use crate::trial::{ControlGroup, MeasuredFlow};
@@ -49,7 +50,7 @@ pub struct Engine {
     /// The packet handed out last passes.
     hands_on: bool,
     /// A packet that one half made and the other one has edited.
-    passing: [u8; TcpHeaderSpec::MAX_LEN],
+    passing: HeaderBuffer,
 }
 
 /// Places of flows in the uplink half have this bit, in what is told outside.
@@ -79,7 +80,7 @@ impl Engine {
             memory_advice: None,
             wired_mtu: u32::MAX,
             hands_on: false,
-            passing: [0; TcpHeaderSpec::MAX_LEN],
+            passing: [0; TcpHeaderSpec::MAX_LEN + 1],
         })
     }
 

@@ -433,7 +433,9 @@ impl Checks {
         }
         let Some(flow) = self.flow(&new, told, to).filter(|_| to == Port::Wired) else { return Ok(()) };
         let (server, client) = flow.streams(Port::Wired);
-        if told.flags.intersects(TcpFlags::RST) || !told.flags.contains(TcpFlags::ACK) {
+        // Who has ended sends nothing into a window any more.
+        let has_ended = server.fin_end.is_some();
+        if told.flags.intersects(TcpFlags::RST) || !told.flags.contains(TcpFlags::ACK) || has_ended {
             return Ok(());
         }
         let is_syn = told.flags.contains(TcpFlags::SYN);

@@ -1,7 +1,7 @@
 //! [`Network`]: hosts, links and a middlebox in virtual time.
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use engine::Port;
 use link::BaseStation;
@@ -165,6 +165,8 @@ pub struct Network<M> {
     datagrams: Option<Datagrams>,
     datagrams_beside: Vec<Datagrams>,
     strangers: Option<Strangers>,
+    /// What they have sent, and was taken in.
+    strange: BTreeSet<Vec<u8>>,
     observers: [Observer; 2],
     /// Packets that are about to enter the middlebox: they wait while nobody is there.
     waiting: VecDeque<boxed::Waiting>,
@@ -232,6 +234,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 .map(|c| Datagrams::new(c.clone(), start))
                 .collect(),
             strangers: config.strangers.map(|config| Strangers::new(config, start)),
+            strange: BTreeSet::new(),
             observers: [Observer::new(config.notes_segments), Observer::new(config.notes_segments)],
             waiting: VecDeque::new(),
         };
