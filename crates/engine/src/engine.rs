@@ -80,7 +80,7 @@ impl Engine {
             memory_advice: None,
             wired_mtu: u32::MAX,
             hands_on: false,
-            passing: [0; TcpHeaderSpec::MAX_LEN + 1],
+            passing: [0; TcpHeaderSpec::MAX_LEN],
         })
     }
 
@@ -439,7 +439,7 @@ impl Engine {
                 Some(made) => (made, true),
                 None => (up.poll(now)?, false),
             };
-            if made.to == End::Sink {
+            if made.is_direct() {
                 return Some(if is_down { Outgoing::Down(made) } else { Outgoing::Up(made) });
             }
             // Made for its source, it goes through the other half, to which it comes from that

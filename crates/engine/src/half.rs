@@ -81,6 +81,11 @@ pub(crate) struct Made {
 }
 
 impl Made {
+    /// It is for its host as it is, whatever the half of the other direction knows.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.to == End::Sink || matches!(self.payload, Payload::Direct)
+    }
+
     /// It was not made here, and passes.
     pub(crate) fn passes(&self) -> bool {
         matches!(self.payload, Payload::Opaque)
@@ -95,6 +100,8 @@ enum Payload {
     Held(u32, SeqNum, u32),
     /// The packet is one that passes, as it came.
     Opaque,
+    /// None: it is for its host as it is, whatever the other half knows.
+    Direct,
 }
 
 /// The accelerator of one direction.
@@ -109,6 +116,8 @@ pub(crate) struct Half {
     reopenings: reopening::Reopenings,
     disputes: disputes::Disputes,
     broken: broken::Broken,
+    /// Questions to hosts of flows of which something did not fit.
+    questions: VecDeque<(End, TcpHeaderSpec)>,
     /// The packet handled last, if it did not fit its flow, and whether that is settled.
     misfit: Option<(disputes::Misfit, bool)>,
     families: Families,
@@ -167,6 +176,7 @@ impl Half {
             reopenings: reopening::Reopenings::default(),
             disputes: disputes::Disputes::default(),
             broken: broken::Broken::default(),
+            questions: VecDeque::new(),
             misfit: None,
             families: Families::new(config.hash_seed),
             subscribers: Slab::default(),
@@ -178,7 +188,7 @@ impl Half {
             outbox: VecDeque::new(),
             after_data: VecDeque::new(),
             ready: ReadyList::default(),
-            header: [0; TcpHeaderSpec::MAX_LEN + 1],
+            header: [0; TcpHeaderSpec::MAX_LEN],
             stats: Stats::default(),
             meters: Meters::default(),
             notices: Notices::default(),

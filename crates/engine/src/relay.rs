@@ -301,28 +301,26 @@ impl Relay {
         })
     }
 
-    /// Notes that a host says again that it is elsewhere; true once that is long enough ago that both would have been
-    /// heard, and nothing came of either that fits.
-    pub(crate) fn is_elsewhere(&mut self, now: Instant) -> bool {
+    /// Both hosts are asked where they are, since one says again that it is elsewhere.
+    pub(crate) fn begin_dispute(&mut self, now: Instant) {
+        self.conduct.begin_dispute(now);
+    }
+
+    /// True once both hosts were asked long enough ago to have been heard, and nothing came of either that fits.
+    pub(crate) fn is_elsewhere(&self, now: Instant) -> bool {
         self.conduct.is_elsewhere(now)
     }
 
-    /// True while it is in dispute where its hosts are.
-    pub(crate) fn is_in_dispute(&self) -> bool {
-        self.conduct.is_in_dispute()
-    }
-
     /// Answers a segment of `from` that does not fit, unless something was answered so a moment ago (RFC 5961
-    /// §7); `asks_both` has the other host told, too, where it is thought to be: one that is elsewhere says so.
-    pub(crate) fn answer_misfit(&mut self, from: End, answer: Answer, asks_both: bool, now: Instant) {
+    /// §7); true where both hosts are to be asked now instead, if that is wanted.
+    pub(crate) fn answer_misfit(&mut self, from: End, answer: Answer, asks_both: bool, now: Instant) -> bool {
         let is_answered = matches!(answer, Answer::Challenge | Answer::ChallengeAlone);
-        if (is_answered || asks_both) && self.conduct.may_challenge(now) {
-            self.outbox.ack_source |= asks_both || from == End::Source;
-            if asks_both {
-                self.conduct.ask();
-            }
-            self.outbox.ack_sink |= asks_both || from == End::Sink;
+        let is_due = (is_answered || asks_both) && self.conduct.may_challenge(now);
+        if is_due && !asks_both {
+            self.outbox.ack_source |= from == End::Source;
+            self.outbox.ack_sink |= from == End::Sink;
         }
+        is_due && asks_both
     }
 
     /// True when it has nothing to do, and nothing is missing: once its hosts are silent, they can go on

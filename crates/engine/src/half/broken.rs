@@ -20,7 +20,7 @@ use crate::direction::End;
 use crate::flow::Flow;
 use crate::key::FlowKey;
 use crate::pass::PassReason;
-use crate::relay::emit::{HeaderBuffer, ask, with_template};
+use crate::relay::emit::{HeaderBuffer, question, with_template};
 use crate::relay::sides::IpTemplate;
 use crate::segment::Segment;
 
@@ -150,7 +150,8 @@ impl Broken {
         let mut spec = TcpHeaderSpec::new(from, host, survivor.seq, survivor.ack, flags);
         spec.timestamps = survivor.timestamps.map(|(value, echo)| Timestamps { value, echo });
         let spec = with_template(spec, &mut survivor.ip, 1);
-        let made = if is_reset { spec.emit_partial(buf, 0) } else { ask(spec, survivor.seq, buf) };
+        let spec = if is_reset { spec } else { question(spec, survivor.seq) };
+        let made = spec.emit_partial(buf, 0);
         let pause = FIRST_PAUSE * (1 << survivor.tries.min(DOUBLED_MAX));
         survivor.tries += 1;
         survivor.due = now + pause;
@@ -180,8 +181,13 @@ impl Half {
         self.broken.hear(key, segment)
     }
 
-    /// Makes the next packet for a host whose flow was broken off.
-    pub(super) fn make_for_broken(&mut self, now: Instant) -> Option<(End, EmittedHeader)> {
+    /// Makes the next question to a host, or a reset for one whose flow was broken off.
+    pub(super) fn make_question(&mut self, now: Instant) -> Option<(End, EmittedHeader)> {
+        while let Some((to, spec)) = self.questions.pop_front() {
+            if let Ok(made) = spec.emit_partial(&mut self.header, 0) {
+                return Some((to, made));
+            }
+        }
         self.broken.make(now, &mut self.header)
     }
 }

@@ -38,7 +38,8 @@ impl Half {
 
     /// When [`Half::handle_timeout`] or [`Half::poll`] wants to be called again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        if !(self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty()) {
+        let is_idle = self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty();
+        if !(is_idle && self.questions.is_empty()) {
             return Some(Instant::ZERO);
         }
         [self.timers.next(), self.handshake_due(), self.broken.next_due()].into_iter().flatten().min()

@@ -3,9 +3,8 @@
 //! Somebody on the path may send a whole handshake again whose connection has been going on past us for long.
 //! Then a flow begins here with numbers that its hosts have left behind, and nothing that they say is acceptable.
 //! What both of them confirm is believed: a segment of each that says of the other one just what that one says of
-//! itself, and neither of which fits. The flow is handed back then. Who sends the same thing again is answered, and
-//! so is the other host asked: an acknowledgement with numbers of the past has each say where it is (RFC 9293
-//! §3.10.7.4).
+//! itself, and neither of which fits. The flow is handed back then. Where a host sends the same thing again both are
+//! asked: an acknowledgement with a number of the past has each say where it is (RFC 9293 §3.10.7.4).
 //!
 //! A flow is young until one of its hosts has acknowledged something that went through here. Of one that owes something
 //! nobody is believed: its hosts acknowledge that, or not.
@@ -13,8 +12,7 @@
 //! A flow that is young no longer may have gone on elsewhere for a while, as when routing led it past this machine. Where
 //! only one direction moved, the number of the other one is exact, and its half says so (`relay/from_sink.rs`). Where
 //! both did, each host acknowledges what never passed here, and neither has an exact number. Once one of them says so again,
-//! both are asked, with a number that each answers wherever it is: who forges the packets of both cannot keep them from
-//! being heard. Where both say so a second later, of numbers close to each other, and
+//! both are asked: who forges the packets of both cannot keep them from being heard. Where both say so a second later, of numbers close to each other, and
 //! nothing came of either meanwhile that fits, the flow is in doubt ([`Departure::doubt`]).
 
 use std::collections::VecDeque;
@@ -46,13 +44,15 @@ pub(crate) struct Misfit {
     /// One past the last number that it takes up.
     next: SeqNum,
     ack: SeqNum,
+    tsval: Option<u32>,
 }
-stored::fields!(Misfit { key, from, seq, next, ack });
+stored::fields!(Misfit { key, from, seq, next, ack, tsval });
 
 impl Misfit {
     fn of(key: FlowKey, segment: &Segment<'_>) -> Self {
         let tcp = segment.tcp;
-        Self { key, from: segment.from, seq: tcp.seq, next: tcp.seq_end(), ack: tcp.ack }
+        let tsval = tcp.options.timestamps.map(|timestamps| timestamps.value);
+        Self { key, from: segment.from, seq: tcp.seq, next: tcp.seq_end(), ack: tcp.ack, tsval }
     }
 
     /// The same, as a half knows it whose data goes the other way.
@@ -64,6 +64,11 @@ impl Misfit {
     /// carried.
     fn confirms(&self, other: &Self) -> bool {
         self.seq == other.ack && (self.ack == other.next || self.ack == other.seq)
+    }
+
+    /// True when its host says with `other`, an earlier one of its own, just the same.
+    fn repeats(&self, other: &Self) -> bool {
+        (self.seq, self.next, self.ack) == (other.seq, other.next, other.ack)
     }
 
     /// True when its host is about where `other`, of the peer, says, and takes that one to be about where it is.
@@ -84,6 +89,17 @@ enum Finding {
     Agreed,
     /// Both hosts say the same.
     Confirmed,
+}
+
+/// What comes of a segment that does not fit.
+struct Weighed {
+    finding: Finding,
+    /// What source and sink have said last.
+    said: [Option<Misfit>; 2],
+    /// Both hosts are to be asked.
+    is_open: bool,
+    /// They have agreed for long enough that they are elsewhere.
+    is_settled: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,7 +129,7 @@ impl Disputes {
         let finding = match dispute.said[1 - own] {
             Some(other) if misfit.confirms(&other) => Finding::Confirmed,
             Some(other) if misfit.agrees_with(&other) => Finding::Agreed,
-            _ if before == Some(misfit) => Finding::Repeated,
+            _ if before.is_some_and(|before| misfit.repeats(&before)) => Finding::Repeated,
             _ => Finding::Open,
         };
         (finding, dispute.said, before.is_some())
@@ -136,39 +152,42 @@ impl Half {
     ) -> Verdict {
         let Some(flow) = self.flows.get(id) else { return Verdict::Forward };
         let misfit = Misfit::of(flow.key, segment);
-        let (finding, is_settled) = self.weigh(id, misfit, now);
+        let Weighed { finding, said, is_open, is_settled } = self.weigh(id, misfit, now);
         self.misfit = Some((misfit, is_settled));
         if finding == Finding::Confirmed && self.hand_back_disputed(id) {
             return Verdict::Forward;
         }
         let relay = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut());
-        if let Some(relay) = relay.filter(|_| !is_settled) {
-            let is_alone = answer == Answer::ChallengeAlone;
-            let is_open = finding == Finding::Repeated && relay.is_young();
-            let asks_both = (is_open && !is_alone) || relay.is_in_dispute();
-            relay.answer_misfit(misfit.from, answer, asks_both, now);
+        if let Some(relay) = relay.filter(|_| !is_settled)
+            && relay.answer_misfit(misfit.from, answer, is_open && answer != Answer::ChallengeAlone, now)
+        {
+            relay.begin_dispute(now);
+            for host in [End::Source, End::Sink] {
+                let of_peer = said[usize::from(host == End::Source)];
+                let tsval = of_peer.and_then(|misfit| misfit.tsval);
+                if self.questions.len() < REMEMBERED {
+                    self.questions.push_back((host, relay.question(&misfit.key, host, tsval)));
+                }
+            }
         }
         self.settle(id, now);
         Verdict::Consumed
     }
 
-    /// What comes of a segment that does not fit; true where its hosts have agreed for long enough that they are
-    /// elsewhere.
-    fn weigh(&mut self, id: u32, misfit: Misfit, now: Instant) -> (Finding, bool) {
+    /// What comes of a segment that does not fit.
+    fn weigh(&mut self, id: u32, misfit: Misfit, now: Instant) -> Weighed {
         let (finding, said, is_again) = self.disputes.note(misfit);
-        let Some(relay) = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut()) else {
-            return (finding, false);
+        let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
+        let Some(relay) = relay.filter(|relay| !relay.is_young()) else {
+            return Weighed { finding, said, is_open: finding == Finding::Repeated, is_settled: false };
         };
-        if relay.is_young() {
-            return (finding, false);
-        }
         let is_beyond = |said: Misfit| relay.is_beyond(said.from, said.ack);
         // The other host may have nothing to say: all that it has sent was acknowledged.
         let is_open = (finding != Finding::Open || is_again) && is_beyond(misfit);
-        let agrees = matches!(finding, Finding::Agreed | Finding::Confirmed)
-            && said.into_iter().flatten().all(is_beyond);
-        let is_old_enough = is_open && relay.is_elsewhere(now);
-        (finding, is_old_enough && agrees)
+        let agrees = matches!(finding, Finding::Agreed | Finding::Confirmed);
+        let is_settled =
+            agrees && said.into_iter().flatten().all(is_beyond) && is_open && relay.is_elsewhere(now);
+        Weighed { finding, said, is_open, is_settled }
     }
 
     /// The segment handled last, if it did not fit, and whether its hosts have agreed for long enough that they are
@@ -181,7 +200,11 @@ impl Half {
     /// where nothing is known here that speaks against its hosts being elsewhere.
     pub(crate) fn hear_misfit(&mut self, misfit: Misfit, now: Instant) -> bool {
         let Some(id) = self.flow_index.get(&misfit.key, &self.flows) else { return true };
-        let (finding, is_settled) = self.weigh(id, misfit, now);
+        let Weighed { finding, is_open, is_settled, .. } = self.weigh(id, misfit, now);
+        let relay = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut());
+        if is_open {
+            relay.map(|relay| relay.begin_dispute(now));
+        }
         let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
         let is_young = relay.is_some_and(Relay::is_young);
         if is_young && finding == Finding::Confirmed {
@@ -219,7 +242,7 @@ mod tests {
     fn misfit(from: End, [seq, next, ack]: [u32; 3], port: u16) -> Misfit {
         let (sink, source) = (([10, 0, 0, 1], port).into(), ([192, 0, 2, 1], 443).into());
         let [seq, next, ack] = [seq, next, ack].map(SeqNum::new);
-        Misfit { key: FlowKey::new(sink, source), from, seq, next, ack }
+        Misfit { key: FlowKey::new(sink, source), from, seq, next, ack, tsval: None }
     }
 
     #[test]

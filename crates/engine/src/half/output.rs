@@ -22,10 +22,10 @@ impl Half {
                 }
                 continue;
             }
-            if let Some((to, header)) = self.make_for_broken(now) {
+            if let Some((to, header)) = self.make_question(now) {
                 self.stats.packets_made += 1;
                 let virtio = VirtioNetHeader::for_partial_checksum(header.transport_offset);
-                return Some(Made { to, virtio, header_len: header.len, payload: Payload::None });
+                return Some(Made { to, virtio, header_len: header.len, payload: Payload::Direct });
             }
             let subscriber_id = self.ready.front()?;
             let Some(pick) = self.next_transmission(subscriber_id, now) else {

@@ -2,7 +2,6 @@
 
 use units::{Duration, Instant};
 
-use crate::direction::End;
 use crate::memory::timer::Moment;
 use crate::pass::PassReason;
 
@@ -36,17 +35,14 @@ pub(crate) struct Conduct {
     challenged: Moment,
     /// Since when the same hole in the source's data has been open.
     hole_since: Moment,
-    /// Since when a host has said that it is elsewhere, while nothing came that fits, ms; 0 for none.
+    /// When both hosts were asked first where they are, while nothing came that fits, ms; 0 for never.
     elsewhere_ms: u32,
-    /// Source and sink are to be asked where they are.
-    asks: [bool; 2],
 }
 stored::fields!(Conduct {
     nonsense,
     challenged,
     hole_since,
     elsewhere_ms: since(4, 0),
-    asks: since(4, [false; 2]),
 });
 
 impl Default for Conduct {
@@ -56,7 +52,6 @@ impl Default for Conduct {
             challenged: Moment::NEVER,
             hole_since: Moment::NEVER,
             elsewhere_ms: 0,
-            asks: [false; 2],
         }
     }
 }
@@ -74,36 +69,26 @@ impl Conduct {
         nonsense.filter(|_| self.nonsense >= NONSENSE_MAX)
     }
 
-    /// Notes that a host says again that it is elsewhere; true once it has said so for long enough.
-    pub(super) fn is_elsewhere(&mut self, now: Instant) -> bool {
-        let now_ms = now.as_millis() as u32;
-        let since_ms = now_ms.wrapping_sub(self.elsewhere_ms);
-        if self.elsewhere_ms == 0 || since_ms >= FORGOTTEN_AFTER_MS {
-            self.elsewhere_ms = now_ms.max(1);
-            return false;
+    /// Both hosts are asked where they are, since one says again that it is elsewhere.
+    pub(super) fn begin_dispute(&mut self, now: Instant) {
+        if self.in_dispute_for_ms(now).is_none_or(|ms| ms >= FORGOTTEN_AFTER_MS) {
+            self.elsewhere_ms = (now.as_millis() as u32).max(1);
         }
-        since_ms >= SETTLES_AFTER_MS
+    }
+
+    /// True once both hosts were asked long enough ago to have been heard, and nothing came of either that fits.
+    pub(super) fn is_elsewhere(&self, now: Instant) -> bool {
+        self.in_dispute_for_ms(now).is_some_and(|ms| (SETTLES_AFTER_MS..FORGOTTEN_AFTER_MS).contains(&ms))
+    }
+
+    fn in_dispute_for_ms(&self, now: Instant) -> Option<u32> {
+        (self.elsewhere_ms != 0).then(|| (now.as_millis() as u32).wrapping_sub(self.elsewhere_ms))
     }
 
     /// A segment of one of them fits.
     #[inline]
     pub(super) fn fits(&mut self) {
         self.elsewhere_ms = 0;
-    }
-
-    /// True while it is in dispute where the hosts are.
-    pub(super) fn is_in_dispute(&self) -> bool {
-        self.elsewhere_ms != 0
-    }
-
-    /// Both hosts are to be asked where they are.
-    pub(super) fn ask(&mut self) {
-        self.asks = [true; 2];
-    }
-
-    /// True when a host is to be asked where it is; told once.
-    pub(super) fn takes_question(&mut self, host: End) -> bool {
-        std::mem::take(&mut self.asks[usize::from(host == End::Sink)])
     }
 
     /// Follows the oldest hole in the source's data; a reason to give up where nobody fills it

@@ -12,8 +12,11 @@ use crate::key::FlowKey;
 use crate::pass::PassReason;
 use crate::segment::Context;
 
-/// Room for any IP and TCP header, and a byte behind it.
-pub(crate) type HeaderBuffer = [u8; TcpHeaderSpec::MAX_LEN + 1];
+/// Room for any IP and TCP header.
+pub(crate) type HeaderBuffer = [u8; TcpHeaderSpec::MAX_LEN];
+
+/// How far back the number of a question lies: before any window.
+const QUESTION_BEHIND: u32 = 1 << 30;
 
 /// SACK blocks that fit beside timestamps, and without them (RFC 2018 §3).
 const BLOCKS_WITH_TIMESTAMPS: usize = 3;
@@ -89,10 +92,25 @@ impl Relay {
             let echo = self.receiver.ts_recent().unwrap_or(0);
             spec.timestamps = Some(Timestamps { value: self.sink.tsval, echo });
         }
-        if self.conduct.takes_question(End::Source) {
-            return ask(spec, self.source.ack, buf);
-        }
         spec.emit_partial(buf, 0)
+    }
+
+    /// A question for a host, where it is; `tsval` is the newest time that its peer is said to have used.
+    pub(crate) fn question(&mut self, key: &FlowKey, to: End, tsval: Option<u32>) -> TcpHeaderSpec {
+        let (mut spec, acked) = match to {
+            End::Source => {
+                let mut spec = self.spec_of_sink(key, TcpFlags::ACK);
+                let echo = self.receiver.ts_recent().unwrap_or(0);
+                spec.timestamps =
+                    self.agreed.timestamps.then_some(Timestamps { value: self.sink.tsval, echo });
+                (spec, self.source.ack)
+            }
+            End::Sink => (self.spec_of_source(key, TcpFlags::ACK, 1), self.sender.una()),
+        };
+        if let (Some(timestamps), Some(value)) = (spec.timestamps.as_mut(), tsval) {
+            timestamps.value = value;
+        }
+        question(spec, acked)
     }
 
     /// A reset for the source, in the sink's name, with the number the source expects next (RFC 5961 §3).
@@ -117,9 +135,6 @@ impl Relay {
     fn ack_for_sink(&mut self, key: &FlowKey, buf: &mut HeaderBuffer) -> Result<EmittedHeader, BuildError> {
         let mut spec = self.spec_of_source(key, TcpFlags::ACK, 1);
         spec.seq = self.sender.nxt();
-        if self.conduct.takes_question(End::Sink) {
-            return ask(spec, self.sender.una(), buf);
-        }
         spec.emit_partial(buf, 0)
     }
 
@@ -188,19 +203,12 @@ impl Relay {
     }
 }
 
-/// Makes a question of an acknowledgement to a host that has acknowledged all up to `acked`: the byte before that again,
-/// whatever it was. Wherever the host is, it answers (RFC 9293 §3.8.4). One without that byte is not answered where its
-/// timestamp is old (Linux from 6.14 on, `tcp_disordered_ack_check`).
-pub(crate) fn ask(
-    mut spec: TcpHeaderSpec,
-    acked: SeqNum,
-    buf: &mut HeaderBuffer,
-) -> Result<EmittedHeader, BuildError> {
-    spec.seq = acked - 1;
-    let mut made = spec.emit_partial(buf, 1)?;
-    buf[made.len] = 0;
-    made.len += 1;
-    Ok(made)
+/// Makes a question of an acknowledgement to a host that has acknowledged all up to `acked`: its number is so old that
+/// the host answers wherever it is, and takes nothing from it (RFC 9293 §3.10.7.4). Where both agreed on timestamps the
+/// host must not have seen a later one: Linux from 6.14 on does not answer such an acknowledgement
+/// (`tcp_disordered_ack_check`).
+pub(crate) fn question(spec: TcpHeaderSpec, acked: SeqNum) -> TcpHeaderSpec {
+    TcpHeaderSpec { seq: acked - QUESTION_BEHIND, ..spec }
 }
 
 /// The IP fields of one side's latest packet, for a packet of `segments` segments in its name.
