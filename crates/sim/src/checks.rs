@@ -12,6 +12,9 @@ use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{Packet, Tcp, TcpFlags};
 
 const WINDOW_SHRINKS: &str = "it takes back a part of the window";
+/// How far back the number of a question is at least.
+const QUESTION_BEHIND_MIN: i32 = 1 << 29;
+
 const TIME_GOES_BACK: &str = "its TSval is older than one sent before in this direction";
 
 /// Limits of a run.
@@ -497,6 +500,9 @@ impl Checks {
         if is_leaving && flow.owes(Port::Wired) == 0 {
             (flow.up.edge_to_host, flow.up.is_accelerated) = (None, false);
         }
+        if flow.is_question(to, tcp) {
+            return Ok(());
+        }
         let rule = flow.broken_number_rule(to, origin, tcp);
         // What goes past is the hosts' own.
         let is_own =
@@ -532,6 +538,12 @@ impl FlowChecks {
             Port::Wired => (&mut self.down, &mut self.up),
             Port::Mobile => (&mut self.up, &mut self.down),
         }
+    }
+
+    /// True for a question to the host on `to`, whose number is of the past: the host takes nothing from it.
+    fn is_question(&mut self, to: Port, tcp: &Tcp) -> bool {
+        let (_, peer) = self.streams(to);
+        tcp.segment_len() == 0 && tcp.seq.distance_from(peer.acked_by_peer) < -QUESTION_BEHIND_MIN
     }
 
     /// Bytes acknowledged to the other host that the host on `to` has not acknowledged.
