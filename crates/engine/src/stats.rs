@@ -76,6 +76,10 @@ pub struct Stats {
     pub opaque_packets: u64,
     /// Bytes of them.
     pub opaque_bytes: u64,
+    /// Of those bytes, ones of TCP that passes.
+    pub opaque_tcp_bytes: u64,
+    /// Of those bytes, ones of QUIC, as far as that shows (`opaque/key.rs`).
+    pub opaque_quic_bytes: u64,
     /// Of them, dropped because their flow's queue was too long.
     pub opaque_dropped: u64,
     /// Of them, marked for the same reason.
@@ -119,6 +123,8 @@ stored::fields!(Stats {
     path_mtu_lowered,
     opaque_packets: since(4, 0),
     opaque_bytes: since(4, 0),
+    opaque_tcp_bytes: since(4, 0),
+    opaque_quic_bytes: since(4, 0),
     opaque_dropped: since(4, 0),
     opaque_marked: since(4, 0),
     opaque_overdue: since(4, 0),
@@ -172,6 +178,8 @@ impl Stats {
             ("path_mtu_lowered", self.path_mtu_lowered),
             ("opaque_packets", self.opaque_packets),
             ("opaque_bytes", self.opaque_bytes),
+            ("opaque_tcp_bytes", self.opaque_tcp_bytes),
+            ("opaque_quic_bytes", self.opaque_quic_bytes),
             ("opaque_dropped", self.opaque_dropped),
             ("opaque_marked", self.opaque_marked),
             ("opaque_overdue", self.opaque_overdue),

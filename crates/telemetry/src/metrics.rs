@@ -223,6 +223,9 @@ families! {
         => "Packets left to the sending host to send again, because memory was short";
     Counter "passed_in_turns" in "bytes" Source::Half("opaque_bytes")
         => "Bytes of packets that passed to clients in turns with accelerated flows, IP headers included";
+    Counter "passed_in_turns_tcp" in "bytes" Source::Half("opaque_tcp_bytes") => "Of those bytes, ones of TCP that passes";
+    Counter "passed_in_turns_quic" in "bytes" Source::Half("opaque_quic_bytes")
+        => "Of those bytes, ones of QUIC, inferred: from port 443, or with a long header of version 1 or 2 (RFC 8999)";
     Counter "passed_in_turns_dropped_packets" Source::Half("opaque_dropped")
         => "Of those packets, ones dropped because their flow's queue was too long";
     Counter "passed_in_turns_marked_packets" Source::Half("opaque_marked")

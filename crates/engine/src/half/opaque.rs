@@ -12,7 +12,7 @@ use crate::config::Sharing;
 use crate::direction::Direction;
 use crate::key::{SharingKey, subscriber_key};
 use crate::memory::timer::TimerKey;
-use crate::opaque::key::OpaqueKey;
+use crate::opaque::key::{OpaqueKey, is_quic};
 use crate::opaque::queues::Waiting;
 use crate::opaque::under_way::Numbered;
 use crate::opaque::{Class, payload_of};
@@ -79,6 +79,13 @@ impl Half {
         };
         self.stats.opaque_packets += 1;
         self.stats.opaque_bytes += packet.len() as u64;
+        match &parsed.transport {
+            Transport::Tcp(_) => self.stats.opaque_tcp_bytes += packet.len() as u64,
+            Transport::Udp(udp) if is_quic(udp, packet) => {
+                self.stats.opaque_quic_bytes += packet.len() as u64;
+            }
+            _ => {}
+        }
         let control = path.controller.control();
         let is_free = !path.has_work() && now >= path.pacer.next() && path.under_way() < control.window.get();
         if is_free {

@@ -2,10 +2,17 @@
 
 use std::net::IpAddr;
 
-use wire::{Ip, Packet, Tcp, Transport};
+use wire::{Ip, Packet, Tcp, Transport, Udp};
 
 /// Selector of fragments, which do not all have ports.
 const FRAGMENT: u32 = 0;
+
+/// Port of HTTPS, and so of HTTP/3.
+const HTTPS: u16 = 443;
+
+/// First bit of a QUIC packet with a long header (RFC 8999 §5.1), and those of its version: 1 (RFC 9000) or 2 (RFC 9369).
+const LONG_HEADER: u8 = 0x80;
+const QUIC_VERSIONS: [[u8; 4]; 2] = [[0, 0, 0, 1], [0x6b, 0x33, 0x43, 0xcf]];
 
 /// Protocol number of ESP (RFC 4303).
 const ESP: u8 = 50;
@@ -59,6 +66,17 @@ impl OpaqueKey {
     pub(crate) fn place(&self, n: usize) -> usize {
         (self.hosts ^ self.selector) as usize % n.max(1)
     }
+}
+
+/// True when a datagram of a server seems to be QUIC: it comes from port 443, or has a long header of a known version.
+/// What follows a handshake at another port is not told from other UDP.
+pub(crate) fn is_quic(udp: &Udp, packet: &[u8]) -> bool {
+    let has_version = || {
+        let payload = udp.payload(packet);
+        payload.first().is_some_and(|first| first & LONG_HEADER != 0)
+            && payload.get(1..5).is_some_and(|version| QUIC_VERSIONS.iter().any(|known| version == known))
+    };
+    udp.src_port == HTTPS || has_version()
 }
 
 fn ports(source: u16, destination: u16) -> u64 {

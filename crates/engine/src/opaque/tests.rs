@@ -252,3 +252,24 @@ fn an_answer_is_wanted_of_what_passed_last_and_of_nothing_else() {
     place.forget_unanswered(Some(Duration::from_millis(400)), at(2_400));
     assert_eq!(place.under_way(), 0);
 }
+
+#[test]
+fn quic_is_known_by_its_port_or_its_long_header() {
+    let judge = |port: u16, start: [u8; 5]| {
+        let mut packet = datagram(port, 200, 0);
+        packet[28..33].copy_from_slice(&start);
+        let parsed = wire::parse(&packet).unwrap();
+        let wire::Transport::Udp(udp) = parsed.transport else { panic!("{parsed}") };
+        super::key::is_quic(&udp, &packet)
+    };
+    for (port, start, expected) in [
+        (443, [0x40, 1, 2, 3, 4], true),
+        (4_433, [0xc3, 0, 0, 0, 1], true),
+        (4_433, [0xd0, 0x6b, 0x33, 0x43, 0xcf], true),
+        (4_433, [0x40, 0, 0, 0, 1], false),
+        (4_433, [0xc3, 0, 0, 0, 0], false),
+        (53, [0x84, 0, 0, 1, 0], false),
+    ] {
+        assert_eq!(judge(port, start), expected, "{port} {start:?}");
+    }
+}
