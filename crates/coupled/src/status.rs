@@ -59,6 +59,7 @@ pub struct SubflowStatus {
 /// # Errors
 /// When records or maps cannot be read: as root.
 pub fn status() -> Result<Status, CoupledError> {
+    io::bpf::require_objects("look for coupled congestion controls")?;
     let mut loaded = Vec::new();
     for Running { process, record } in running()? {
         // One that has ended since is no error.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use io::bpf::Hooked;
+use io::bpf::{Hooked, require_objects};
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
@@ -61,6 +61,7 @@ impl Port {
 /// When the privilege is missing, an interface is not there, or something is attached already. Everything is undone
 /// then too.
 pub fn attach(args: &AttachArgs, signals: &Signals, tell: &mut dyn FnMut(&str)) -> Result<(), DrwaError> {
+    require_objects("manage receive windows")?;
     args.check()?;
     for line in clean_up()? {
         tell(&line);
@@ -145,6 +146,7 @@ fn work(
 /// # Errors
 /// When there is none, or it does not end.
 pub fn detach(interface: Option<&str>) -> Result<Vec<String>, DrwaError> {
+    require_objects("look for what manages receive windows")?;
     let mut lines = clean_up()?;
     let namespace = Namespace::current()?.id()?;
     let is_meant = |name: &str| interface.is_none_or(|wanted| wanted == name);

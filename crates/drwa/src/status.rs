@@ -116,6 +116,7 @@ pub struct Line {
 /// # Errors
 /// When records or maps cannot be read: as root.
 pub fn status() -> Result<Status, DrwaError> {
+    io::bpf::require_objects("look for what manages receive windows")?;
     forget_vanished()?;
     let now_us = Clock::now().as_nanos() / 1_000;
     let mut attached = Vec::new();

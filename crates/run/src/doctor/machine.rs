@@ -21,6 +21,8 @@ pub(super) struct Machine {
     pub tcx: Offer,
     pub packet_sockets: Offer,
     pub xdp_sockets: Offer,
+    /// This program has BPF programs in C.
+    pub has_objects: bool,
     /// Types of the running kernel are there for BPF programs.
     pub has_btf: bool,
     /// `net.core.bpf_jit_enable`.
@@ -76,6 +78,7 @@ impl Machine {
             tcx: tcx(&netlink),
             packet_sockets: offers::packet_sockets(),
             xdp_sockets: offers::xdp_sockets(),
+            has_objects: bpf::HAS_OBJECTS,
             has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             translates_programs: is_on("net/core/bpf_jit_enable"),
             multi_path: is_on("net/mptcp/enabled"),

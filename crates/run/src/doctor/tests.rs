@@ -36,6 +36,7 @@ fn able() -> Machine {
         tcx: Offer::There,
         packet_sockets: Offer::There,
         xdp_sockets: Offer::There,
+        has_objects: true,
         has_btf: true,
         translates_programs: Some(true),
         multi_path: Some(true),
@@ -104,6 +105,11 @@ fn without_kernel_types_windows_are_not_coupled() {
     limited(|machine| machine.has_btf = false, "kernel types", "CONFIG_DEBUG_INFO_BTF");
     limited(|machine| machine.release = "6.3.0".to_owned(), "kernel types", "6.4");
     assert_eq!(after(|machine| machine.release = "6.4.0".to_owned(), "kernel types").0.health, Health::Good);
+}
+
+#[test]
+fn what_was_not_built_in_is_said() {
+    limited(|machine| machine.has_objects = false, "BPF programs", "--features bpf");
 }
 
 #[test]
