@@ -183,6 +183,10 @@ fn interfaces_are_missing_off_or_unlike() {
     missing(|machine| machine.interfaces[1].seen = None, "m0", "ip link");
     limited(|machine| seen(machine, |m0| m0.is_up = false), "m0", "ip link set m0 up");
     limited(|machine| seen(machine, |m0| m0.mtu = 1_400), "MTU", "ip link set m0 mtu 1500");
+    let tunnel = |m0: &mut Seen| (m0.mtu, m0.has_ethernet) = (1_420, false);
+    let (sizes, verdict) = after(|machine| seen(machine, tunnel), "MTU");
+    assert_eq!((sizes.found.as_str(), sizes.mend.as_str()), ("w0 1500, m0 1420", ""));
+    assert_eq!((sizes.health, verdict), (Health::Good, Health::Good), "a tunnel's is right as it is");
     limited(|machine| seen(machine, |m0| m0.answers_for_others = true), "ARP", "all.arp_ignore=1");
     let offloads = |machine: &mut Machine, change: fn(&mut LinkOffloads)| {
         change(machine.interfaces[1].seen.as_mut().unwrap().offloads.as_mut().unwrap());
