@@ -301,6 +301,7 @@ package-files: build
 	@mkdir -p $(PACKAGE)/completions
 	strip -o $(PACKAGE)/cellerator target/release/cellerator
 	$(CELLERATOR) man --all $(PACKAGE)/man
+	tools/package-document docs/operation.md >$(PACKAGE)/operation.md
 	gzip -9n $(PACKAGE)/man/*.1
 	$(CELLERATOR) completions bash >$(PACKAGE)/completions/cellerator
 	$(CELLERATOR) completions zsh >$(PACKAGE)/completions/_cellerator
