@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+/// Where filters of ours stand among those of an interface: behind nearly all others.
+pub const FILTER_PRIORITY: u16 = 49_000;
+
 /// What may hold a program at an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hook {

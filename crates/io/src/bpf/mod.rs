@@ -22,7 +22,7 @@ mod without;
 
 pub use assembler::{Assembler, Condition, Helper, Instruction, Label, Operation, Register, Width};
 pub use group::root_group;
-pub use load::{Hook, Load};
+pub use load::{FILTER_PRIORITY, Hook, Load};
 pub use map::{HashMap, SharedArray};
 #[cfg(feature = "bpf")]
 pub use needs::require_congestion_control;

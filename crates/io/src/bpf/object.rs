@@ -11,7 +11,7 @@ use libbpf_rs::{
     RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcHook,
 };
 
-use super::load::{Hook, Load};
+use super::load::{FILTER_PRIORITY, Hook, Load};
 use super::program::{Attachment, Direction, explained};
 use super::system;
 use crate::IoError;
@@ -391,8 +391,6 @@ impl Drop for Filter {
     }
 }
 
-/// Where filters of ours stand among those of an interface.
-const FILTER_PRIORITY: u32 = 49_000;
 const FILTER_HANDLE: u32 = 0xce11;
 
 fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: Direction) -> TcHook {
@@ -402,7 +400,7 @@ fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: Directio
             Direction::In => TC_INGRESS,
             Direction::Out => TC_EGRESS,
         })
-        .priority(FILTER_PRIORITY)
+        .priority(FILTER_PRIORITY.into())
         .handle(FILTER_HANDLE);
     hook
 }
