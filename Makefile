@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -12,13 +12,16 @@ NEEDS_PYTHON := command -v python3 >/dev/null || tools/install-deps --optional p
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-deps: ## Install what is missing from Debian, check the Rust version
+deps: ## Install what tests and the lab need from Debian, check the Rust version
 	@tools/install-deps
 
-build: deps ## Build the program: target/release/cellerator
-	cargo build --release --locked --package cellerator
+build-deps: ## Install what building needs from Debian, check the Rust version
+	@tools/install-deps --build
 
-demo: build ## Run the demo (as root, about three minutes): tables, out/demo/report.html, results.json
+build: build-deps ## Build the program: target/release/cellerator
+	cargo build --release --locked --package cellerator --features bpf
+
+demo: deps build ## Run the demo (as root, about three minutes): tables, out/demo/report.html, results.json
 	@tools/need-root demo
 	$(CELLERATOR) demo --out $(OUT)/demo
 
@@ -27,12 +30,16 @@ test: deps ## Run every test, those in network namespaces too (as root)
 	@$(NEEDS_PYTHON)
 	tools/run-tests
 
+without-bpf-test: ## A plain `cargo build`, without clang and libelf, and what it says where BPF is needed
+	tools/without-bpf-test
+
 lint: deps ## Check formatting and licences, run clippy with warnings as errors
 	cargo fmt --all --check
 	cargo fmt --manifest-path dataset/Cargo.toml --check
 	@$(NEEDS_PYTHON)
 	tools/check-licences . dataset query fuzz
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --locked -- -D warnings
 
 lint-dataset: deps ## Clippy for dataset, a workspace of its own with another hundred crates
 	cargo clippy --manifest-path dataset/Cargo.toml --all-targets --locked -- -D warnings
@@ -44,7 +51,7 @@ MINUTES ?= 60
 fuzz: ## Fuzz all targets for MINUTES=60 in all, or those in TARGETS (needs nightly and cargo-fuzz): docs/fuzzing.md
 	tools/fuzz "$(MINUTES)" $(TARGETS)
 
-bench: build ## Measure everything on this machine (as root, about 15 minutes): docs/benchmarks.md
+bench: deps build ## Measure everything on this machine (as root, about 15 minutes): docs/benchmarks.md
 	@tools/need-root bench
 	@tools/install-deps --optional haproxy
 	@mkdir -p $(OUT)/bench
@@ -73,7 +80,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 	  exec cargo test --release --locked --package cellerator-lab --test all chaos:: -- --ignored --nocapture'
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
-NIGHTLY := lint advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
+NIGHTLY := lint without-bpf-test advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
 	package-test rpm-test image-test tarball-arm64 query-test test-data middlebox multipath bench-probe chaos strangers deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
@@ -115,7 +122,7 @@ record-top: deps ## Record the samples for the screens of top anew (as root): cr
 
 FIRST ?= 1
 strangers: deps ## Run a million simulated runs with strangers beside the hosts, from FIRST=1: docs/simulation.md
-	cargo run --release --locked --package cellerator -- sim soak --strangers --seeds 1000000 --first $(FIRST)
+	cargo run --release --locked --package cellerator --features bpf -- sim soak --strangers --seeds 1000000 --first $(FIRST)
 
 deaths: deps ## Kill an accelerator a thousand times under load (as root, an hour): docs/operation.md
 	@tools/need-root deaths
@@ -138,7 +145,7 @@ TRACES ?=
 TERM_SCENARIOS := $(patsubst %,--scenario experiments/%.toml,ma/table-3 ma/table-4 ma/table-5-64 ma/table-5-110 \
 	ma/table-5-fades ma/table-5-held-back wa/figure-3 wa/figure-7 wa/table-1)
 
-drwa: build ## What [DR] claims, by cellerator drwa in the lab (as root, 40 minutes): out/drwa/reproduction.html
+drwa: deps build ## What [DR] claims, by cellerator drwa in the lab (as root, 40 minutes): out/drwa/reproduction.html
 	@tools/need-root drwa
 	$(CELLERATOR) reproduce dr --lab --out $(OUT)/drwa
 
@@ -146,7 +153,7 @@ mutants: deps ## Change `control` in 280 places and tell which changes no test n
 	@command -v cargo-mutants > /dev/null || cargo install cargo-mutants --locked
 	cargo mutants --package cellerator-control --shard 0/10 --sharding round-robin --timeout 90 --output out
 
-docs: build ## Run the demo and write its figures and pictures into the documents (as root, minutes): docs/results
+docs: deps build ## Run the demo and write its figures and pictures into the documents (as root, minutes): docs/results
 	@tools/need-root docs
 	$(CELLERATOR) demo --out $(OUT)/demo
 	$(call WRITE_DOCS,$(abspath $(OUT))/demo/results.json)
@@ -183,7 +190,7 @@ multipath: deps ## Several radios with kernel MPTCP against their aims (as root,
 	@test -e /usr/libexec/mptcpd || tools/install-deps --optional mptcpd mptcpd-plugins
 	cargo test --release --locked --package cellerator --test commands multipath:: -- --include-ignored --nocapture --test-threads 1
 
-docs-multipath: build ## The same, with the figures of docs/multipath.md written anew (as root, 50 minutes)
+docs-multipath: deps build ## The same, with the figures of docs/multipath.md written anew (as root, 50 minutes)
 	@tools/need-root docs-multipath
 	@test -e /usr/libexec/mptcpd || tools/install-deps --optional mptcpd mptcpd-plugins
 	@$(MAKE) --no-print-directory $(MULTIPATH_PARTS)
@@ -230,7 +237,7 @@ $(ENGINES)/bin/moto_server:
 
 CAPTURES ?= 2000
 BYTES ?= 1e10
-test-data: build $(ENGINES)/bin/moto_server ## Datasets of CAPTURES=2000 with BYTES=1e10, by DuckDB, DataFusion, Spark, Slurm, S3 (as root): docs/datasets.md
+test-data: deps build $(ENGINES)/bin/moto_server ## Datasets of CAPTURES=2000 with BYTES=1e10, by DuckDB, DataFusion, Spark, Slurm, S3 (as root): docs/datasets.md
 	@tools/need-root test-data
 	@command -v java >/dev/null || tools/install-deps --optional openjdk-17-jre-headless
 	@command -v slurmd >/dev/null && command -v munged >/dev/null || apt-get install --yes --no-install-recommends slurm-wlm munge
@@ -245,7 +252,7 @@ query-test: build ## SQL over captures, by DataFusion: builds a query engine (te
 docs-datasets: test-data ## The same, with the figures of docs/datasets.md written anew (on a quiet machine)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/datasets.json)
 
-docs-router: build ## Memory and processor time of a NAT router with 512 MB, into docs/recipes.md (as root, a minute)
+docs-router: deps build ## Memory and processor time of a NAT router with 512 MB, into docs/recipes.md (as root, a minute)
 	@tools/need-root docs-router
 	@mkdir -p $(OUT)/docs
 	tools/measure-router $(CELLERATOR) $(OUT)/docs/router.json 1000 10000
@@ -266,7 +273,7 @@ $(OUT)/docs/coupled/%.json: $(CELLERATOR)
 	@stem=$*; set -x; $(CELLERATOR) lab multipath scenarios/coupled/$${stem%-*}.toml --run $${stem##*-} --json $@.new
 	@mv $@.new $@
 
-docs-coupled: build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, eight parts at a time)
+docs-coupled: deps build ## Coupled congestion controls on [MP]'s links and beside TCPs, into docs/coupled.md (as root, eight parts at a time)
 	@tools/need-root docs-coupled
 	@$(MAKE) --no-print-directory --jobs 8 $(COUPLED_PARTS)
 	$(CELLERATOR) lab multipath --from-json $(COUPLED_PARTS) --json $(OUT)/docs/coupled.json
@@ -294,6 +301,7 @@ package-files: build
 	@mkdir -p $(PACKAGE)/completions
 	strip -o $(PACKAGE)/cellerator target/release/cellerator
 	$(CELLERATOR) man --all $(PACKAGE)/man
+	tools/package-document docs/operation.md >$(PACKAGE)/operation.md
 	gzip -9n $(PACKAGE)/man/*.1
 	$(CELLERATOR) completions bash >$(PACKAGE)/completions/cellerator
 	$(CELLERATOR) completions zsh >$(PACKAGE)/completions/_cellerator

@@ -9,7 +9,7 @@ use figures::Table;
 use io::Signals;
 
 use crate::interruption;
-use crate::output::Words;
+use crate::output::{Words, namespace};
 
 /// Arguments of `cellerator multipath congestion`.
 #[derive(clap::Args)]
@@ -141,7 +141,10 @@ fn told(status: &Status) -> String {
 
 fn scheme_told(loaded: &Loaded) -> String {
     let who = match loaded.is_chosen {
-        true => format!("MPTCP subflows of network namespace {} use it", loaded.namespace),
+        true => format!(
+            "MPTCP subflows of {} use it",
+            namespace(loaded.is_here, loaded.namespace_name.as_deref(), loaded.namespace)
+        ),
         false => "for those that choose it".to_owned(),
     };
     let head =

@@ -7,6 +7,8 @@ use ::drwa::{AttachArgs, Line, State, Status};
 use io::Signals;
 use units::Bytes;
 
+use crate::output;
+
 /// Arguments of `cellerator drwa`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -87,7 +89,8 @@ fn lines(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     for at in &status.attached {
         let counted = &at.counters;
-        lines.push(format!("{} ({}), process {}", at.interface, at.hook, at.process));
+        let place = output::namespace(at.is_here, at.namespace_name.as_deref(), at.namespace);
+        lines.push(format!("{} ({}), process {}, {place}", at.interface, at.hook, at.process));
         lines.push(format!(
             "  managed: {} connections, {} received, {} of {} windows lowered, {} rounds",
             counted.managed,

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use engine::PassReason;
 use io::{Clock, Waiter};
 use run::{Answer, FlowLine, FlowList, Found, Question, RecoveryStatus, Status};
 use scenario::Quantity;
@@ -270,7 +271,7 @@ fn status_lines(status: &Status) -> Vec<String> {
         lines.push(format!("{:<28}{value}", counter.replace('_', " ")));
     }
     for (reason, flows) in &status.processor.passed {
-        lines.push(format!("{:<28}{flows} flows", format!("passed or ended, {reason}")));
+        lines.push(format!("{:<28}{flows} flows", format!("{}, {reason}", became(reason))));
     }
     lines
 }
@@ -301,8 +302,7 @@ const FLOWS_MAY_GO: [&str; 6] = ["held", "window", "state", "srtt", "owed", "dat
 fn flow_lines(list: &FlowList, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if !list.flows.is_empty() {
-        let names =
-            ["data", "state", "client", "server", "owed", "held", "window", "srtt", "subscriber rate"];
+        let names = ["data", "state", "client", "server", "owed", "held", "window", "srtt", "rate limit"];
         let table = figures::Table {
             headings: names.map(|name| (name, "")).to_vec(),
             rows: list.flows.iter().map(flow_fields).collect(),
@@ -314,12 +314,19 @@ fn flow_lines(list: &FlowList, columns: usize) -> Vec<String> {
         }
     }
     lines.extend(
-        list.passed.iter().map(|flow| format!("passed   {} {} {}", flow.client, flow.server, flow.reason)),
+        list.passed.iter().map(|flow| {
+            format!("{:<8} {} {} {}", became(&flow.reason), flow.client, flow.server, flow.reason)
+        }),
     );
     if lines.is_empty() {
         lines.push("no flows".to_owned());
     }
     lines
+}
+
+/// What became of flows that left for a reason: the end of one that was accelerated is no passing.
+fn became(reason: &str) -> &'static str {
+    if PassReason::named(reason).is_some_and(PassReason::is_end) { "ended" } else { "passed" }
 }
 
 fn flow_fields(flow: &FlowLine) -> Vec<String> {
@@ -357,6 +364,17 @@ mod tests {
             "successor", "deaths"
         );
         assert_eq!(said(&recovery), wanted);
+    }
+
+    #[test]
+    fn an_ordinary_end_is_no_passing() {
+        let [client, server] = ["10.1.0.2:5", "10.2.0.2:80"].map(|end| end.parse().unwrap());
+        let line = |reason: &str| run::PassedLine { client, server, reason: reason.to_owned() };
+        let list = FlowList { flows: Vec::new(), passed: ["closed", "mptcp"].map(line).to_vec() };
+        let wanted = ["ended    10.1.0.2:5 10.2.0.2:80 closed", "passed   10.1.0.2:5 10.2.0.2:80 mptcp"];
+        assert_eq!(flow_lines(&list, 200), wanted);
+        let ended = PassReason::ALL.iter().filter(|reason| became(reason.name()) == "ended").count();
+        assert_eq!((ended, became("a reason of another version")), (4, "passed"));
     }
 
     #[test]

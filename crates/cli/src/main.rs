@@ -121,10 +121,22 @@ enum Command {
     Completions(completions::Args),
 }
 
+/// Ends with what is wrong with the command line. What is no number is said in plain words.
+fn refuse(error: &clap::Error) -> ! {
+    let text = error.to_string();
+    let plain = ::run::in_plain_words(&text);
+    if plain == text {
+        error.exit();
+    }
+    eprint!("{plain}");
+    std::process::exit(error.exit_code());
+}
+
 fn main() -> ExitCode {
     let arguments = output::without_dash(std::env::args_os().collect());
-    let matches = examples::with_examples(Cli::command()).get_matches_from(arguments);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = examples::with_examples(Cli::command()).try_get_matches_from(arguments);
+    let cli =
+        matches.and_then(|matches| Cli::from_arg_matches(&matches)).unwrap_or_else(|error| refuse(&error));
     let result = match cli.command {
         Command::Run(settings) => run::main(*settings),
         Command::Status(args) => instance::status(&args),

@@ -7,6 +7,15 @@ use std::path::Path;
 
 use console::Term;
 
+/// A network namespace in words.
+pub fn namespace(is_here: bool, name: Option<&str>, id: u64) -> String {
+    match (is_here, name) {
+        (true, _) => "this network namespace".to_owned(),
+        (false, Some(name)) => format!("network namespace '{name}'"),
+        (false, None) => format!("network namespace {id}, which has no name here"),
+    }
+}
+
 /// Columns of what is not a terminal, or does not say.
 const COLUMNS: usize = 80;
 

@@ -10,6 +10,7 @@ use units::Duration;
 
 use crate::looking::only_look;
 use crate::output::{self, Words};
+use crate::writable;
 
 /// Where histories are kept.
 const DIRECTORY: &str = "/var/lib/cellerator";
@@ -106,6 +107,8 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
         )?),
         None => None,
     };
+    let files = [args.html.as_deref(), args.json.as_deref(), args.pdf.as_deref()];
+    files.into_iter().flatten().try_for_each(writable::file).map_err(|error| text(&error))?;
     let before = args.before.as_deref().map(read).transpose()?;
     let name = name(args)?;
     let (slices, from_ms, to_ms) = match args.during {

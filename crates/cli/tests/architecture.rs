@@ -56,15 +56,20 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/cli lies two below the root")
 }
 
-/// Workspace packages with the names of their normal and build dependencies.
-fn packages() -> BTreeMap<String, Vec<String>> {
+/// Of the workspace's packages.
+fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .current_dir(root())
         .output()
         .expect("cargo metadata runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Workspace packages with the names of their normal and build dependencies.
+fn packages() -> BTreeMap<String, Vec<String>> {
+    let metadata = metadata();
     let list = metadata["packages"].as_array().expect("packages");
     list.iter()
         .map(|package| {
@@ -77,6 +82,65 @@ fn packages() -> BTreeMap<String, Vec<String>> {
             (package["name"].as_str().expect("a name").to_owned(), names)
         })
         .collect()
+}
+
+/// Those with the feature `bpf`.
+const WITH_BPF: [&str; 3] = ["cellerator-io", "cellerator-drwa", "cellerator-coupled"];
+
+/// What turns the feature `bpf` of `package` on: dependencies of a kind, `dev` or none.
+fn turns_on<'a>(package: &'a Value, kind: Option<&str>) -> Vec<&'a str> {
+    let dependencies = package["dependencies"].as_array().expect("dependencies");
+    let of_kind = dependencies.iter().filter(|one| one["kind"].as_str() == kind);
+    let with = of_kind.filter(|one| {
+        let named = one["features"].as_array().expect("features").iter().any(|feature| feature == "bpf");
+        named || one["uses_default_features"] == true
+    });
+    with.filter_map(|one| one["name"].as_str()).filter(|name| WITH_BPF.contains(name)).collect()
+}
+
+#[test]
+fn a_plain_build_has_no_bpf_and_every_test_has_it() {
+    let metadata = metadata();
+    assert_eq!(
+        metadata["workspace_default_members"].as_array().map(Vec::len),
+        Some(1),
+        "what a plain `cargo build` makes"
+    );
+    let list = metadata["packages"].as_array().expect("packages");
+    let of = |name: &str| list.iter().find(|package| package["name"] == name);
+    // Those that it reaches by what is not for tests alone.
+    let reached = |name: &str| {
+        let mut found = vec![name.to_owned()];
+        let mut next = 0;
+        while let Some(name) = found.get(next).cloned() {
+            next += 1;
+            let dependencies = of(&name).and_then(|package| package["dependencies"].as_array());
+            for one in dependencies.into_iter().flatten().filter(|one| one["kind"].is_null()) {
+                let name = one["name"].as_str().expect("a name").to_owned();
+                if of(&name).is_some() && !found.contains(&name) {
+                    found.push(name);
+                }
+            }
+        }
+        found
+    };
+    let mut looked_at = 0;
+    for package in list {
+        let name = package["name"].as_str().expect("a name");
+        assert!(turns_on(package, None).is_empty(), "{name}: a plain build would have BPF");
+        assert!(package["features"]["default"].is_null(), "{name}: a plain build would have BPF");
+        let reached = reached(name);
+        // With drwa's or coupled's, io's is on.
+        let mut on = turns_on(package, Some("dev"));
+        if !on.is_empty() {
+            on.push("cellerator-io");
+            looked_at += 1;
+        }
+        let wanted = reached.iter().filter(|name| WITH_BPF.contains(&name.as_str()));
+        let off: Vec<&String> = wanted.filter(|name| !on.contains(&name.as_str())).collect();
+        assert!(off.is_empty(), "tests of {name} alone would have {off:?} without the feature bpf");
+    }
+    assert!(looked_at >= 10, "{looked_at} crates reach io");
 }
 
 fn layer(name: &str) -> Option<usize> {

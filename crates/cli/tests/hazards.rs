@@ -68,6 +68,47 @@ fn every_hazard_has_a_decision_and_its_tests_exist() {
     assert!(named.len() >= 60, "only {} tests are named", named.len());
 }
 
+/// README's limits: words of each, and the tests or result files that hold what it says.
+const LIMITS: [(&str, &[&str]); 16] = [
+    ("Linux only", &["an_old_kernel_steers_by_rules_or_not_at_all"]),
+    ("keeps three capabilities", &["tools/package-test"]),
+    ("need no privilege", &["the_image_has_the_program_alone_and_runs_it_as_an_ordinary_user"]),
+    (
+        "no more than eight",
+        &["there_are_no_more_threads_than_processors", "a_shard_per_processor_and_no_more_than_eight"],
+    ),
+    ("what a machine carries", &["docs/results/bench.json"]),
+    ("Uploads are accelerated only if", &["without_flags_the_defaults_of_the_engine_hold"]),
+    ("Multipath TCP", &["h09_mptcp", "h09_multipath_tcp_works_and_passes_unchanged"]),
+    ("TCP-MD5", &["h09_tcp_md5"]),
+    ("TCP-AO", &["h09_tcp_ao"]),
+    ("Fast Open", &["h09_fast_open_data"]),
+    ("accurate ECN where both hosts agree", &["h25_accurate_ecn", "h25_accurate_ecn_declined"]),
+    ("already running", &["h11_unknown_mid_flow"]),
+    ("one direction", &["h10_one_direction"]),
+    ("nobody can go on", &["h02_without_a_successor_of_a_bridge_flows_with_debt_are_reset"]),
+    ("All others continue", &["h02_killed_as_a_bridge_flows_with_debt_are_reset_and_the_others_go_on"]),
+    ("off by\n  default", &["defaults_are_those_of_the_crates"]),
+];
+
+#[test]
+fn every_limit_in_the_readme_is_held() {
+    let mut tests = BTreeSet::new();
+    tests_below(&root().join("crates"), &mut tests);
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let limits = text.split("\n## Limits\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    for (words, held) in LIMITS {
+        assert!(limits.contains(words), "README's limits do not say '{words}'");
+        for one in held {
+            assert!(tests.contains(*one) || root().join(one).is_file(), "'{words}': there is no `{one}`");
+        }
+    }
+    for limit in limits.split("\n- ").skip(1) {
+        let is_held = LIMITS.iter().any(|(words, _)| limit.contains(words));
+        assert!(is_held, "nothing holds: {limit}");
+    }
+}
+
 /// What stands between backquotes in a text.
 fn quoted(text: &str) -> BTreeSet<&str> {
     text.split('`').skip(1).step_by(2).collect()

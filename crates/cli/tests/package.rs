@@ -8,6 +8,7 @@ use io::netlink::VethEnd;
 use io::{Namespace, SpawnOptions, sysctl};
 use serde_json::Value;
 
+use crate::network::Running;
 use crate::schema;
 
 mod contents;
@@ -118,6 +119,24 @@ fn doctor_says_of_a_real_machine_what_it_lacks() {
     let (document, code) = machine.doctor(&[PROGRAM], &["w0", "no-such-if"]);
     assert_eq!((code, &document["verdict"]), (3, &"missing".into()));
     assert_eq!(about(&document, "no-such-if")["health"], "missing");
+}
+
+#[test]
+fn a_box_at_work_lacks_nothing() {
+    let machine = Place::new();
+    let name = format!("ct-doctor-{}", std::process::id());
+    sysctl::write(&machine.0, "net/ipv4/ip_forward", "1").unwrap();
+    let accelerator =
+        Running::start(&machine.0, &["run", "--wired", "w0", "--mobile", "m0", "--name", &name]);
+    accelerator.wait_for("steering TCP");
+    for interfaces in [["w0", "m0"], ["m0", "w0"]] {
+        let (document, code) = machine.doctor(&[PROGRAM], &interfaces);
+        let steering = about(&document, "steering");
+        assert_eq!((code, &steering["health"]), (0, &"good".into()), "{document}");
+        let found = steering["found"].as_str().unwrap();
+        assert!(found.contains(&format!("accelerator '{name}'")) && found.ends_with("w0 to m0"), "{found}");
+    }
+    accelerator.stop();
 }
 
 #[test]

@@ -20,6 +20,17 @@ pub enum CoupledError {
         /// The process that registered it, if it is one of ours.
         owner: Option<u32>,
     },
+    /// Subflows of this network namespace are coupled already.
+    #[error(
+        "MPTCP subflows of this network namespace use {scheme} already, by process {owner}: end it with `cellerator \
+         multipath congestion unload`, or take --register-only"
+    )]
+    AlreadyChosen {
+        /// What they use.
+        scheme: String,
+        /// The process that chose it.
+        owner: u32,
+    },
     /// It does not end.
     #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
     DoesNotEnd(u32),

@@ -6,7 +6,7 @@ use control::coupled::Scheme;
 use io::{INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
 
-use crate::record::{KIND, Record, running};
+use crate::record::{KIND, Record, Running, running};
 use crate::{Chooser, CoupledError, Program, Setup};
 
 /// How long a process may take to end.
@@ -29,6 +29,14 @@ impl Held {
     pub fn start(scheme: Scheme, is_chosen: bool) -> Result<Self, CoupledError> {
         let setup = Setup::new(scheme);
         let others = running()?;
+        let namespace = Namespace::current()?.id()?;
+        let is_chosen_here = |other: &Running| other.record.is_chosen && other.record.namespace == namespace;
+        if let Some(other) = others.iter().find(|other| is_chosen && is_chosen_here(other)) {
+            return Err(CoupledError::AlreadyChosen {
+                scheme: other.record.scheme.clone(),
+                owner: other.process,
+            });
+        }
         let mut program = Program::load(&setup)?;
         if let Err(error) = program.register() {
             let owner = others.iter().find(|other| other.record.name == setup.name);
@@ -42,7 +50,7 @@ impl Held {
         let chooser = is_chosen.then(|| Chooser::start(program.name())).transpose()?;
         let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
         let record = Record {
-            namespace: Namespace::current()?.id()?,
+            namespace,
             scheme: scheme.name().to_owned(),
             name: setup.name,
             is_chosen,

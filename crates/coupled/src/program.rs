@@ -9,7 +9,11 @@ use io::bpf::{Load, MapView, Object, Registered, require_congestion_control};
 
 use crate::layout::{Connection, Event, Trial};
 
+/// `bpf/coupled.bpf.c`, compiled; nothing loads it where there is none.
+#[cfg(not(feature = "bpf"))]
+static ELF: &[u8] = &[];
 /// `bpf/coupled.bpf.c`, compiled.
+#[cfg(feature = "bpf")]
 static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/coupled.bpf.o"));
 /// The congestion control in it.
 const CONTROL: &str = "coupled";
@@ -69,6 +73,7 @@ impl Program {
     /// When the privilege is missing, the kernel has no congestion controls in BPF, or its verifier refuses: with
     /// its log ([`IoError::log`]).
     pub fn load(setup: &Setup) -> Result<Self, IoError> {
+        io::bpf::require_objects("couple subflows")?;
         io::features::require(io::features::Feature::Bpf)?;
         require_congestion_control(None)?;
         let constants = [setup.scheme.number(), u32::from(setup.is_test)].map(u32::to_ne_bytes).concat();

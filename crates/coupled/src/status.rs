@@ -1,6 +1,7 @@
 //! [`Status`]: what is loaded, and the connections that use it.
 
 use control::coupled::Scheme;
+use io::Namespace;
 use io::bpf::MapView;
 use serde::Serialize;
 
@@ -24,6 +25,10 @@ pub struct Loaded {
     pub process: u32,
     /// Its network namespace.
     pub namespace: u64,
+    /// Its name, where it has one that can be seen from here.
+    pub namespace_name: Option<String>,
+    /// It is the one of who asks.
+    pub is_here: bool,
     /// The scheme.
     pub scheme: String,
     /// The congestion control's name in the kernel.
@@ -59,6 +64,8 @@ pub struct SubflowStatus {
 /// # Errors
 /// When records or maps cannot be read: as root.
 pub fn status() -> Result<Status, CoupledError> {
+    io::bpf::require_objects("look for coupled congestion controls")?;
+    let here = Namespace::current()?.id()?;
     let mut loaded = Vec::new();
     for Running { process, record } in running()? {
         // One that has ended since is no error.
@@ -66,6 +73,8 @@ pub fn status() -> Result<Status, CoupledError> {
         loaded.push(Loaded {
             process,
             namespace: record.namespace,
+            namespace_name: Namespace::name_of(record.namespace),
+            is_here: record.namespace == here,
             is_chosen: record.is_chosen,
             connections: connections(&view).into_iter().map(connection).collect(),
             scheme: record.scheme,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use io::bpf::Hooked;
+use io::bpf::{Direction, FILTER_PRIORITY, Hooked, require_objects};
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
@@ -55,12 +55,36 @@ impl Port {
     }
 }
 
+impl Port {
+    /// One line about each direction in which filters of others decide before a filter of ours.
+    fn filters_before(&self, netlink: &Netlink) -> Result<Vec<String>, DrwaError> {
+        let is_filter = self.attachments.as_ref().is_some_and(|[first, _]| first.kind() == "clsact");
+        let Some(index) = self.at.filter(|_| is_filter) else { return Ok(Vec::new()) };
+        let mut lines = Vec::new();
+        for (direction, word) in [(Direction::In, "ingress"), (Direction::Out, "egress")] {
+            let all = netlink.filter_priorities(index, direction)?;
+            let before: Vec<String> =
+                all.iter().filter(|priority| **priority < FILTER_PRIORITY).map(u16::to_string).collect();
+            if !before.is_empty() {
+                let name = &self.name;
+                lines.push(format!(
+                    "warning: {name}: filters stand before this one at {word} (priority {}): it sees nothing of what they \
+                     match; `tc filter show dev {name} {word}` lists them, --hook tcx attaches before them",
+                    before.join(", ")
+                ));
+            }
+        }
+        Ok(lines)
+    }
+}
+
 /// Manages windows until `signals` says to end; `tell` gets one line about each thing of note.
 ///
 /// # Errors
 /// When the privilege is missing, an interface is not there, or something is attached already. Everything is undone
 /// then too.
 pub fn attach(args: &AttachArgs, signals: &Signals, tell: &mut dyn FnMut(&str)) -> Result<(), DrwaError> {
+    require_objects("manage receive windows")?;
     args.check()?;
     for line in clean_up()? {
         tell(&line);
@@ -112,6 +136,9 @@ fn work(
         record.attached.push(attached);
         write(instance, record)?;
     }
+    for port in ports.iter() {
+        port.filters_before(netlink)?.iter().for_each(|line| tell(line));
+    }
     tell(
         "ready: connections that begin from now on are managed; end with Ctrl-C or `cellerator drwa detach`",
     );
@@ -145,6 +172,7 @@ fn work(
 /// # Errors
 /// When there is none, or it does not end.
 pub fn detach(interface: Option<&str>) -> Result<Vec<String>, DrwaError> {
+    require_objects("look for what manages receive windows")?;
     let mut lines = clean_up()?;
     let namespace = Namespace::current()?.id()?;
     let is_meant = |name: &str| interface.is_none_or(|wanted| wanted == name);

@@ -12,7 +12,11 @@ use units::Duration;
 use crate::layout::{Connection, Counters, KEY_LEN, Peer, SELECTION_LEN, SELECTIONS_MAX, Settings, Shared};
 use crate::selection::Selection;
 
+/// `bpf/drwa.bpf.c`, compiled; nothing loads it where there is none.
+#[cfg(not(feature = "bpf"))]
+static ELF: &[u8] = &[];
 /// `bpf/drwa.bpf.c`, compiled.
+#[cfg(feature = "bpf")]
 static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drwa.bpf.o"));
 
 /// What a program is to do.

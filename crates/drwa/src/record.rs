@@ -49,7 +49,7 @@ impl Record {
         for attached in self.attached.iter().filter(|attached| attached.hook == "clsact") {
             // An interface that is gone has taken its filters along.
             if let Ok(index) = netlink.index_of(&attached.interface) {
-                remove_filters(index, attached.owns_qdisc);
+                remove_filters(index, attached.owns_qdisc)?;
             }
         }
         Ok(self.buffers.restore())

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use io::Clock;
+use io::{Clock, Namespace};
 use serde::Serialize;
 
 use crate::layout::{Connection, Counters, flag};
@@ -25,6 +25,10 @@ pub struct Interface {
     pub process: u32,
     /// Its network namespace.
     pub namespace: u64,
+    /// Its name, where it has one that can be seen from here.
+    pub namespace_name: Option<String>,
+    /// It is the one of who asks.
+    pub is_here: bool,
     /// The interface.
     pub interface: String,
     /// `tcx` or `clsact`.
@@ -116,8 +120,10 @@ pub struct Line {
 /// # Errors
 /// When records or maps cannot be read: as root.
 pub fn status() -> Result<Status, DrwaError> {
+    io::bpf::require_objects("look for what manages receive windows")?;
     forget_vanished()?;
     let now_us = Clock::now().as_nanos() / 1_000;
+    let here = Namespace::current()?.id()?;
     let mut attached = Vec::new();
     for Running { process, record } in running()? {
         for at in &record.attached {
@@ -127,6 +133,8 @@ pub fn status() -> Result<Status, DrwaError> {
             attached.push(Interface {
                 process,
                 namespace: record.namespace,
+                namespace_name: Namespace::name_of(record.namespace),
+                is_here: record.namespace == here,
                 interface: at.interface.clone(),
                 hook: at.hook.clone(),
                 options: record.options.clone(),

@@ -95,6 +95,18 @@ impl PassReason {
         Self::TinySegments,
     ];
 
+    /// True for the end of a flow that was accelerated until then: it was not passed.
+    #[must_use]
+    pub const fn is_end(self) -> bool {
+        matches!(self, Self::Closed | Self::Reset | Self::Idle | Self::ClientGone)
+    }
+
+    /// The reason of that name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
     /// The name used in counters and results.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -161,11 +161,11 @@ impl Trial {
         self.accounts[place] = Some(Account { rtt_min: rtt, ..Account::default() });
     }
 
-    /// A segment of the flow at a place has shown something.
-    pub(crate) fn note(&mut self, place: u32, seen: Seen, has_data: bool, now: Instant) {
-        if let Some(Some(account)) = self.accounts.get_mut(place as usize) {
-            account.note(seen, has_data, now);
-        }
+    /// A segment of the flow at a place has shown something; gives its shortest round trip so far.
+    pub(crate) fn note(&mut self, place: u32, seen: Seen, has_data: bool, now: Instant) -> Option<Duration> {
+        let account = self.accounts.get_mut(place as usize)?.as_mut()?;
+        account.note(seen, has_data, now);
+        account.rtt_min
     }
 
     /// The flow at a place is measured no longer; what it is told by `name`, with what went to its sink again.

@@ -24,6 +24,15 @@ pub enum IoError {
         /// What to do about it.
         remedy: String,
     },
+    /// This program was built without what loads compiled BPF programs.
+    #[error(
+        "cannot {what}: this program was built without BPF: build it with `make build`, or with clang, libelf-dev and \
+         zlib1g-dev by `cargo build --release --features bpf`"
+    )]
+    WithoutObjects {
+        /// What was tried, beginning with a verb.
+        what: String,
+    },
     /// There is no network interface of that name in this namespace.
     #[error("no interface '{name}' here; `ip link` lists those that exist")]
     NoInterface {

@@ -195,6 +195,13 @@ impl Namespace {
         Ok(self.file.metadata().doing(|| format!("examine the namespace '{}'", self.name))?.ino())
     }
 
+    /// The name of the network namespace with this [`Namespace::id`], where it has one that this process may see.
+    #[must_use]
+    pub fn name_of(id: u64) -> Option<String> {
+        let is_it = |name: &String| Self::open(name).and_then(|it| it.id()).is_ok_and(|found| found == id);
+        Self::list().ok()?.into_iter().find(is_it)
+    }
+
     /// The number by which BPF programs know it (`SO_NETNS_COOKIE`).
     ///
     /// # Errors

@@ -88,7 +88,7 @@ pub use privileges::{keep_needed_privileges, keep_privileges_to_ask};
 pub use processor::Processor;
 pub use recovery::Outcome;
 pub use roaming::{Frame, Ledger, Outlets, PeerConfig, Relayed, Roam, RoamingConfig, Turn};
-pub use settings::{Job, Settings, Task, engine_config_of, read_key};
+pub use settings::{Job, Settings, Task, engine_config_of, in_plain_words, read_key};
 pub use snapshot::{
     Distribution, EngineMeters, HalfMeters, HalfSnapshot, ShardSnapshot, SideSnapshot, Snapshot,
 };

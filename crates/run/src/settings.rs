@@ -31,6 +31,7 @@ mod reload;
 mod roaming;
 
 pub use feedback::read_key;
+pub use file::in_plain_words;
 
 /// Everything that `cellerator run` can be told, by flags and by a file.
 #[derive(clap::Args)]

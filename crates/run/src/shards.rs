@@ -52,7 +52,10 @@ const SHARDS_MAX: usize = 8;
 /// As many as suit this machine: one per processor. Threads that never sleep leave one to the
 /// kernel, which would otherwise starve: on two processors two of them do.
 pub(crate) fn suitable(busy_poll: bool) -> usize {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    suits(thread::available_parallelism().map_or(1, NonZero::get), busy_poll)
+}
+
+fn suits(processors: usize, busy_poll: bool) -> usize {
     processors.saturating_sub(usize::from(busy_poll)).clamp(1, SHARDS_MAX)
 }
 
@@ -522,4 +525,15 @@ fn wake_pair() -> Result<(UnixStream, UnixStream), IoError> {
     a.set_nonblocking(true).map_err(failed)?;
     b.set_nonblocking(true).map_err(failed)?;
     Ok((a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_per_processor_and_no_more_than_eight() {
+        assert_eq!([1, 2, 8, 64].map(|processors| suits(processors, false)), [1, 2, 8, 8]);
+        assert_eq!([1, 2, 64].map(|processors| suits(processors, true)), [1, 1, 8]);
+    }
 }

@@ -24,7 +24,7 @@ use crate::profile::Profile;
 use crate::record::{self, KIND, Record, bring_back};
 use crate::status::{EventLine, PathStatus, SCHEMA, Status, SubflowStatus};
 use crate::strength::{ModemManager, Strength, StrengthFile, Wireless};
-use crate::{Settings, UplinkError, conflicts};
+use crate::{ProbeBy, Settings, UplinkError, conflicts};
 
 /// Between looks at the subflows while there are connections.
 const SAMPLE_BUSY: Duration = Duration::from_millis(20);
@@ -37,6 +37,8 @@ const STRENGTH_EVERY: Duration = Duration::from_millis(100);
 /// A turn that took longer was the machine's fault: what is missing then may wait in a socket.
 const PAUSE: Duration = Duration::from_millis(40);
 const COUNTERS_EVERY: Duration = Duration::from_secs(1);
+/// Probes without any answer since the start are said after so long.
+const SILENCE: Duration = Duration::from_secs(5);
 /// What happened last, kept for who asks.
 const EVENTS_KEPT: usize = 40;
 /// The kernel allows no more.
@@ -90,6 +92,9 @@ pub struct Daemon<'a> {
     counters: Counters,
     connections: u32,
     lacks: Vec<String>,
+    /// When the first probe left.
+    unanswered_since: Option<Instant>,
+    is_answered: bool,
     conflicts: Vec<String>,
     events: VecDeque<EventLine>,
     tell: &'a mut dyn FnMut(&EventLine),
@@ -155,6 +160,8 @@ impl<'a> Daemon<'a> {
             counters: Counters::read(),
             connections: 0,
             lacks: Vec::new(),
+            unanswered_since: None,
+            is_answered: false,
             conflicts: conflicts(&kernel.manager().endpoints()?),
             events: VecDeque::new(),
             recording: recording.transpose()?,
@@ -280,6 +287,7 @@ impl<'a> Daemon<'a> {
                 count = now + COUNTERS_EVERY;
             }
             self.hear_answers();
+            self.tell_silence(now);
             self.hear_of_orders()?;
             self.answer_questions();
             now = Clock::now();
@@ -421,8 +429,28 @@ impl<'a> Daemon<'a> {
             while let Some(answered) = self.uplinks[i].prober.as_mut().and_then(|p| p.recv(self.key.as_ref()))
             {
                 let (number, rtt, seen_as) = answered;
+                self.is_answered = true;
                 self.handle(Event::Answer(id(i), number, rtt, seen_as), Clock::now());
             }
+        }
+    }
+
+    /// Says once that nothing has answered since the start; and once that something does after that.
+    fn tell_silence(&mut self, now: Instant) {
+        let silent = self.settings.probes.iter().map(ProbeBy::unanswered);
+        let is_said = |lacks: &[String]| silent.clone().all(|line| lacks.contains(&line));
+        if self.is_answered {
+            if is_said(&self.lacks) {
+                let lines: Vec<String> = silent.collect();
+                self.lacks.retain(|line| !lines.contains(line));
+                self.say("", "probes are answered now".to_owned());
+            }
+        } else if self.unanswered_since.is_some_and(|since| now.saturating_since(since) >= SILENCE)
+            && !is_said(&self.lacks)
+        {
+            let lines: Vec<String> = silent.collect();
+            self.lacks.extend(lines.iter().cloned());
+            lines.into_iter().for_each(|line| self.say("", line));
         }
     }
 
@@ -457,6 +485,7 @@ impl<'a> Daemon<'a> {
                 if let Some(prober) = self.uplinks.get_mut(usize::from(id.0)).and_then(|u| u.prober.as_mut())
                 {
                     prober.send(number, key, now);
+                    self.unanswered_since.get_or_insert(now);
                 }
                 return Ok(());
             }

@@ -16,6 +16,20 @@ pub enum ProbeBy {
 }
 
 impl ProbeBy {
+    /// What to look at where nothing was ever answered.
+    pub(crate) fn unanswered(&self) -> String {
+        match self {
+            Self::Server(at) => format!(
+                "no answer from {at} on any path: is `cellerator probe server` running there, with the same --key-file, and \
+                 does a firewall let UDP port {} through?",
+                at.port()
+            ),
+            Self::Ping(ip) => {
+                format!("no answer to pings of {ip} on any path: is it there, and does it answer pings?")
+            }
+        }
+    }
+
     /// True for IPv4.
     #[must_use]
     pub fn is_ipv4(&self) -> bool {

@@ -87,7 +87,7 @@ fn lines(status: &Status, before: Option<(&Status, Duration)>) -> Vec<String> {
     }
     let counters = |status: &Status| -> BTreeMap<String, u64> {
         let passed = status.processor.passed.iter();
-        let passed = passed.map(|(reason, flows)| (format!("passed or ended, {reason}"), *flows));
+        let passed = passed.map(|(reason, flows)| (format!("{}, {reason}", super::became(reason)), *flows));
         let named = status.processor.counters.iter().map(|(name, value)| (name.replace('_', " "), *value));
         named.chain(passed).collect()
     };
@@ -135,7 +135,7 @@ mod tests {
         };
         let shown = lines(&after, Some((&before, two)));
         assert_eq!(line(&shown, "bytes delivered"), "bytes delivered 4000 1500/s");
-        assert_eq!(line(&shown, "passed or ended, policy"), "passed or ended, policy 3 1/s");
+        assert_eq!(line(&shown, "passed, policy"), "passed, policy 3 1/s");
         assert_eq!(line(&shown, "flows now"), "flows now 5");
         let side = line(&shown, "from servers");
         assert_eq!(side, "from servers 100 50/s packets, 126.0 KB, 0.500 Mbit/s");

@@ -252,7 +252,20 @@ fn only_subflows_use_it_and_a_kill_takes_it_away() {
     let second =
         spawn(&world.server, &["multipath", "congestion", "load", "lia"]).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains(&format!("by process {}", holder.id())) && said.lines().count() == 1, "{said}");
+    // So is another scheme for the same subflows; only to be there it may be loaded. Where subflows are others', the name
+    // is taken.
+    let another = spawn(&world.server, &["multipath", "congestion", "load", "coupled-increase"]);
+    let said = String::from_utf8_lossy(&another.wait_with_output().unwrap().stderr).into_owned();
+    assert!(said.contains(&format!("use lia already, by process {}", holder.id())), "{said}");
+    assert!(said.lines().count() == 1 && !available().contains("coupled_inc"), "{said}");
+    let elsewhere = spawn(&world.client, &["multipath", "congestion", "load", "lia"]);
+    let said = String::from_utf8_lossy(&elsewhere.wait_with_output().unwrap().stderr).into_owned();
     assert!(said.contains(&format!("of process {}", holder.id())) && said.lines().count() == 1, "{said}");
+    let shown = spawn(&world.client, &["multipath", "congestion", "status"]).wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let whose = format!("MPTCP subflows of network namespace '{}' use it", world.server.name());
+    assert!(shown.contains(&whose), "{shown}");
 
     world.add_endpoints();
     let (mut near, mut far, listener) = world.connect();
@@ -272,6 +285,7 @@ fn only_subflows_use_it_and_a_kill_takes_it_away() {
     let status: Value = serde_json::from_slice(&status.wait_with_output().unwrap().stdout).unwrap();
     schema::check_against(&status, include_str!("../../../../schemas/coupled-status.schema.json"));
     let loaded = status["loaded"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!((&loaded["is_here"], &loaded["namespace_name"]), (&true.into(), &world.server.name().into()));
     assert_eq!(loaded["connections"][0]["subflows"].as_array().unwrap().len(), 2, "{status}");
 
     signal(&mut holder, SIGKILL);

@@ -230,6 +230,29 @@ fn it_says_how_it_is_and_lets_a_path_be_retired() {
     assert_eq!((limits(), world.sysctl("tcp_keepalive_time"), world.endpoints()), (before, rto, 0));
 }
 
+#[test]
+fn a_server_that_never_answers_is_named() {
+    if !has_mptcp() {
+        return;
+    }
+    let world = World::new("silent");
+    let mut child = spawn(&world.client, &["multipath", "run", "--server", "10.9.9.77"]);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let said = lines.find(|line| line.contains("no answer from 10.9.9.77:7311 on any path")).unwrap();
+    assert!(said.contains("cellerator probe server") && said.contains("UDP port 7311"), "{said}");
+    let lacks = world.status()["lacks"].to_string();
+    assert!(lacks.contains("no answer from 10.9.9.77"), "{lacks}");
+    // It begins to answer: that is said, and nothing is lacking any more.
+    ip(&world.server, "addr add 10.9.9.77/32 dev lo");
+    let mut late = spawn(&world.server, &["probe", "server", "--listen", "10.9.9.77:7311"]);
+    assert!(lines.any(|line| line.contains("probes are answered now")));
+    assert!(!world.status()["lacks"].to_string().contains("no answer from"));
+    for child in [&mut child, &mut late] {
+        io::PidFd::open(child.id()).unwrap().send_signal(SIGTERM).unwrap();
+        child.wait().unwrap();
+    }
+}
+
 /// The guard undoes what a killed daemon cannot. Without the guard, too, the next start does.
 #[test]
 fn what_a_killed_one_left_is_undone_by_its_guard_or_by_the_next() {

@@ -127,6 +127,45 @@ fn packages_name_files_that_there_are() {
 }
 
 #[test]
+fn the_page_in_the_package_has_no_link_to_a_file_beside_it() {
+    let output =
+        Command::new(root().join("tools/package-document")).arg("docs/operation.md").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let base = format!("{}/blob/main/", env!("CARGO_PKG_REPOSITORY"));
+    let mut files = 0;
+    for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+        if let Some(file) = link.strip_prefix(&base) {
+            let file = file.split('#').next().unwrap();
+            assert!(root().join(file).is_file(), "{link}");
+            files += 1;
+        } else {
+            assert!(link.starts_with('#') || link.starts_with("http"), "{link}");
+        }
+    }
+    let relative =
+        read("docs/operation.md").split("](").skip(1).filter(|rest| !rest.starts_with(['#', 'h'])).count();
+    assert!(files >= 10 && files >= relative, "{files} of {relative}");
+}
+
+#[test]
+fn licences_name_every_folder_of_bpf_programs() {
+    let places =
+        std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("bpf"));
+    let folders: BTreeSet<String> = places
+        .filter(|path| path.is_dir())
+        .map(|path| path.strip_prefix(root().join("crates")).unwrap().display().to_string())
+        .collect();
+    assert!(folders.contains("drwa/bpf"), "{folders:?}");
+    for file in ["NOTICE", "packaging/debian/copyright", "README.md"] {
+        let text = read(file);
+        let missing: Vec<_> =
+            folders.iter().filter(|folder| !text.contains(&format!("crates/{folder}"))).collect();
+        assert!(missing.is_empty(), "{file} does not name {missing:?}");
+    }
+}
+
+#[test]
 fn the_image_has_the_program_alone_and_runs_it_as_an_ordinary_user() {
     let text = read("packaging/Containerfile");
     let of = |instruction: &str| -> Vec<String> {

@@ -91,6 +91,7 @@ impl Half {
     /// A flow was shown a segment, with data of its source if `has_data`: what has changed since is its.
     pub(super) fn measure(&mut self, id: u32, before: Stand, has_data: bool, now: Instant) {
         let (Some(after), Some(flow)) = (self.stand(), self.flows.get(id)) else { return };
+        let (is_watched, subscriber) = (flow.phase.watched().is_some(), flow.subscriber);
         let seen = match &flow.phase {
             Phase::Watched(watched) => watched.seen(),
             phase => {
@@ -103,7 +104,13 @@ impl Half {
                 }
             }
         };
-        self.trial.note(id, seen, has_data, now);
+        let least = self.trial.note(id, seen, has_data, now);
+        // What is shown of a subscriber whose flows were accelerated before would be that of then.
+        if let (true, Some(rtt), Some(least)) = (is_watched, seen.rtt, least)
+            && let Some(path) = self.path_of_mut(subscriber)
+        {
+            path.sight.on_round_trip(rtt, least);
+        }
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
 
 use libbpf_rs::{
     AsRawLibbpf, MapCore, MapFlags, MapHandle, MapInfo, ObjectBuilder, OpenObject, PrintLevel, ProgramInput,
     RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcHook,
 };
 
+use super::load::{FILTER_PRIORITY, Hook, Load};
 use super::program::{Attachment, Direction, explained};
 use super::system;
 use crate::IoError;
@@ -19,18 +19,6 @@ use crate::netlink::InterfaceIndex;
 
 /// The map of a compiled program's constants.
 const CONSTANTS: &str = ".rodata.settings";
-
-/// What may hold a program at an interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hook {
-    /// A link where the kernel has tcx, else a filter.
-    #[default]
-    Any,
-    /// A link: it ends with the process.
-    Link,
-    /// A filter of a clsact qdisc: it stays when the process dies.
-    Filter,
-}
 
 /// A compiled program at work on an interface; it ends with the value.
 #[derive(Debug)]
@@ -67,23 +55,6 @@ thread_local! {
 #[allow(clippy::needless_pass_by_value)] // As libbpf wants it.
 fn note(_: PrintLevel, text: String) {
     SAID.with_borrow_mut(|said| said.push_str(&text));
-}
-
-/// How an object is loaded.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Load<'a> {
-    /// What it is called in messages.
-    pub name: &'a str,
-    /// The compiled object.
-    pub elf: &'a [u8],
-    /// The start of its constants (`.rodata.settings`).
-    pub constants: &'a [u8],
-    /// Programs that are loaded only when they are named here (`SEC("?…")`).
-    pub also: &'a [&'a str],
-    /// A congestion control: its map, and the name to give it, at most 15 bytes.
-    pub congestion_control: Option<(&'a str, &'a str)>,
-    /// BTF by which to relocate, in place of the running kernel's.
-    pub btf: Option<&'a Path>,
 }
 
 impl Load<'_> {
@@ -420,8 +391,6 @@ impl Drop for Filter {
     }
 }
 
-/// Where filters of ours stand among those of an interface.
-const FILTER_PRIORITY: u32 = 49_000;
 const FILTER_HANDLE: u32 = 0xce11;
 
 fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: Direction) -> TcHook {
@@ -431,16 +400,19 @@ fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: Directio
             Direction::In => TC_INGRESS,
             Direction::Out => TC_EGRESS,
         })
-        .priority(FILTER_PRIORITY)
+        .priority(FILTER_PRIORITY.into())
         .handle(FILTER_HANDLE);
     hook
 }
 
 /// Removes filters of ours from `interface`, as a killed process leaves them; with the clsact qdisc if it was made
 /// for them.
-pub fn remove_filters(interface: InterfaceIndex, with_qdisc: bool) {
+///
+/// # Errors
+/// When there is no `/dev/null`.
+pub fn remove_filters(interface: InterfaceIndex, with_qdisc: bool) -> Result<(), IoError> {
     // Nothing is attached: any descriptor will do.
-    let Ok(any) = std::fs::File::open("/dev/null") else { return };
+    let any = std::fs::File::open("/dev/null").map_err(|error| IoError::system("open /dev/null", error))?;
     for direction in [Direction::In, Direction::Out] {
         // None may be there.
         drop(place(any.as_fd(), interface, direction).detach());
@@ -450,6 +422,7 @@ pub fn remove_filters(interface: InterfaceIndex, with_qdisc: bool) {
         both.ifindex(interface.get().cast_signed()).attach_point(TC_INGRESS | TC_EGRESS);
         drop(both.destroy());
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,22 @@
 //! Queueing disciplines: what else handles packets at an interface.
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::tc::{TcAttribute, TcMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::{InterfaceIndex, Netlink};
 use crate::IoError;
+use crate::bpf::Direction;
+
+/// `TC_H_CLSACT`.
+const CLSACT: u16 = 0xffff;
+
+/// `TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`.
+const fn hook_of(direction: Direction) -> u16 {
+    match direction {
+        Direction::In => 0xfff2,
+        Direction::Out => 0xfff3,
+    }
+}
 
 /// Those for what comes in, as `tc qdisc` calls them.
 const INGRESS: [&str; 2] = ["ingress", "clsact"];
@@ -28,5 +40,33 @@ impl Netlink {
             _ => None,
         });
         Ok(kinds.into_iter().find(|kind| INGRESS.contains(&kind.as_str())))
+    }
+
+    /// Priorities of the filters of the interface's clsact qdisc, in order: a filter that decides leaves nothing to those
+    /// behind it. For what comes in, or for what goes out.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn filter_priorities(
+        &self,
+        interface: InterfaceIndex,
+        direction: Direction,
+    ) -> Result<Vec<u16>, IoError> {
+        let mut message = TcMessage::default();
+        message.header.index = interface.get().cast_signed();
+        message.header.parent = TcHandle { major: CLSACT, minor: hook_of(direction) };
+        let request = RouteNetlinkMessage::GetTrafficFilter(message);
+        let answers = self.dump(request, || format!("list filters of interface {}", interface.get()))?;
+        let mut priorities: Vec<u16> = answers
+            .into_iter()
+            .filter_map(|answer| match answer {
+                // The upper half; the lower one is the protocol.
+                RouteNetlinkMessage::NewTrafficFilter(message) => Some((message.header.info >> 16) as u16),
+                _ => None,
+            })
+            .collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        Ok(priorities)
     }
 }

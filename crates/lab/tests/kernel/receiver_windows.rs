@@ -251,6 +251,44 @@ fn connections_survive_its_end_however_it_comes() {
     }
 }
 
+#[test]
+fn a_filter_that_decides_before_is_named() {
+    let bed = bed("rwnd-behind");
+    let tc = |words: &str| {
+        let mut command = Command::new("tc");
+        command.args(words.split(' '));
+        let child = bed.host(Host::Client).spawn(command, SpawnOptions::default()).unwrap();
+        assert!(child.wait_with_output().unwrap().status.success(), "tc {words}");
+    };
+    let warned = |attached: &Attached| {
+        attached.said.iter().filter(|line| line.contains("filters stand before")).cloned().collect::<Vec<_>>()
+    };
+    tc(&format!("qdisc add dev {RADIO} clsact"));
+    let alone = Attached::start(&bed, &["--hook", "clsact"]);
+    assert!(warned(&alone).is_empty(), "{:?}", alone.said);
+    alone.stop(SIGTERM);
+    // Every packet that leaves is matched: the end of its way along filters.
+    let mut command = Command::new("tc");
+    command.args(["filter", "add", "dev", RADIO, "egress", "prio", "10", "protocol", "all", "bpf"]);
+    command.args(["bytecode", "1,6 0 0 4294967295", "flowid", "1:1"]);
+    let child = bed.host(Host::Client).spawn(command, SpawnOptions::default()).unwrap();
+    assert!(child.wait_with_output().unwrap().status.success());
+    let behind = Attached::start(&bed, &["--hook", "clsact"]);
+    let lines = warned(&behind);
+    assert!(lines.len() == 1 && lines[0].contains("at egress (priority 10)"), "{:?}", behind.said);
+    // As it says: nothing that leaves is seen.
+    drop(bed.pair(Family::Ipv4));
+    assert_eq!(status(&bed)["counters"]["segments_out"], 0);
+    behind.stop(SIGTERM);
+    let before = Attached::start(&bed, &["--hook", "tcx"]);
+    assert!(warned(&before).is_empty(), "{:?}", before.said);
+    drop(bed.pair(Family::Ipv4));
+    assert_ne!(status(&bed)["counters"]["segments_out"], 0);
+    let (_, shown) = drwa(&bed, &["status"]);
+    assert!(shown.contains("this network namespace"), "{shown}");
+    before.stop(SIGTERM);
+}
+
 /// Nobody can go to a namespace that has gone, to undo what was done there: nothing of it is left but the record.
 #[test]
 fn a_record_goes_when_its_namespace_has_gone() {

@@ -17,7 +17,7 @@ const UDP_SINCE: (u32, u32) = (6, 2);
 
 pub(super) fn of(machine: &Machine) -> Diagnosis {
     let mut findings = vec![kernel(machine), privileges(machine), tun(machine), super_packets(machine)];
-    findings.extend([tcx(machine), clsact(machine), jit(machine), types(machine)]);
+    findings.extend([tcx(machine), clsact(machine), jit(machine), types(machine), objects(machine)]);
     findings.extend([packet_sockets(machine), xdp(machine), multi_path(machine)]);
     findings.extend(forwarding(machine));
     findings.extend([tracking(machine), reverse_paths(machine), processors(machine)]);
@@ -195,6 +195,22 @@ fn types(machine: &Machine) -> Finding {
         (false, _) => of(
             Health::Limited,
             ["no BTF, so no struct_ops", means, "use a kernel with CONFIG_DEBUG_INFO_BTF"],
+        ),
+    }
+}
+
+/// What was left out when this program was built.
+fn objects(machine: &Machine) -> Finding {
+    let of = |health, texts| finding("BPF programs", health, texts);
+    match machine.has_objects {
+        true => of(Health::Good, ["built in", "", ""]),
+        false => of(
+            Health::Limited,
+            [
+                "this program was built without BPF",
+                "no `drwa`, no `multipath congestion`; `run` needs none of them",
+                "make build, or cargo build --release --features bpf",
+            ],
         ),
     }
 }

@@ -12,9 +12,14 @@ pub(super) fn findings(interfaces: &[Interface]) -> Vec<Finding> {
         && one.mtu != other.mtu
     {
         let sizes = format!("{} {}, {} {}", a.name, one.mtu, b.name, other.mtu);
-        let mend = format!("ip link set {} mtu {}", b.name, one.mtu);
-        let means = "a router segments as each side needs; a bridge (--inline) needs the same on both";
-        found.push(finding("MTU", Health::Limited, [&sizes, means, &mend]));
+        // A tunnel's follows from what it adds, and no bridge has one: there is nothing to mend.
+        if one.has_ethernet && other.has_ethernet {
+            let mend = format!("for a bridge: ip link set {} mtu {}", b.name, one.mtu);
+            let means = "a router segments as each side needs; a bridge (--inline) needs the same on both";
+            found.push(finding("MTU", Health::Limited, [&sizes, means, &mend]));
+        } else {
+            found.push(finding("MTU", Health::Good, [&sizes, "packets are cut as each side needs", ""]));
+        }
     }
     if interfaces.len() == 2
         && interfaces.iter().any(|one| one.seen.as_ref().is_some_and(|seen| seen.answers_for_others))

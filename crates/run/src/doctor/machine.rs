@@ -4,11 +4,11 @@ use std::path::Path;
 
 use io::netlink::Netlink;
 use io::offers::{self, LinkOffloads, Offer, TunOffer};
-use io::{Capabilities, Capability, IoError, bpf, features, sysctl};
+use io::{Capabilities, Capability, INSTANCE_DIRECTORY, IoError, NamespaceId, bpf, features, sysctl};
 
 use super::kernel::BuildOptions;
 use crate::firewall::{self, Names};
-use crate::{Config, Plan};
+use crate::{Config, Plan, console};
 
 /// A machine, or what this user can see of it.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub(super) struct Machine {
     pub tcx: Offer,
     pub packet_sockets: Offer,
     pub xdp_sockets: Offer,
+    /// This program has BPF programs in C.
+    pub has_objects: bool,
     /// Types of the running kernel are there for BPF programs.
     pub has_btf: bool,
     /// `net.core.bpf_jit_enable`.
@@ -76,6 +78,7 @@ impl Machine {
             tcx: tcx(&netlink),
             packet_sockets: offers::packet_sockets(),
             xdp_sockets: offers::xdp_sockets(),
+            has_objects: bpf::HAS_OBJECTS,
             has_btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             translates_programs: is_on("net/core/bpf_jit_enable"),
             multi_path: is_on("net/mptcp/enabled"),
@@ -151,9 +154,31 @@ fn tracks() -> Result<bool, String> {
 
 /// What `cellerator run --dry-run` would say of the two interfaces, which may be steered already.
 fn steering(wired: &str, mobile: &str, netlink: &Netlink) -> Result<String, String> {
+    if let Some(at_work) = at_work([wired, mobile]) {
+        return Ok(at_work);
+    }
     let config = Config { wired: wired.to_owned(), mobile: mobile.to_owned(), ..Config::default() };
     let plan = Plan::make(&config, netlink).map_err(|error| error.to_string())?;
     Ok(plan.method.to_string())
+}
+
+/// An accelerator between these two, in whatever order, in this network namespace.
+fn at_work(mut ends: [&str; 2]) -> Option<String> {
+    let here = NamespaceId::here().ok()?;
+    ends.sort_unstable();
+    console::find(Path::new(INSTANCE_DIRECTORY)).ok()?.into_iter().find_map(|found| {
+        let record = found.record()?;
+        let mut of = [record.wired.as_str(), record.mobile.as_str()];
+        of.sort_unstable();
+        let is_here = record.namespace.is(&here) && of == ends;
+        is_here.then(|| {
+            let (name, process) = (&found.name, found.process);
+            format!(
+                "accelerator '{name}' (process {process}) works here: {} to {}",
+                record.wired, record.mobile
+            )
+        })
+    })
 }
 
 #[cfg(test)]

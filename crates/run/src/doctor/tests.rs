@@ -36,6 +36,7 @@ fn able() -> Machine {
         tcx: Offer::There,
         packet_sockets: Offer::There,
         xdp_sockets: Offer::There,
+        has_objects: true,
         has_btf: true,
         translates_programs: Some(true),
         multi_path: Some(true),
@@ -104,6 +105,11 @@ fn without_kernel_types_windows_are_not_coupled() {
     limited(|machine| machine.has_btf = false, "kernel types", "CONFIG_DEBUG_INFO_BTF");
     limited(|machine| machine.release = "6.3.0".to_owned(), "kernel types", "6.4");
     assert_eq!(after(|machine| machine.release = "6.4.0".to_owned(), "kernel types").0.health, Health::Good);
+}
+
+#[test]
+fn what_was_not_built_in_is_said() {
+    limited(|machine| machine.has_objects = false, "BPF programs", "--features bpf");
 }
 
 #[test]
@@ -177,6 +183,10 @@ fn interfaces_are_missing_off_or_unlike() {
     missing(|machine| machine.interfaces[1].seen = None, "m0", "ip link");
     limited(|machine| seen(machine, |m0| m0.is_up = false), "m0", "ip link set m0 up");
     limited(|machine| seen(machine, |m0| m0.mtu = 1_400), "MTU", "ip link set m0 mtu 1500");
+    let tunnel = |m0: &mut Seen| (m0.mtu, m0.has_ethernet) = (1_420, false);
+    let (sizes, verdict) = after(|machine| seen(machine, tunnel), "MTU");
+    assert_eq!((sizes.found.as_str(), sizes.mend.as_str()), ("w0 1500, m0 1420", ""));
+    assert_eq!((sizes.health, verdict), (Health::Good, Health::Good), "a tunnel's is right as it is");
     limited(|machine| seen(machine, |m0| m0.answers_for_others = true), "ARP", "all.arp_ignore=1");
     let offloads = |machine: &mut Machine, change: fn(&mut LinkOffloads)| {
         change(machine.interfaces[1].seen.as_mut().unwrap().offloads.as_mut().unwrap());

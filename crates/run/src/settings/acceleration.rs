@@ -116,6 +116,7 @@ impl EngineArgs {
         };
         self.policy.apply(&mut config);
         config.validate().map_err(|error| format!("run: {}", in_flags(&error)))?;
+        enough(&config)?;
         Ok(config)
     }
 
@@ -156,6 +157,31 @@ impl EngineArgs {
         };
         params.in_flight_cap = self.in_flight_cap.map_or(params.in_flight_cap, |Cap(cap)| cap);
         params
+    }
+}
+
+/// Less than this holds no flow's data: so it is a mistake, or a unit is missing. As long as a window without scaling.
+const FLOW_MEMORY_MIN: Bytes = Bytes::from_kib(64);
+/// The same for all flows together.
+const MEMORY_MIN: Bytes = Bytes::from_kib(1_024);
+/// A window below some segments makes a server wait for each of them.
+const WINDOW_MIN: Bytes = Bytes::from_kib(4);
+
+/// Refuses sizes with which nothing is accelerated.
+fn enough(config: &EngineConfig) -> Result<(), String> {
+    let sizes = [
+        ("--memory-max", config.buffer_max, MEMORY_MIN),
+        ("--subscriber-memory-max", config.subscriber_buffer_max, FLOW_MEMORY_MIN),
+        ("--flow-memory-max", config.flow_buffer_max, FLOW_MEMORY_MIN),
+        ("--window-max", config.window_max, WINDOW_MIN),
+    ];
+    match sizes.into_iter().find(|(_, size, least)| size < least) {
+        Some((flag, size, least)) => Err(format!(
+            "run: {flag} {} B: with less than {} KiB nothing is accelerated",
+            size.get(),
+            least.get() / 1_024
+        )),
+        None => Ok(()),
     }
 }
 

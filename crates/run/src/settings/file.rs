@@ -44,10 +44,28 @@ impl FileSetting {
     }
 }
 
-/// What an error says, without the usage that follows.
+/// What an error says, in one line, without the usage that follows: what is possible stands in further lines of it.
 pub(super) fn first_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    let text = in_plain_words(&error.to_string());
+    let said: Vec<&str> =
+        text.lines().map_while(|line| Some(line.trim()).filter(|line| !line.is_empty())).collect();
+    said.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+/// What the standard library says of a text that is no number, for people.
+const NO_NUMBERS: [(&str, &str); 6] = [
+    ("invalid digit found in string", "write a whole number, such as 2"),
+    ("cannot parse integer from empty string", "write a whole number, such as 2"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("number too small to fit in target type", "the number is too small"),
+    ("invalid float literal", "write a number, such as 2.5"),
+    ("cannot parse float from empty string", "write a number, such as 2.5"),
+];
+
+/// An error's text where numbers that are none are spoken of in plain words.
+#[must_use]
+pub fn in_plain_words(text: &str) -> String {
+    NO_NUMBERS.iter().fold(text.to_owned(), |text, (said, meant)| text.replace(said, meant))
 }
 
 /// Reads the settings in the file at `path`, in the order of their names.

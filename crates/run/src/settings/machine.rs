@@ -44,8 +44,8 @@ pub(super) struct MachineArgs {
     /// Longest time to deliver what is owed to clients on exit
     #[arg(long, value_name = "TIME", default_value = "5 s")]
     drain_time: Quantity<Duration>,
-    /// Threads that handle packets, each for some of the subscribers [default: one per processor, at most
-    /// 8; one less with --busy-poll]
+    /// Threads that handle packets, each for some of the subscribers; no more than there are processors
+    /// [default: one per processor, at most 8; one less with --busy-poll]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     shards: Option<u16>,
     /// Never sleep: reacts fastest, but keeps one processor per shard busy all the time
@@ -106,6 +106,20 @@ enum Afterwards {
 /// Shortest silence that counts as a hang.
 const HANG_AFTER_MIN: Duration = Duration::from_millis(100);
 
+/// As many threads as are wanted; more than one per processor (two on a single one) only wait for each other, and each
+/// has but its part of all memory and flows.
+fn shards(wanted: u16, processors: usize) -> Result<usize, String> {
+    let wanted = usize::from(wanted);
+    let most = processors.max(2);
+    if wanted <= most {
+        return Ok(wanted);
+    }
+    Err(format!(
+        "run: --shards {wanted}: there are {processors} processors here, and more threads wait for each other: at \
+         most {most}"
+    ))
+}
+
 /// The number of a group of this machine; an error is one line.
 fn group_of(name: &str) -> Result<u32, String> {
     let path = "/etc/group";
@@ -157,7 +171,7 @@ impl MachineArgs {
         config.set_forwarding = self.set_forwarding;
         config.gso = !self.no_gso;
         config.log_flows = self.log_flows;
-        config.shards = self.shards.map_or(0, usize::from);
+        config.shards = self.shards.map_or(Ok(0), |wanted| shards(wanted, io::sched::cpu_count()))?;
         config.busy_poll = self.busy_poll;
         config.spin_margin_us = self.spin_margin.0.as_micros();
         config.watchdog.hang_after_ms = hang_after.as_millis();
@@ -173,6 +187,13 @@ impl MachineArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_are_no_more_threads_than_processors() {
+        assert_eq!([shards(64, 64), shards(2, 1), shards(1, 4)], [Ok(64), Ok(2), Ok(1)]);
+        let problem = shards(64, 2).unwrap_err();
+        assert!(problem.contains("--shards 64: there are 2 processors") && problem.ends_with("at most 2"));
+    }
 
     #[test]
     fn groups_are_found_by_name_and_number() {

@@ -120,6 +120,28 @@ fn what_cannot_be_is_refused_with_the_flag_that_says_so() {
     assert!(machine("  --inline-fallback  bridge").unwrap_err().contains("belongs to --inline"));
     assert!(machine("  --name  lte-2  --hang-after  100 ms").is_ok());
     assert_eq!(engine("  --memory-max  0 B").unwrap_err(), "run: --memory-max must be greater than zero");
+    let least = "run: --memory-max 10 B: with less than 1024 KiB nothing is accelerated";
+    assert_eq!(engine("  --memory-max  10 B").unwrap_err(), least);
+    for (flag, least) in [("subscriber-memory-max", 64), ("flow-memory-max", 64), ("window-max", 4)] {
+        let problem = engine(&format!("  --{flag}  10 B")).unwrap_err();
+        assert!(problem.contains(&format!("--{flag} 10 B: with less than {least} KiB")), "{problem}");
+        assert!(engine(&format!("  --{flag}  {least} KiB")).is_ok());
+    }
+}
+
+#[test]
+fn a_line_lists_values_and_speaks_of_numbers() {
+    let path = std::env::temp_dir().join(format!("ct-run-values-{}", std::process::id()));
+    let read = |text: &str| {
+        std::fs::write(&path, format!("wired = \"w0\"\nmobile = \"m0\"\n{text}\n")).unwrap();
+        Settings::with_file(&path, &[]).err().unwrap()
+    };
+    let listed = read("notrack = \"sometimes\"");
+    assert!(listed.ends_with("[possible values: auto, always, never]"), "{listed}");
+    let number = read("shards = \"x\"");
+    assert!(number.ends_with("'--shards <N>': write a whole number, such as 2"), "{number}");
+    assert!([&listed, &number].iter().all(|text| text.lines().count() == 1 && text.contains(", line 3:")));
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -48,12 +48,13 @@ impl Bench {
 
     /// A handshake that takes 10 ms to the server and `radio` to the client.
     fn watch(&mut self, n: u32, radio: Duration) {
+        let accelerated = self.engine.stats.flows_accelerated;
         self.up(n, 0, 0, TcpFlags::SYN);
         self.now += Duration::from_millis(10);
         self.down(n, 0, TcpFlags::SYN, 0);
         self.now += radio;
         self.up(n, 1, 1, TcpFlags::ACK);
-        assert_eq!(self.engine.stats.flows_accelerated, 0);
+        assert_eq!(self.engine.stats.flows_accelerated, accelerated);
     }
 }
 
@@ -107,6 +108,30 @@ fn a_flow_of_the_group_passes_bit_for_bit_and_is_measured() {
         rtt_samples: 3,
     };
     assert_eq!(flows[0], wanted);
+}
+
+#[test]
+fn the_delay_that_is_shown_of_the_group_is_that_of_its_flows() {
+    let mut bench = Bench::new(EngineConfig::default());
+    let shown = |bench: &Bench| bench.engine.subscriber_report(client(1).ip()).unwrap().path.unwrap().srtt;
+    bench.establish(1);
+    bench.server_sends(1, 1, 0, TcpFlags::ACK, 500);
+    bench.run_to(ms(50));
+    bench.client_sends(1, 1, 501, TcpFlags::ACK);
+    bench.run_to(ms(60));
+    bench.client_sends(1, 1, 501, TcpFlags::RST.with(TcpFlags::ACK));
+    let before = shown(&bench).unwrap();
+    bench.engine.begin_trial(group());
+    bench.now += Duration::from_secs(2);
+    bench.watch(1, Duration::from_millis(40));
+    for n in 0..50 {
+        bench.down(1, 1 + 500 * n, TcpFlags::NONE, 500);
+        bench.now += Duration::from_millis(700);
+        bench.up(1, 1, 501 + 500 * n, TcpFlags::ACK);
+    }
+    let after = shown(&bench).unwrap();
+    assert!(before < Duration::from_millis(100), "{before:?}");
+    assert!(after > Duration::from_millis(650), "{after:?}, which is that of before the trial");
 }
 
 #[test]
