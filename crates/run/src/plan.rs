@@ -67,6 +67,8 @@ pub(crate) struct Plan {
     /// Whether only packets may come in through the wired and the mobile interface whose source is
     /// reached through it.
     pub(crate) strict_interfaces: [bool; 2],
+    /// Why rules may not steer in place of programs.
+    against_rules: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -111,8 +113,8 @@ impl Plan {
             ));
         }
         let sysctls = plan_forwarding(config, netlink, &families, predecessor.as_ref(), &mut warnings)?;
-        let mut found = examine_firewall(&sides);
-        warnings.append(&mut found.conflicts);
+        let mut found = examine_firewall(config, &sides, netlink);
+        warnings.append(&mut found.cautions);
         warnings.append(&mut found.unknown);
         let machine = method::Machine {
             names,
@@ -122,11 +124,17 @@ impl Plan {
             predecessor: predecessor.as_ref(),
         };
         let method = method::choose(config, &machine)?;
+        if config.bypass_filters {
+            let reason =
+                if method == Method::Tcx { found.against_tcx.as_ref() } else { found.against_rules.as_ref() };
+            warnings.extend(reason.map(|rule| format!("--bypass-filters: {rule}")));
+        }
         let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
         let shards = plan_shards(config, &mut warnings);
         let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
         Ok(Self {
             strict_interfaces: names.map(method::is_strict),
+            against_rules: method::against_rules(config, &found),
             method,
             sides,
             families,
@@ -199,6 +207,7 @@ impl Plan {
             predecessor: None,
             handover_sysctls: Vec::new(),
             strict_interfaces: names.map(method::is_strict),
+            against_rules: None,
             warnings: Vec::new(),
         })
     }
@@ -221,8 +230,15 @@ impl Plan {
     }
 
     /// Steers by rules after all, because tcx failed.
-    pub(crate) fn fall_back(&mut self, why: String) {
+    ///
+    /// # Errors
+    /// When a filter is against that.
+    pub(crate) fn fall_back(&mut self, why: String) -> Result<(), RunError> {
+        if let Some(rule) = self.against_rules.clone() {
+            return Err(RunError::Filtered { rule, not_tcx: Some(why) });
+        }
         self.method = Method::Rules { why: Some(why) };
+        Ok(())
     }
 
     /// The steering rules, in the order in which they are installed; none where programs steer.
@@ -493,13 +509,17 @@ fn plan_forwarding(
     Ok(changes)
 }
 
-fn examine_firewall([wired, mobile]: &[SidePlan; 2]) -> Firewall {
-    firewall::examine(firewall::Names {
+fn examine_firewall(config: &Config, sides: &[SidePlan; 2], netlink: &Netlink) -> Firewall {
+    firewall::examine(names_of(sides), netlink, config.notrack == Notrack::Never)
+}
+
+fn names_of([wired, mobile]: &[SidePlan; 2]) -> firewall::Names<'_> {
+    firewall::Names {
         wired: &wired.interface,
         mobile: &mobile.interface,
         wired_tun: &wired.tun,
         mobile_tun: &mobile.tun,
-    })
+    }
 }
 
 /// The nft table, if it is needed and can be had.

@@ -41,7 +41,7 @@ pub(crate) fn load(
         Ok(tcx) => Ok(Some(tcx)),
         Err(error) if config.steering == SteeringChoice::Tcx => Err(RunError::NoTcx(error.to_string())),
         Err(error) => {
-            plan.fall_back(error.to_string());
+            plan.fall_back(error.to_string())?;
             Ok(None)
         }
     }
