@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 use io::netlink::{Action, Chain, Family, FilterFamily, Hook, Netlink, PacketFilter, Ruleset, legacy_chains};
 
 mod residual;
+mod watch;
+
+pub(crate) use watch::{FilterWatch, Watched};
 
 use residual::{Face, Line, Passage, Residual, sees};
 
@@ -51,12 +54,20 @@ pub(crate) fn read() -> (Ruleset, Vec<String>) {
         unknown.push(error.to_string());
         Ruleset::default()
     });
+    ruleset.chains.extend(read_legacy(&mut unknown));
+    ruleset.chains.retain(|chain| !chain.table.starts_with(TABLE_PREFIX));
+    (ruleset, unknown)
+}
+
+/// The chains of the older iptables.
+fn read_legacy(unknown: &mut Vec<String>) -> Vec<Chain> {
+    let mut all = Vec::new();
     for (family, list) in [(Family::V4, "ip_tables_names"), (Family::V6, "ip6_tables_names")] {
         match legacy_tables(list) {
             Ok(tables) => {
                 for table in tables {
                     match legacy_chains(family, &table) {
-                        Ok(chains) => ruleset.chains.extend(chains),
+                        Ok(chains) => all.extend(chains),
                         Err(error) => unknown.push(error.to_string()),
                     }
                 }
@@ -71,8 +82,7 @@ pub(crate) fn read() -> (Ruleset, Vec<String>) {
             Err(_) => {}
         }
     }
-    ruleset.chains.retain(|chain| !chain.table.starts_with(TABLE_PREFIX));
-    (ruleset, unknown)
+    all
 }
 
 /// The tables of the older iptables that are in use.

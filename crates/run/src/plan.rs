@@ -69,6 +69,10 @@ pub(crate) struct Plan {
     pub(crate) strict_interfaces: [bool; 2],
     /// Why rules may not steer in place of programs.
     against_rules: Option<String>,
+    /// The filter that is known to be passed by, as the settings allow.
+    bypassed: Option<String>,
+    /// A table keeps tracking away from the mobile side.
+    has_notrack: bool,
     warnings: Vec<String>,
 }
 
@@ -124,17 +128,17 @@ impl Plan {
             predecessor: predecessor.as_ref(),
         };
         let method = method::choose(config, &machine)?;
-        if config.bypass_filters {
-            let reason =
-                if method == Method::Tcx { found.against_tcx.as_ref() } else { found.against_rules.as_ref() };
-            warnings.extend(reason.map(|rule| format!("--bypass-filters: {rule}")));
-        }
+        let reason = if method == Method::Tcx { &found.against_tcx } else { &found.against_rules };
+        let bypassed = reason.clone().filter(|_| config.bypass_filters);
+        warnings.extend(bypassed.iter().map(|rule| format!("--bypass-filters: {rule}")));
         let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
         let shards = plan_shards(config, &mut warnings);
         let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
         Ok(Self {
             strict_interfaces: names.map(method::is_strict),
             against_rules: method::against_rules(config, &found),
+            bypassed,
+            has_notrack: notrack.is_some(),
             method,
             sides,
             families,
@@ -208,6 +212,8 @@ impl Plan {
             handover_sysctls: Vec::new(),
             strict_interfaces: names.map(method::is_strict),
             against_rules: None,
+            bypassed: None,
+            has_notrack: kept.has_lifeline,
             warnings: Vec::new(),
         })
     }
@@ -217,6 +223,18 @@ impl Plan {
         self.commands().into_iter().for_each(|command| events.on_event(&Event::SetUp { command }));
         let cautions = self.warnings.iter().cloned();
         cautions.for_each(|advice| events.on_event(&Event::Caution { advice }));
+    }
+
+    /// What has to be known to watch packet filters while it is at work.
+    pub(crate) fn watched(&self, config: &Config) -> firewall::Watched {
+        firewall::Watched {
+            interfaces: self.sides.each_ref().map(|side| side.interface.clone()),
+            tuns: self.sides.each_ref().map(|side| side.tun.clone()),
+            by_programs: self.method == Method::Tcx,
+            has_notrack: self.has_notrack,
+            is_never: config.notrack == Notrack::Never,
+            known: self.bypassed.clone(),
+        }
     }
 
     /// Of the devices: what comes in through either interface fits.

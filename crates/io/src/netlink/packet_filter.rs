@@ -465,7 +465,8 @@ impl PacketFilter {
     }
 
     /// BPF programs at hooks; none where the kernel does not tell (`CONFIG_NETFILTER_NETLINK_HOOK`).
-    fn programs(&self) -> Vec<HookProgram> {
+    #[must_use]
+    pub fn programs(&self) -> Vec<HookProgram> {
         let mut programs = Vec::new();
         for family in [FilterFamily::V4, FilterFamily::V6] {
             for number in [0_u32, 2, 4] {

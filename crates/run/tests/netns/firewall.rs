@@ -308,3 +308,58 @@ fn iptables_are_read(tool: &str, [first, second]: [&str; 2]) {
     assert!(!said.contains("warning"), "{said}");
     assert_eq!(verdict(&said), (2, 0), "{said}");
 }
+
+#[test]
+fn h36_a_drop_that_comes_up_is_noticed_and_new_flows_keep_to_it() {
+    for steering in [SteeringChoice::Tcx, SteeringChoice::Rules] {
+        let topology = Topology::build("comesup");
+        let port = Port::open(&topology, 8_080);
+        let mut program = Program::start_engine(&topology, &Config { steering, ..topology.config() });
+        let mut connection = topology.connect(&topology.server, SERVER[0]);
+        connection.exchange(b"steered1");
+        assert!(port.is_reached(&topology));
+        topology.exec("nft", &[BETWEEN_BOTH]);
+        let line = program.await_line("a filter has come up");
+        assert!(line.starts_with("warning: ") && line.contains("tcp dport 8080 drop"), "{line}");
+        assert!(!port.is_reached(&topology), "{steering:?}");
+        let (status, said) = program.wait();
+        assert!(!status.success() && said.contains("start again, or with --bypass-filters"), "{said}");
+        assert_eq!(topology.leftovers(), [""; 0]);
+        connection.exchange(b"handed-2");
+        connection.download(1_000_000);
+        // It is as if it had been there at the start.
+        assert!(refused(&topology, &topology.config()).contains("tcp dport 8080 drop"));
+    }
+}
+
+#[test]
+fn h36_what_comes_up_is_told_where_it_may_be_passed_by() {
+    let topology = Topology::build("told");
+    let config = Config { bypass_filters: true, ..topology.config() };
+    let mut program = Program::start_engine(&topology, &config);
+    topology.exec("nft", &[BETWEEN_BOTH]);
+    program.await_line("warning: --bypass-filters: rule 'iifname");
+    topology.exec("nft", &["delete table inet fw"]);
+    program.await_line("no filter is passed by any more");
+    // One that is about others is none.
+    topology.exec("nft", &[&BETWEEN_BOTH.replace("m0", "eth9")]);
+    topology.connect(&topology.server, SERVER[0]).download(1_000_000);
+    topology.exec(
+        "nft",
+        &["add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }"],
+    );
+    program.await_line("connections are tracked or translated now");
+    program.stop(&topology);
+}
+
+#[test]
+fn h36_programs_of_others_that_come_up_are_noticed() {
+    let topology = Topology::build("clsact");
+    let config = Config { steering: SteeringChoice::Tcx, ..topology.config() };
+    let mut program = Program::start_engine(&topology, &config);
+    topology.exec("tc", &["qdisc", "add", "dev", "w0", "clsact"]);
+    program.await_line("w0 has a queueing discipline for what comes in (clsact)");
+    let (status, said) = program.wait();
+    assert!(!status.success(), "{said}");
+    assert_eq!(topology.leftovers(), [""; 0]);
+}
