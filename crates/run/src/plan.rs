@@ -12,7 +12,7 @@ use crate::record::{Record, RecordedSysctl};
 use crate::steering::{Method, method, tcx};
 use crate::{
     Config, Event, EventSink, Notrack, RunError, SteeringChoice, firewall, forwarding, leftovers, notrack,
-    shards,
+    placement, shards,
 };
 
 /// First routing table and first rule priority; each instance takes two of each.
@@ -108,7 +108,7 @@ impl Plan {
         }
         let behind = predecessor.as_ref().and_then(Predecessor::last_priority);
         let sides = free_slot(names, netlink, &families, (&rules, behind))?;
-        let mut warnings = Vec::new();
+        let mut warnings = placement::cautions(names, netlink)?;
         for rule in rules.iter().filter(|rule| !rule.is_own && is_for(rule, names)) {
             warnings.push(format!(
                 "rule '{rule}' names an interface: TCP comes back in through {} or {}, write it for those \
@@ -348,6 +348,7 @@ impl Plan {
                 .chain(&self.chain_rules())
                 .map(|rule| format!("ip {} rule add {rule}", rule.family)),
         );
+        lines.extend(self.notrack.iter().map(|(name, _)| format!("nft '{}'", notrack::opening(name))));
         lines
     }
 }

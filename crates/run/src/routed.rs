@@ -234,7 +234,7 @@ impl Attachment for Routed<'_> {
         if !is_steered {
             return Ok(is_other);
         }
-        if patience.with(self.steering.ensure_notrack(), events)? == Some(true) {
+        if patience.with(self.steering.restore_notrack(), events)? == Some(true) {
             events.on_event(&Event::NotrackVanished);
             is_other = true;
         }

@@ -109,152 +109,44 @@ fn h36_a_filter_that_names_no_interface_works_where_programs_steer() {
     assert!(!said.contains("warning"), "{said}");
 }
 
-/// A firewall as its tool writes it, and what has to be added for `run`, as commands.
-struct Firewall {
-    name: &'static str,
-    rules: &'static str,
-    /// What is named when it refuses.
-    refusal: &'static str,
-    added: &'static [&'static str],
-}
+/// The page that says what works, whose examples these are.
+const PAGE: &str = include_str!("../../../../docs/firewalls.md");
 
-const FIREWALLS: [Firewall; 5] = [
-    Firewall {
-        name: "stateful",
-        rules: "table inet fw {
-            chain forward {
-                type filter hook forward priority filter; policy drop;
-                ct state established,related accept
-                iifname \"m0\" oifname \"w0\" accept
-            }
-        }",
-        refusal: "(nft inet fw forward, handle",
-        added: &[
-            "add rule inet fw forward iifname cellw0 oifname w0 accept",
-            "add rule inet fw forward iifname m0 oifname cellm0 accept",
-            "add rule inet fw forward iifname cellm0 oifname m0 accept",
-        ],
-    },
-    Firewall {
-        name: "byaddress",
-        rules: "table inet fw {
-            chain forward {
-                type filter hook forward priority filter; policy drop;
-                ct state vmap { established : accept, related : accept, invalid : drop }
-                ip saddr 10.1.0.0/24 accept
-                ip6 saddr fd01::/64 accept
-            }
-        }",
-        refusal: "accept `iifname m0 oifname cellm0` and `iifname cellm0 oifname m0`",
-        added: &["insert rule inet fw forward iifname . oifname { m0 . cellm0, cellm0 . m0 } accept"],
-    },
-    // The chains that Docker makes, and its place for rules of others.
-    Firewall {
-        name: "docker",
-        rules: "table ip nat {
-            chain POSTROUTING {
-                type nat hook postrouting priority srcnat; policy accept;
-                ip saddr 172.17.0.0/16 oifname != \"docker0\" masquerade
-                oifname \"w0\" masquerade
-            }
-        }
-        table ip filter {
-            chain DOCKER-USER {
-                iifname \"m0\" oifname \"w0\" accept
-                iifname \"w0\" oifname \"m0\" ct state related,established accept
-                return
-            }
-            chain DOCKER { iifname != \"docker0\" oifname \"docker0\" drop; }
-            chain DOCKER-FORWARD {
-                oifname \"docker0\" ct state related,established accept
-                oifname \"docker0\" jump DOCKER
-                iifname \"docker0\" accept
-            }
-            chain FORWARD {
-                type filter hook forward priority filter; policy drop;
-                jump DOCKER-USER
-                jump DOCKER-FORWARD
-            }
-        }",
-        refusal: "(nft ip filter DOCKER-USER, handle",
-        added: &[
-            "insert rule ip filter DOCKER-USER iifname cellw0 oifname w0 accept",
-            "insert rule ip filter DOCKER-USER iifname w0 oifname cellw0 ct state related,established accept",
-            "insert rule ip filter DOCKER-USER iifname m0 oifname cellm0 accept",
-            "insert rule ip filter DOCKER-USER iifname cellm0 oifname m0 accept",
-        ],
-    },
-    // `ufw route allow in on m0 out on w0`.
-    Firewall {
-        name: "ufw",
-        rules: "table ip filter {
-            chain ufw-before-forward {
-                ct state related,established accept
-                icmp type echo-request accept
-                jump ufw-user-forward
-            }
-            chain ufw-user-forward { iifname \"m0\" oifname \"w0\" accept; }
-            chain ufw-reject-forward { ct state new limit rate 3/minute burst 10 packets log; }
-            chain FORWARD {
-                type filter hook forward priority filter; policy drop;
-                jump ufw-before-forward
-                jump ufw-reject-forward
-            }
-        }",
-        refusal: "(nft ip filter ufw-user-forward, handle",
-        added: &[
-            "add rule ip filter ufw-user-forward iifname cellw0 oifname w0 accept",
-            "add rule ip filter ufw-user-forward iifname m0 oifname cellm0 accept",
-            "add rule ip filter ufw-user-forward iifname cellm0 oifname m0 accept",
-        ],
-    },
-    // Zones as firewalld makes them, m0 in one that may go to that of w0.
-    Firewall {
-        name: "firewalld",
-        rules: "table inet firewalld {
-            chain mangle_PREROUTING {
-                type filter hook prerouting priority mangle + 10; policy accept;
-                meta nfproto ipv6 fib saddr . mark . iif oif missing drop
-            }
-            chain filter_FORWARD {
-                type filter hook forward priority filter + 10; policy accept;
-                ct state { established, related } accept
-                ct status dnat accept
-                iifname \"lo\" accept
-                ct state invalid drop
-                jump filter_FORWARD_POLICIES
-                reject with icmpx admin-prohibited
-            }
-            chain filter_FORWARD_POLICIES {
-                iifname \"m0\" oifname \"w0\" jump filter_FWD_lan
-                iifname \"m0\" jump filter_FWD_none
-                iifname \"w0\" jump filter_FWD_none
-            }
-            chain filter_FWD_lan { accept; }
-            chain filter_FWD_none { reject with icmpx admin-prohibited; }
-        }",
-        refusal: "(nft inet firewalld mangle_PREROUTING, handle",
-        added: &[
-            "insert rule inet firewalld mangle_PREROUTING iifname { cellw0, cellm0 } accept",
-            "insert rule inet firewalld filter_FORWARD_POLICIES iifname cellw0 oifname w0 jump filter_FWD_lan",
-            "insert rule inet firewalld filter_FORWARD_POLICIES iifname m0 oifname cellm0 accept",
-            "insert rule inet firewalld filter_FORWARD_POLICIES iifname cellm0 oifname m0 accept",
-        ],
-    },
+/// What is named of each when it is refused.
+const EXAMPLES: [(&str, &str); 5] = [
+    ("By state and interface", "(nft inet fw forward, handle"),
+    ("By state and address", "accept `iifname m0 oifname cellm0` and `iifname cellm0 oifname m0`"),
+    ("Docker", "(nft ip filter DOCKER-USER, handle"),
+    ("ufw", "(nft ip filter ufw-user-forward, handle"),
+    ("firewalld", "(nft inet firewalld mangle_PREROUTING, handle"),
 ];
+
+/// The first block of a language in a text.
+fn block<'a>(text: &'a str, language: &str) -> &'a str {
+    let begin = format!("```{language}\n");
+    let (_, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("no block of {language} in {text}"));
+    rest.split_once("```").unwrap().0
+}
 
 #[test]
 fn h08_firewalls_by_state_are_refused_until_they_have_the_rules_and_then_work() {
-    for Firewall { name, rules, refusal, added } in FIREWALLS {
+    let (_, page) = PAGE.split_once("## Examples").unwrap();
+    let (page, _) = page.split_once("\n## ").unwrap();
+    assert_eq!(page.matches("\n### ").count(), EXAMPLES.len());
+    for (name, refusal) in EXAMPLES {
         println!("{name}");
-        let topology = Topology::build(name);
-        topology.exec("nft", &[rules]);
+        let (_, example) = page.split_once(&format!("### {name}\n")).unwrap();
+        let topology = Topology::build("example");
+        topology.exec("nft", &[block(example, "nft")]);
         transfer(&topology, SERVER[0]);
+        assert!(steering_of(&topology).is_some_and(|why| why.contains(refusal)), "{name}");
         let said = refused(&topology, &topology.config());
         assert!(said.contains(refusal) && said.contains("cellm0"), "{name}: {said}");
         // Nothing has changed for anybody.
         transfer(&topology, SERVER[0]);
-        added.iter().for_each(|command| drop(topology.exec("nft", &[command])));
+        let added = block(example, "sh").lines().map(|line| line.strip_prefix("nft '").unwrap());
+        added.for_each(|command| drop(topology.exec("nft", &[command.strip_suffix('\'').unwrap()])));
+        assert_eq!(steering_of(&topology), None, "{name}");
         let program = Program::start_both_ways(&topology);
         transfer(&topology, SERVER[0]);
         assert!(topology.steered_packets() > 100, "{name}");
@@ -263,6 +155,14 @@ fn h08_firewalls_by_state_are_refused_until_they_have_the_rules_and_then_work() 
         assert_eq!(verdict(&said), (2, 0), "{name}: {said}");
         transfer(&topology, SERVER[0]);
     }
+}
+
+/// Why `doctor` says that nothing would start; none if it would.
+fn steering_of(topology: &Topology) -> Option<String> {
+    let names = ["w0", "m0"].map(str::to_owned);
+    let diagnosis = topology.middle.run(|| run::examine(&names)).unwrap().unwrap();
+    let steering = diagnosis.findings.into_iter().find(|finding| finding.subject == "steering").unwrap();
+    (steering.health == run::Health::Missing).then_some(steering.found)
 }
 
 /// Needs both tools, which few systems have.
