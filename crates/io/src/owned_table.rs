@@ -21,11 +21,28 @@ const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 const DELETE_TABLE: u16 = NFTABLES << 8 | 2;
 const TABLE_NAME: u16 = 1;
+/// `NFT_MSG_NEWRULE` and `NFT_MSG_DELRULE`; `NFTA_RULE_CHAIN` and `NFTA_RULE_EXPRESSIONS`.
+const NEW_RULE: u16 = NFTABLES << 8 | 6;
+const DELETE_RULES: u16 = NFTABLES << 8 | 8;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+/// `NFTA_LIST_ELEM`, `NFTA_EXPR_NAME`, `NFTA_EXPR_DATA`.
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+/// `NFTA_IMMEDIATE_DREG` and `_DATA`, `NFTA_DATA_VERDICT`, `NFTA_VERDICT_CODE`.
+const IMMEDIATE_REGISTER: u16 = 1;
+const IMMEDIATE_DATA: u16 = 2;
+const DATA_VERDICT: u16 = 2;
+const VERDICT_CODE: u16 = 1;
 const INET: u8 = 1;
 
 /// `NLM_F_REQUEST`, `NLM_F_ACK`, `NLMSG_ERROR`.
 const REQUEST: u16 = 1;
 const ACKNOWLEDGE: u16 = 4;
+/// `NLM_F_CREATE` and `NLM_F_APPEND`.
+const CREATE: u16 = 0x400;
+const APPEND: u16 = 0x800;
 const ANSWER: u16 = 2;
 
 /// The numbers of the messages of a deletion.
@@ -70,24 +87,54 @@ impl OwnedTable {
     /// # Errors
     /// When the kernel refuses; one that is not there any more is none.
     pub fn delete(&self) -> Result<(), IoError> {
-        let doing = || format!("delete the nft table {}", self.name);
+        let what = || format!("delete the nft table {}", self.name);
+        self.do_at_once(&[(DELETE_TABLE, 0, text(TABLE_NAME, &self.name))], what)
+    }
+
+    /// Has a chain of it drop whatever comes to its end.
+    ///
+    /// # Errors
+    /// When the kernel refuses; where the table is not there any more that is none.
+    pub fn add_drop(&self, chain: &str) -> Result<(), IoError> {
+        // The verdict register and NF_DROP are both 0.
+        let verdict = attribute(DATA_VERDICT, &attribute(VERDICT_CODE, &[0; 4]));
+        let data = [attribute(IMMEDIATE_REGISTER, &[0; 4]), attribute(IMMEDIATE_DATA, &verdict)].concat();
+        let drop = [text(EXPRESSION_NAME, "immediate"), attribute(EXPRESSION_DATA, &data)].concat();
+        let list = attribute(RULE_EXPRESSIONS, &attribute(LIST_ELEMENT, &drop));
+        let rule = [self.chain(chain), list].concat();
+        let what = || format!("add a rule to chain {chain} of the nft table {}", self.name);
+        self.do_at_once(&[(NEW_RULE, CREATE | APPEND, rule)], what)
+    }
+
+    /// Takes all rules out of chains of it, at the same moment.
+    ///
+    /// # Errors
+    /// When the kernel refuses; where the table is not there any more that is none.
+    pub fn empty(&self, chains: &[&str]) -> Result<(), IoError> {
+        let all: Vec<_> = chains.iter().map(|chain| (DELETE_RULES, 0, self.chain(chain))).collect();
+        self.do_at_once(&all, || format!("take rules out of the nft table {}", self.name))
+    }
+
+    /// The attributes that name a chain.
+    fn chain(&self, chain: &str) -> Vec<u8> {
+        [text(TABLE_NAME, &self.name), text(RULE_CHAIN, chain)].concat()
+    }
+
+    /// Has the kernel do all of it or nothing: what, flags, attributes.
+    fn do_at_once(&self, all: &[(u16, u16, Vec<u8>)], what: impl Fn() -> String) -> Result<(), IoError> {
         // What was answered to others who had this socket.
         while receive(&self.socket).is_some() {}
-        let mut name = self.name.clone().into_bytes();
-        name.push(0);
-        let mut attribute = [(4 + name.len()) as u16, TABLE_NAME].map(u16::to_ne_bytes).concat();
-        attribute.append(&mut name);
-        attribute.resize(attribute.len().next_multiple_of(4), 0);
-        let batch = [
-            message(BATCH_BEGIN, REQUEST, 0, NFTABLES, &[]),
-            message(DELETE_TABLE, REQUEST | ACKNOWLEDGE, INET, 0, &attribute),
-            message(BATCH_END, REQUEST, 0, NFTABLES, &[]),
-        ]
-        .concat();
+        let mut batch = message(BATCH_BEGIN, REQUEST, 0, NFTABLES, &[]);
+        for (at, (kind, flags, attributes)) in all.iter().enumerate() {
+            // The last one is answered in any case, the others where they fail.
+            let acknowledge = if at + 1 == all.len() { ACKNOWLEDGE } else { 0 };
+            batch.extend(message(*kind, REQUEST | flags | acknowledge, INET, 0, attributes));
+        }
+        batch.extend(message(BATCH_END, REQUEST, 0, NFTABLES, &[]));
         // SAFETY: the bytes are live for the duration of the call, which only reads them.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), batch.as_ptr().cast(), batch.len(), 0) };
         if sent < 0 {
-            return Err(IoError::last(doing()));
+            return Err(IoError::last(what()));
         }
         let mut waiter = Waiter::new(Duration::ZERO)?;
         waiter.add(&self.socket, Interest::Read, 0)?;
@@ -95,9 +142,21 @@ impl OwnedTable {
         let error = receive(&self.socket).and_then(|answer| error_in(&answer));
         match error.unwrap_or(libc::ETIMEDOUT) {
             0 | libc::ENOENT => Ok(()),
-            number => Err(std::io::Error::from_raw_os_error(number)).doing(doing),
+            number => Err(std::io::Error::from_raw_os_error(number)).doing(what),
         }
     }
+}
+
+/// An attribute with its padding.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = [(4 + value.len()) as u16, kind].map(u16::to_ne_bytes).concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn text(kind: u16, value: &str) -> Vec<u8> {
+    attribute(kind, &[value.as_bytes(), &[0]].concat())
 }
 
 impl AsFd for OwnedTable {

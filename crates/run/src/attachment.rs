@@ -215,6 +215,11 @@ pub(crate) trait Attachment: Sized {
         Ok(false)
     }
 
+    /// What packet filters of others are against the steering, if that has changed: none any more, or which.
+    fn news_of_filters(&mut self) -> Option<Option<String>> {
+        None
+    }
+
     /// An interface was made anew, and is to be followed.
     fn note_new(&mut self, side: Port);
 

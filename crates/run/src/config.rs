@@ -28,6 +28,8 @@ pub struct Config {
     pub bypass: bool,
     /// Keep connection tracking away from the mobile side.
     pub notrack: Notrack,
+    /// Steer although packet filters of others would be passed by, or would break flows.
+    pub bypass_filters: bool,
     /// Switch IP forwarding on, and back on exit.
     pub set_forwarding: bool,
     /// Take super-packets from the kernel and give it such.
@@ -110,6 +112,7 @@ impl Default for Config {
             steering: SteeringChoice::Auto,
             bypass: true,
             notrack: Notrack::Auto,
+            bypass_filters: false,
             set_forwarding: false,
             gso: true,
             shards: 0,

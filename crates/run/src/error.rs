@@ -31,6 +31,23 @@ pub enum RunError {
     /// Steering by tcx was asked for and is not possible.
     #[error("no steering by tcx: {0}; --steering rules works without")]
     NoTcx(String),
+    /// A packet filter decides otherwise of steered TCP.
+    #[error(
+        "a filter would be passed by, or would break flows: {rule}{}; or --bypass-filters starts regardless",
+        not_tcx.as_ref().map_or_else(String::new, |why| format!(" (not by tcx: {why})"))
+    )]
+    Filtered {
+        /// Which, and what to add to it.
+        rule: String,
+        /// Why programs do not steer, if that was looked at.
+        not_tcx: Option<String>,
+    },
+    /// The same, which has come up while it steered.
+    #[error(
+        "a filter has come up that would be passed by, or would break flows: {0}; ended, and everything is undone; start \
+         again, or with --bypass-filters"
+    )]
+    FilterAppeared(String),
     /// No free number was found for the routing tables.
     #[error("no free pair of routing tables and TUN names: too many instances are running")]
     NoFreeSlot,

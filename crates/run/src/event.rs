@@ -305,6 +305,20 @@ events! {
         --memory-max)";
     /// The nft table was taken away by somebody.
     Warning NotrackVanished => "the nft table had vanished and was installed again";
+    /// A packet filter has come up that decides otherwise of steered TCP.
+    Warning FilterAppeared {
+        /// Which, and what to add to it.
+        rule: String,
+    } => "\
+        a filter has come up that would be passed by, or would break flows: {rule}; no flow is accelerated any more, and \
+        this process ends when the others are handed back";
+    /// The same, and the settings say to go on.
+    Warning FilterBypassed {
+        /// Which.
+        rule: String,
+    } => "--bypass-filters: {rule}";
+    /// Nothing of the kind is there any more.
+    Info FilterResolved => "no filter is passed by any more";
     /// Policy rules were taken away by somebody.
     Warning RulesVanished {
         /// How many.

@@ -49,6 +49,7 @@ mod packet_loop;
 mod packet_path;
 mod patience;
 mod pinned;
+mod placement;
 mod plan;
 mod privileges;
 mod processor;

@@ -10,12 +10,13 @@
 //! has the socket, this process, or a watchdog that keeps it for a successor. Where the socket cannot be had (before
 //! Linux 5.6) the child goes on to hold the table, as long as somebody has the other end of its standard input.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use io::{Clock, OwnedTable, PidFd, ProcessId, Waiter, features};
+use io::{Clock, IoError, OwnedTable, PidFd, ProcessId, Waiter, features};
 use units::Duration;
 
 use crate::RunError;
@@ -30,21 +31,29 @@ const INSTALL_TIME_MAX: Duration = Duration::from_secs(5);
 /// to resolve names by.
 const PROTOCOLS: &str = "{ 6, 1, 58 }";
 
-/// The commands that make the table `name`.
+/// Chain with a rule that drops packets from the clients, while rules and table change.
+const CLOSED: &str = "closed";
+/// Chain that keeps tracking away from them.
+const MOBILE: &str = "mobile";
+
+/// The commands that make the table `name`. What comes from the clients is dropped until it is opened.
 ///
 /// `chained` is the wired device of an instance before this one, from which this one takes the
 /// clients' packets.
 pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Option<&str>) -> Vec<String> {
+    // What is for this machine itself stays tracked: a stateful firewall on it goes on working.
+    let of_clients = format!("iifname \"{mobile}\" meta l4proto {PROTOCOLS} fib daddr type != local");
     let mut commands = vec![
         format!("add table inet {name} {{ flags owner; }}"),
+        format!("add chain inet {name} {CLOSED}"),
+        format!("add chain inet {name} {MOBILE}"),
         format!(
             "add chain inet {name} prerouting {{ type filter hook prerouting priority raw; policy accept; }}"
         ),
-        // What is for this machine itself stays tracked: a stateful firewall on it goes on working.
-        format!(
-            "add rule inet {name} prerouting iifname \"{mobile}\" meta l4proto {PROTOCOLS} fib daddr type \
-             != local notrack"
-        ),
+        format!("add rule inet {name} {MOBILE} notrack"),
+        format!("add rule inet {name} {CLOSED} drop"),
+        format!("add rule inet {name} prerouting {of_clients} jump {CLOSED}"),
+        format!("add rule inet {name} prerouting {of_clients} jump {MOBILE}"),
         format!(
             "add rule inet {name} prerouting iifname \"{mobile_tun}\" fib daddr oifname \"{mobile}\" notrack"
         ),
@@ -55,9 +64,24 @@ pub(crate) fn commands(name: &str, mobile: &str, mobile_tun: &str, chained: Opti
     commands
 }
 
+/// The command that opens the table `name`, once rules steer.
+pub(crate) fn opening(name: &str) -> String {
+    format!("flush chain inet {name} {CLOSED}")
+}
+
+/// Drops what comes from the clients from here on: before rules and a table, by its owner's socket, are taken away.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn close(table: &OwnedTable) -> Result<(), IoError> {
+    table.add_drop(CLOSED)
+}
+
 /// The installed table; goes when dropped.
 #[derive(Debug)]
 pub(crate) struct NotrackTable {
+    /// Its name; unknown, and not needed, where a process of before holds it by a child.
+    name: String,
     holder: Holder,
     is_left: bool,
 }
@@ -91,9 +115,9 @@ impl NotrackTable {
         let mut script = commands.join("\n");
         script.push('\n');
         let written = child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(script.as_bytes()));
-        let mut table = Self { holder: Holder::Child(child, id), is_left: false };
+        let mut table = Self { name: name.to_owned(), holder: Holder::Child(child, id), is_left: false };
         written.map_err(failed)?;
-        let rules = commands.iter().filter(|command| command.starts_with("add rule")).count();
+        let rules = commands.iter().filter(|command| command.ends_with(" notrack")).count();
         table.await_rules(name, rules)?;
         if let Ok(socket) = OwnedTable::take_from(id.pid(), name) {
             let mut before = std::mem::replace(&mut table.holder, Holder::Socket(socket));
@@ -102,13 +126,66 @@ impl NotrackTable {
         Ok(table)
     }
 
+    /// Lets in what comes from the clients: rules steer it now.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn open(&mut self) -> Result<(), RunError> {
+        match &self.holder {
+            Holder::Socket(table) => Ok(table.empty(&[CLOSED])?),
+            _ => self.say(&opening(&self.name)),
+        }
+    }
+
+    /// Drops what comes from the clients until rules and table are gone: if only one of both were, addresses would not
+    /// be translated, and servers would reset the connections. It is sent again within milliseconds.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn close(&mut self) -> Result<(), RunError> {
+        match &self.holder {
+            Holder::Socket(table) => Ok(close(table)?),
+            _ => self.say(&format!("add rule inet {} {CLOSED} drop", self.name)),
+        }
+    }
+
+    /// No rule steers any more: what comes from the clients is tracked again. What is still in the devices is not.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn release(&mut self) -> Result<(), RunError> {
+        let name = &self.name;
+        match &self.holder {
+            Holder::Socket(table) => Ok(table.empty(&[MOBILE, CLOSED])?),
+            // A line is done as a whole.
+            _ => self.say(&format!("flush chain inet {name} {MOBILE}; flush chain inet {name} {CLOSED}")),
+        }
+    }
+
+    /// Tells the child that holds it.
+    fn say(&mut self, command: &str) -> Result<(), RunError> {
+        let line = format!("{command}\n");
+        let failed = |error: std::io::Error| RunError::Nft(error.to_string());
+        match &mut self.holder {
+            Holder::Socket(_) => Ok(()),
+            Holder::Child(child, _) => {
+                child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(line.as_bytes())).map_err(failed)
+            }
+            Holder::Orphan(lifeline, _) => {
+                let copy = lifeline.try_clone().map_err(failed)?;
+                File::from(copy).write_all(line.as_bytes()).map_err(failed)
+            }
+        }
+    }
+
     /// The table that another process has installed and `record` tells of, as long as `lifeline` is there.
     pub fn adopt(record: &Record, lifeline: OwnedFd) -> Option<Self> {
         let holder = match &record.table {
             Some(name) => Holder::Socket(OwnedTable::adopt(lifeline, name)),
             None => Holder::Orphan(lifeline, record.nft.as_deref()?.parse().ok()?),
         };
-        Some(Self { holder, is_left: false })
+        let name = record.table.clone().unwrap_or_default();
+        Some(Self { name, holder, is_left: false })
     }
 
     /// Whoever has it keeps the table.
@@ -199,5 +276,7 @@ impl Drop for NotrackTable {
 fn rule_count(name: &str) -> usize {
     let Some(nft) = features::find_program("nft") else { return 0 };
     let listing = Command::new(nft).args(["list", "table", "inet", name]).stdin(Stdio::null()).output();
-    listing.map_or(0, |output| String::from_utf8_lossy(&output.stdout).matches(" notrack").count())
+    listing.map_or(0, |output| {
+        String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with("notrack")).count()
+    })
 }

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use engine::{FlowRecord, Port};
 use handover::Note;
 use io::VnetHeader;
+use io::netlink::{self, Family, Ruleset};
 use units::Instant;
 
-use crate::firewall::{self, Firewall, Names};
+use crate::firewall::{self, Names};
 use crate::inline::{self, SharedHeaders};
 use crate::keepsakes::Inventory;
 use crate::record::Record;
@@ -146,15 +147,17 @@ impl Default for Learnt {
     }
 }
 
-/// What is said of a ruleset as `nft -j` writes it, and of one as `iptables-save` does.
-///
-/// # Errors
-/// Why it is not read.
-pub fn firewall(text: &str) -> Result<Vec<String>, String> {
+/// What is said of rules as the kernel gives those of nft, and of those of the older iptables of both families.
+#[must_use]
+pub fn firewall(bytes: &[u8]) -> Vec<String> {
     let names = Names { wired: "w0", mobile: "m0", wired_tun: "cellw0", mobile_tun: "cellm0" };
-    let mut found = Firewall::default();
-    firewall::examine_iptables(text, names, &mut found);
-    let ruleset = serde_json::from_str(text).map_err(io::one_line)?;
-    firewall::examine_nft(&ruleset, names, &|_| String::new(), &mut found);
-    Ok(found.conflicts.into_iter().chain(found.at_arrival).chain(found.unknown).collect())
+    let legacy = Family::BOTH.map(|family| netlink::outside::legacy(family, bytes));
+    let [v4, v6] = legacy.map(|chains| Ruleset { chains, ..Ruleset::default() });
+    let all = [netlink::outside::ruleset(bytes), v4, v6];
+    let found = all
+        .iter()
+        .map(|ruleset| firewall::judge(ruleset, names, [Some(2), Some(3)], false, &|_| String::new()));
+    found
+        .flat_map(|found| found.against_tcx.into_iter().chain(found.against_rules).chain(found.cautions))
+        .collect()
 }

@@ -1,13 +1,13 @@
 //! [`PacketLoop`]: moves packets between a path and the processor.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::{Port, Transmit, Verdict};
 use handover::Peer;
 use io::{Clock, IoError};
 use units::{Duration, Instant};
-use wire::{GsoType, VirtioNetHeader};
+use wire::{GsoType, TcpFlags, VirtioNetHeader};
 
 use crate::Processor;
 use crate::herald::{Herald, Reporter};
@@ -203,6 +203,8 @@ pub(crate) struct PacketLoop<P> {
     bypass: Option<Arc<Bypass>>,
     routes: Option<Arc<SubscriberRoutes>>,
     reporter: Option<Reporter>,
+    /// First SYNs are not passed.
+    no_new_flows: Arc<AtomicBool>,
 }
 
 impl<P: PacketPath> PacketLoop<P> {
@@ -217,12 +219,18 @@ impl<P: PacketPath> PacketLoop<P> {
             bypass,
             routes: None,
             reporter: None,
+            no_new_flows: Arc::default(),
         }
     }
 
     /// Has subscribers led here by routes, from here on.
     pub fn leading(self, routes: Option<Arc<SubscriberRoutes>>) -> Self {
         Self { routes, ..self }
+    }
+
+    /// While that is set, the packets that begin a flow are dropped: they come again.
+    pub fn refusing(self, no_new_flows: Arc<AtomicBool>) -> Self {
+        Self { no_new_flows, ..self }
     }
 
     /// Hands on what the processor notes, from here on.
@@ -323,8 +331,12 @@ impl<P: PacketPath> PacketLoop<P> {
         let virtio = VirtioNetHeader::parse(virtio).ok();
         let on_link = virtio.map_or(OnLink::new(len, 0, 0), |virtio| OnLink::of(&virtio, packet));
         counters.received_on_link.add(on_link);
-        let verdict =
-            virtio.map_or(Verdict::Forward, |virtio| processor.handle_packet(from, &virtio, packet, now));
+        let is_refused = self.no_new_flows.load(Ordering::Relaxed) && is_first_syn(packet);
+        let verdict = match virtio {
+            _ if is_refused => Verdict::Consumed,
+            Some(virtio) => processor.handle_packet(from, &virtio, packet, now),
+            None => Verdict::Forward,
+        };
         if processor.take_news() {
             self.path.trust(index);
         }
@@ -406,6 +418,15 @@ impl<P: PacketPath> PacketLoop<P> {
         }
         Ok(true)
     }
+}
+
+fn is_first_syn(packet: &[u8]) -> bool {
+    let parsed = wire::parse(packet);
+    parsed.is_ok_and(|parsed| {
+        parsed
+            .tcp()
+            .is_some_and(|tcp| tcp.flags.contains(TcpFlags::SYN) && !tcp.flags.contains(TcpFlags::ACK))
+    })
 }
 
 #[cfg(test)]

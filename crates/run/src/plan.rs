@@ -12,7 +12,7 @@ use crate::record::{Record, RecordedRule, RecordedSysctl};
 use crate::steering::{Method, method, tcx};
 use crate::{
     Config, Event, EventSink, Notrack, RunError, SteeringChoice, firewall, forwarding, leftovers, notrack,
-    shards,
+    placement, shards,
 };
 
 /// First routing table and first rule priority; each instance takes two of each, and a table for its subscribers.
@@ -70,6 +70,12 @@ pub(crate) struct Plan {
     /// Whether only packets may come in through the wired and the mobile interface whose source is
     /// reached through it.
     pub(crate) strict_interfaces: [bool; 2],
+    /// Why rules may not steer in place of programs.
+    against_rules: Option<String>,
+    /// The filter that is known to be passed by, as the settings allow.
+    bypassed: Option<String>,
+    /// A table keeps tracking away from the mobile side.
+    has_notrack: bool,
     warnings: Vec<String>,
 }
 
@@ -105,7 +111,7 @@ impl Plan {
         }
         let behind = predecessor.as_ref().and_then(Predecessor::last_priority);
         let sides = free_slot(names, netlink, &families, (&rules, behind))?;
-        let mut warnings = Vec::new();
+        let mut warnings = placement::cautions(names, netlink)?;
         for rule in rules.iter().filter(|rule| !rule.is_own && is_for(rule, names)) {
             warnings.push(format!(
                 "rule '{rule}' names an interface: TCP comes back in through {} or {}, write it for those \
@@ -114,8 +120,8 @@ impl Plan {
             ));
         }
         let sysctls = plan_forwarding(config, netlink, &families, predecessor.as_ref(), &mut warnings)?;
-        let mut found = examine_firewall(&sides);
-        warnings.append(&mut found.conflicts);
+        let mut found = examine_firewall(config, &sides, netlink);
+        warnings.append(&mut found.cautions);
         warnings.append(&mut found.unknown);
         let machine = method::Machine {
             names,
@@ -125,11 +131,17 @@ impl Plan {
             predecessor: predecessor.as_ref(),
         };
         let method = method::choose(config, &machine)?;
+        let reason = if method == Method::Tcx { &found.against_tcx } else { &found.against_rules };
+        let bypassed = reason.clone().filter(|_| config.bypass_filters);
+        warnings.extend(bypassed.iter().map(|rule| format!("--bypass-filters: {rule}")));
         let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
         let shards = plan_shards(config, &mut warnings);
         let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
         Ok(Self {
             strict_interfaces: names.map(method::is_strict),
+            against_rules: method::against_rules(config, &found),
+            bypassed,
+            has_notrack: notrack.is_some(),
             method,
             sides,
             families,
@@ -204,6 +216,9 @@ impl Plan {
             predecessor: None,
             handover_sysctls: Vec::new(),
             strict_interfaces: names.map(method::is_strict),
+            against_rules: None,
+            bypassed: None,
+            has_notrack: kept.has_lifeline,
             warnings: Vec::new(),
         })
     }
@@ -213,6 +228,18 @@ impl Plan {
         self.commands().into_iter().for_each(|command| events.on_event(&Event::SetUp { command }));
         let cautions = self.warnings.iter().cloned();
         cautions.for_each(|advice| events.on_event(&Event::Caution { advice }));
+    }
+
+    /// What has to be known to watch packet filters while it is at work.
+    pub(crate) fn watched(&self, config: &Config) -> firewall::Watched {
+        firewall::Watched {
+            interfaces: self.sides.each_ref().map(|side| side.interface.clone()),
+            tuns: self.sides.each_ref().map(|side| side.tun.clone()),
+            by_programs: self.method == Method::Tcx,
+            has_notrack: self.has_notrack,
+            is_never: config.notrack == Notrack::Never,
+            known: self.bypassed.clone(),
+        }
     }
 
     /// Of the devices: what comes in through either interface fits.
@@ -226,8 +253,15 @@ impl Plan {
     }
 
     /// Steers by rules after all, because tcx failed.
-    pub(crate) fn fall_back(&mut self, why: String) {
+    ///
+    /// # Errors
+    /// When a filter is against that.
+    pub(crate) fn fall_back(&mut self, why: String) -> Result<(), RunError> {
+        if let Some(rule) = self.against_rules.clone() {
+            return Err(RunError::Filtered { rule, not_tcx: Some(why) });
+        }
         self.method = Method::Rules { why: Some(why) };
+        Ok(())
     }
 
     /// The steering rules, in the order in which they are installed; none where programs steer.
@@ -333,6 +367,7 @@ impl Plan {
                 .chain(&self.chain_rules())
                 .map(|rule| format!("ip {} rule add {rule}", rule.family)),
         );
+        lines.extend(self.notrack.iter().map(|(name, _)| format!("nft '{}'", notrack::opening(name))));
         lines
     }
 }
@@ -516,13 +551,17 @@ fn plan_forwarding(
     Ok(changes)
 }
 
-fn examine_firewall([wired, mobile]: &[SidePlan; 2]) -> Firewall {
-    firewall::examine(firewall::Names {
+fn examine_firewall(config: &Config, sides: &[SidePlan; 2], netlink: &Netlink) -> Firewall {
+    firewall::examine(names_of(sides), netlink, config.notrack == Notrack::Never)
+}
+
+fn names_of([wired, mobile]: &[SidePlan; 2]) -> firewall::Names<'_> {
+    firewall::Names {
         wired: &wired.interface,
         mobile: &mobile.interface,
         wired_tun: &wired.tun,
         mobile_tun: &mobile.tun,
-    })
+    }
 }
 
 /// The nft table, if it is needed and can be had.

@@ -139,14 +139,9 @@ impl Record {
         result
     }
 
-    /// Takes the nft table away by its owner's socket, if it lives by that.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn delete_table(&self, lifeline: &OwnedFd) -> Result<(), IoError> {
-        let Some(name) = &self.table else { return Ok(()) };
-        let socket = lifeline.try_clone().map_err(|error| IoError::system("copy a socket", error))?;
-        OwnedTable::adopt(socket, name).delete()
+    /// The nft table by its owner's socket, if it lives by that.
+    pub fn owned_table(&self, lifeline: &OwnedFd) -> Option<OwnedTable> {
+        Some(OwnedTable::adopt(lifeline.try_clone().ok()?, self.table.as_ref()?))
     }
 
     /// True when its nft table is there, if it has one.

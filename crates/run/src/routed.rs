@@ -10,6 +10,7 @@ use io::{Clock, IoError, NamespaceId, Tun};
 use units::{Duration, Instant};
 
 use crate::attachment::{Attachment, Ground, Lasting, Site};
+use crate::firewall::FilterWatch;
 use crate::handover::Predecessor;
 use crate::interfaces::Interfaces;
 use crate::keepsakes::Keepsakes;
@@ -113,6 +114,7 @@ impl Site for RoutedSite {
             plan,
             steering,
             must_follow: false,
+            filters: FilterWatch::start(plan.watched(config))?,
             next_routes: Clock::now() + ROUTES_EVERY,
             predecessor: plan.predecessor.as_ref(),
         };
@@ -145,6 +147,7 @@ pub(crate) struct Routed<'a> {
     steering: Steering<'a>,
     /// An interface was made anew, and the programs are to follow.
     must_follow: bool,
+    filters: FilterWatch,
     next_routes: Instant,
     /// The instance whose place this one takes, while it is there.
     predecessor: Option<&'a Predecessor>,
@@ -235,7 +238,7 @@ impl Attachment for Routed<'_> {
         if !is_steered {
             return Ok(is_other);
         }
-        if patience.with(self.steering.ensure_notrack(), events)? == Some(true) {
+        if patience.with(self.steering.restore_notrack(), events)? == Some(true) {
             events.on_event(&Event::NotrackVanished);
             is_other = true;
         }
@@ -245,6 +248,10 @@ impl Attachment for Routed<'_> {
             events.on_event(&Event::RulesVanished { rules });
         }
         Ok(is_other)
+    }
+
+    fn news_of_filters(&mut self) -> Option<Option<String>> {
+        self.filters.take()
     }
 
     fn note_new(&mut self, _side: Port) {

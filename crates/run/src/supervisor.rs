@@ -5,6 +5,9 @@
 //!                    ▲───────────────────────────────────────────────────────────┘
 //! ```
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use io::netlink::LinkEvents;
 use io::{Clock, Interest, Lifeline, Waiter};
 use units::{Duration, Instant};
@@ -60,6 +63,8 @@ pub struct Ended {
 pub enum Why {
     /// A signal (its number) asked for it.
     Signal(i32),
+    /// A packet filter has come up that would be passed by.
+    Filter,
     /// It had hung, and the configuration says to end then.
     Hang,
     /// Somebody asked it to drain.
@@ -123,6 +128,10 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     /// The A/B phase that is under way, or was last.
     ab: Option<Phase>,
     stop: Option<Stop>,
+    /// The packet filter because of which it ends.
+    filter: Option<String>,
+    /// No flow is to begin: their first packets are not passed.
+    no_new_flows: Arc<AtomicBool>,
     /// Another process has all that leads packets here, and the flows: nothing is to be undone.
     is_succeeded: bool,
     /// The instance before, whose devices these are, while it is there.

@@ -10,10 +10,12 @@ mod disciplines;
 mod events;
 mod generic;
 mod glance;
+mod legacy_filter;
 mod links;
 mod mptcp;
 #[doc(hidden)]
 pub mod outside;
+mod packet_filter;
 mod routes;
 mod rules;
 mod settings;
@@ -35,9 +37,14 @@ pub use default_routes::{DEMOTION, DefaultRoute};
 pub use diagnosis::{SocketDiagnosis, SocketIdentity, Subflow};
 pub use events::LinkEvents;
 pub use glance::Glance;
+pub use legacy_filter::legacy_chains;
 pub use links::{Link, LinkChange, LinkStats, VethEnd};
 pub use mptcp::{
     EndpointFlags, MptcpEndpoint, MptcpEvent, MptcpEventKind, MptcpEvents, MptcpLimits, PathManager,
+};
+pub use packet_filter::{
+    Action, Base, Chain, Decision, Element, Expression, FilterFamily, FilterRule, Hook, HookProgram,
+    PacketFilter, Ruleset, Set,
 };
 pub use routes::Route;
 pub use rules::Rule;

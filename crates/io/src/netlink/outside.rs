@@ -1,8 +1,8 @@
 //! The parsers of what a netlink socket says, for the fuzz target `netlink`. Nothing here is for programs.
 
 use super::attributes::{attributes, messages, verdict};
-use super::{DefaultRoute, Family, InterfaceIndex};
-use super::{addresses, diagnosis, links, mptcp, routes, rules, take_answers, wireless};
+use super::{Chain, DefaultRoute, Family, InterfaceIndex, Ruleset};
+use super::{addresses, diagnosis, legacy_filter, links, mptcp, routes, rules, take_answers, wireless};
 
 /// What was made of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +52,21 @@ pub fn read(datagram: &[u8], number: u32) -> (Understood, Option<String>) {
         drop(verdict(body, flags));
     }
     (all, error.map(|error| error.to_string()))
+}
+
+/// The packet filter's rules as the kernel says them, in one piece.
+#[must_use]
+pub fn ruleset(bytes: &[u8]) -> Ruleset {
+    let mut ruleset = Ruleset::default();
+    messages(bytes).into_iter().for_each(|(kind, _, _, body)| ruleset.take(kind, body));
+    ruleset
+}
+
+/// The chains of a table of the older iptables, by what the kernel says of its entries and the entries themselves.
+#[must_use]
+pub fn legacy(family: Family, bytes: &[u8]) -> Vec<Chain> {
+    let (info, entries) = bytes.split_at(bytes.len().min(legacy_filter::INFO_LEN));
+    legacy_filter::chains(family, "filter", info, entries)
 }
 
 /// A default route as it was written down ([`DefaultRoute::to_text`]); its text again.

@@ -7,7 +7,7 @@ use io::offers::{self, LinkOffloads, Offer, TunOffer};
 use io::{Capabilities, Capability, INSTANCE_DIRECTORY, IoError, NamespaceId, bpf, features, sysctl};
 
 use super::kernel::BuildOptions;
-use crate::firewall::{self, Names};
+use crate::firewall;
 use crate::{Config, Plan, console};
 
 /// A machine, or what this user can see of it.
@@ -142,13 +142,10 @@ fn tcx(netlink: &Netlink) -> Offer {
 }
 
 fn tracks() -> Result<bool, String> {
-    // No interface has such a name: rules that name some are the plan's business.
-    const NOBODY: &str = "/";
-    let names = Names { wired: NOBODY, mobile: NOBODY, wired_tun: NOBODY, mobile_tun: NOBODY };
-    let found = firewall::examine(names);
-    match found.unknown.into_iter().next() {
-        Some(why) if !found.tracks_connections => Err(why),
-        _ => Ok(found.tracks_connections),
+    let (ruleset, unknown) = firewall::read();
+    match unknown.into_iter().next() {
+        Some(why) if !firewall::tracks(&ruleset) => Err(why),
+        _ => Ok(firewall::tracks(&ruleset)),
     }
 }
 

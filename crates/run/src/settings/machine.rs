@@ -21,6 +21,10 @@ pub(super) struct MachineArgs {
     /// need it
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     notrack: When,
+    /// Start although filters of this machine would be passed by, or would break flows (they are named in the log).
+    /// By default such a start is refused, and flows are handed back when such a rule appears
+    #[arg(long)]
+    bypass_filters: bool,
     /// Switch IP forwarding on, and restore it on exit
     #[arg(long)]
     set_forwarding: bool,
@@ -168,6 +172,7 @@ impl MachineArgs {
             Afterwards::Exit => AfterHang::Exit,
         };
         config.bypass = !self.no_bypass;
+        config.bypass_filters = self.bypass_filters;
         config.set_forwarding = self.set_forwarding;
         config.gso = !self.no_gso;
         config.log_flows = self.log_flows;

@@ -60,16 +60,31 @@ pub(crate) fn programs(netlink: &Netlink, interfaces: [&str; 2]) -> Result<[Vec<
     Ok([bpf::programs_at(wired?), bpf::programs_at(mobile?)])
 }
 
+/// What is said where a filter is the reason.
+const BY_FILTER: &str = "a filter would be passed by, or would break flows";
+
 /// Chooses as the settings and the machine allow.
 pub(crate) fn choose(config: &Config, machine: &Machine<'_>) -> Result<Method, RunError> {
+    let by_rules = |why: Option<String>| match against_rules(config, machine.found) {
+        None => Ok(Method::Rules { why }),
+        // What is said of programs is said of rules, too.
+        Some(rule) => {
+            Err(RunError::Filtered { rule, not_tcx: why.filter(|why| !why.starts_with(BY_FILTER)) })
+        }
+    };
     if config.steering == SteeringChoice::Rules {
-        return Ok(Method::Rules { why: None });
+        return by_rules(None);
     }
     match (why_not_tcx(config, machine)?, config.steering) {
         (None, _) => Ok(Method::Tcx),
         (Some(why), SteeringChoice::Tcx) => Err(RunError::NoTcx(why)),
-        (Some(why), _) => Ok(Method::Rules { why: Some(why) }),
+        (Some(why), _) => by_rules(Some(why)),
     }
+}
+
+/// Why rules may not steer: a filter would be passed by, or would break flows.
+pub(crate) fn against_rules(config: &Config, found: &Firewall) -> Option<String> {
+    found.against_rules.clone().filter(|_| !config.bypass_filters)
 }
 
 /// Why packets cannot be steered by tcx without doing somebody harm; `None` if they can.
@@ -82,8 +97,8 @@ fn why_not_tcx(config: &Config, machine: &Machine<'_>) -> Result<Option<String>,
     if machine.found.tracks_connections {
         return Ok(Some("connections are tracked or translated on this machine".to_owned()));
     }
-    if let Some(rule) = &machine.found.at_arrival {
-        return Ok(Some(format!("the packet filter would be passed by: {rule}")));
+    if let Some(rule) = machine.found.against_tcx.as_ref().filter(|_| !config.bypass_filters) {
+        return Ok(Some(format!("{BY_FILTER}: {rule}")));
     }
     if machine.predecessor.is_some_and(Predecessor::steers_by_rules) {
         return Ok(Some("the replaced one steers by rules".to_owned()));

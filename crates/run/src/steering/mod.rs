@@ -43,7 +43,7 @@ pub(crate) fn load(
         Ok(tcx) => Ok(Some(tcx)),
         Err(error) if config.steering == SteeringChoice::Tcx => Err(RunError::NoTcx(error.to_string())),
         Err(error) => {
-            plan.fall_back(error.to_string());
+            plan.fall_back(error.to_string())?;
             Ok(None)
         }
     }
@@ -146,6 +146,7 @@ impl<'a> Steering<'a> {
         // Written down first: whatever happens from here on can be undone by anybody.
         instance.record(&steering.record.to_text())?;
         steering.add_rules(&rules)?;
+        steering.open_notrack()?;
         if let Some(tcx) = steering.tcx.as_mut() {
             tcx.attach()?;
         }
@@ -276,7 +277,13 @@ impl<'a> Steering<'a> {
         let rules = self.rules();
         self.record.rules = rules.iter().map(RecordedRule::from).collect();
         self.instance.record_sooner_or_later(&self.record.to_text());
-        self.add_rules(&rules)
+        self.add_rules(&rules)?;
+        self.open_notrack()
+    }
+
+    /// Rules steer: what comes from the clients may come in.
+    fn open_notrack(&mut self) -> Result<(), RunError> {
+        self.notrack.as_mut().map_or(Ok(()), NotrackTable::open)
     }
 
     fn add_rules(&self, rules: &[Rule]) -> Result<(), RunError> {
@@ -316,6 +323,7 @@ impl<'a> Steering<'a> {
             let commands = notrack::commands(&name, &side.interface, &side.tun, None);
             self.table = Some((name, commands));
             self.replace_notrack()?;
+            self.open_notrack()?;
         }
         Record::put_back(&self.plan.handover_sysctls)?;
         self.record.sysctls.retain(|setting| !self.plan.handover_sysctls.contains(setting));
@@ -402,17 +410,29 @@ impl<'a> Steering<'a> {
         Ok(true)
     }
 
+    /// The same while rules steer.
+    pub fn restore_notrack(&mut self) -> Result<bool, RunError> {
+        let is_new = self.ensure_notrack()?;
+        if is_new {
+            self.open_notrack()?;
+        }
+        Ok(is_new)
+    }
+
     /// Takes programs and rules away: TCP goes the plain way from here on.
     pub fn unsteer(&mut self) -> Result<(), IoError> {
         if let Some(tcx) = self.tcx.as_mut() {
             tcx.detach();
         }
+        // Where it fails the table is gone, or goes with its owner: addresses may not be translated for a moment.
+        drop(self.notrack.as_mut().map(NotrackTable::close));
         for rule in self.rules() {
             match self.netlink.delete_rule(&rule) {
                 Err(e) if e.is_not_there() => {}
                 result => result?,
             }
         }
+        drop(self.notrack.as_mut().map(NotrackTable::release));
         Ok(())
     }
 }
@@ -425,6 +445,7 @@ impl Drop for Steering<'_> {
             return;
         }
         // A failure here cannot be repaired; the watchdog tries the same right after.
+        drop(self.notrack.as_mut().map(NotrackTable::close));
         drop(self.record.undo_all(self.netlink, self.instance.path()));
     }
 }

@@ -5,6 +5,7 @@
 //!   at its last hop ──▶ the kernel
 //!   neither TCP nor an ICMP error, a fragment, TCP of a flow in the map, and not its first SYN ──▶ the kernel, unless
 //!     it is to a subscriber in the map (of TCP also: from one)
+//!   a first SYN, while no flow is to begin ──▶ the kernel
 //!   nobody has beaten the heart for too long ──▶ the kernel
 //!   not to be forwarded out of the other side's interface ──▶ the kernel
 //!   anything else ──▶ into the TUN device
@@ -67,6 +68,8 @@ pub(super) const VALUE_LEN: usize = 8;
 
 /// Where the time of the last heartbeat stands in the shared array: nanoseconds of the monotonic clock.
 pub(super) const HEARTBEAT: i32 = 0;
+/// Where it stands whether flows that begin are left to the kernel: 0 for no.
+pub(super) const NO_NEW_FLOWS: i32 = 8;
 /// What a program counts, 8 bytes each from its counters on: packets of flows in the map, and flows
 /// it took out of it.
 pub(super) const BYPASSED_PACKETS: i32 = 0;
@@ -294,6 +297,9 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.jump_if(Differs, R1, SYN, look_up);
         // The ports are used again: what was said about the old flow does not hold.
         self.forget(a);
+        a.set_map_value(R1, self.maps.shared, NO_NEW_FLOWS);
+        a.load(Double, R1, R1, 0);
+        a.jump_if(Differs, R1, 0, self.next);
         a.jump(steer);
         a.place(look_up);
         self.with_key(a);

@@ -104,6 +104,14 @@ impl Bypass {
         self.passed.insert(&key, &[0; program::VALUE_LEN]).is_ok()
     }
 
+    /// Leaves flows that begin from here on to the kernel, or no longer.
+    pub fn refuse_new_flows(&self, is_refused: bool) {
+        const AT: usize = program::NO_NEW_FLOWS as usize / size_of::<u64>();
+        if let Some(word) = self.shared.words().get(AT) {
+            word.store(is_refused.into(), Relaxed);
+        }
+    }
+
     /// True when there has been no sign of life for `time`, but for the few milliseconds by which the clock of the
     /// programs is behind.
     pub fn is_silent_for(&self, time: Duration) -> bool {
@@ -322,6 +330,8 @@ impl Tcx {
 
     /// What was inherited is ours from here on.
     pub fn own(&mut self) {
+        // This process looks for itself whether a filter is against it.
+        self.bypass.refuse_new_flows(false);
         self.attached.iter_mut().for_each(Attachment::own);
     }
 

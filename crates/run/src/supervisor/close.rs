@@ -47,6 +47,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             settling,
             console,
             roaming,
+            filter,
             events,
             ..
         } = self;
@@ -86,6 +87,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         released?;
         undone?;
         settled?;
+        if let Some(rule) = filter {
+            return Err(RunError::FilterAppeared(rule));
+        }
         Ok(Ended { why, counters, queue_drops, processor: status })
     }
 

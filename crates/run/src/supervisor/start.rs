@@ -2,6 +2,8 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use engine::{PassThrough, Port};
 use handover::Note;
@@ -362,9 +364,11 @@ impl<P: Processor + Send + 'static> Start<P> {
         let bypass = attachment.bypass().filter(|_| config.bypass).cloned();
         let herald = self.herald.clone();
         let routes = attachment.subscribers().cloned();
-        let begin =
-            |path| PacketLoop::new(path, bypass.clone()).leading(routes.clone()).reporting(herald.clone());
-        let loops = paths.into_iter().map(begin);
+        let no_new_flows = Arc::new(AtomicBool::new(false));
+        let loops = paths.into_iter().map(|path| {
+            let packet_loop = PacketLoop::new(path, bypass.clone()).leading(routes.clone());
+            packet_loop.reporting(herald.clone()).refusing(Arc::clone(&no_new_flows))
+        });
         let notes_at = Ledger::path(&config.state_directory, ground.namespace, &config.instance_name());
         let prepared = config
             .roaming
@@ -415,6 +419,8 @@ impl<P: Processor + Send + 'static> Start<P> {
             overload: Overload::default(),
             ab: None,
             stop: None,
+            filter: None,
+            no_new_flows: Arc::clone(&no_new_flows),
             events,
         };
         supervisor.watch()?;

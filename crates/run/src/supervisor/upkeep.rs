@@ -1,5 +1,7 @@
 //! What is done a few times a second: heartbeat, watchdog, interfaces and their routes.
 
+use std::sync::atomic::Ordering;
+
 use engine::Port;
 use io::{Clock, Interest};
 use units::{Duration, Instant};
@@ -84,7 +86,25 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.entrust();
         }
         self.part_from_before();
-        Ok(None)
+        Ok(self.look_at_filters())
+    }
+
+    /// Says what packet filters are against, and ends because of one: in good order, but no flow begins here any more.
+    fn look_at_filters(&mut self) -> Option<Why> {
+        let event = match self.attachment.news_of_filters()? {
+            None => Event::FilterResolved,
+            Some(rule) if self.ground.config.bypass_filters => Event::FilterBypassed { rule },
+            Some(rule) => Event::FilterAppeared { rule },
+        };
+        self.events.on_event(&event);
+        let Event::FilterAppeared { rule } = event else { return None };
+        self.no_new_flows.store(true, Ordering::Relaxed);
+        if let Some(bypass) = self.attachment.bypass() {
+            bypass.refuse_new_flows(true);
+        }
+        // Who was told to end before ends well.
+        self.filter = self.stop.is_none().then_some(rule);
+        Some(Why::Filter)
     }
 
     /// Sends the heartbeat if all shards are alive, and acts on what the watchdog did.

@@ -25,7 +25,7 @@ use crate::record::Record;
 use crate::recovery::{self, Haste};
 use crate::roaming::{Fates, Ledger};
 use crate::service::Service;
-use crate::{RunError, log};
+use crate::{RunError, log, notrack};
 
 /// How often a process that is dead shows signs of life: far shorter than the shortest time after which
 /// programs let packets pass.
@@ -157,12 +157,17 @@ pub(super) fn see_to(
         undone?;
         return Ok(Watched::Well);
     }
-    let may_be_succeeded = said.may_be_succeeded() && !said.ends;
-    let kept = said.kept.take().filter(|_| may_be_succeeded);
+    let is_wanted = said.may_be_succeeded() && !said.ends && Need::of(&remains).is_some();
+    let kept = said.kept.take();
+    let lifeline = kept.as_ref().and_then(|kept| kept.lifeline.as_ref());
+    let table = lifeline.and_then(|lifeline| record.owned_table(lifeline));
+    let table = table.filter(|_| !is_anothers(record, directory));
+    if !is_wanted {
+        // Before the devices go: the table alone would keep addresses from being translated.
+        drop(table.as_ref().map(notrack::close));
+    }
     let mut anew = Vec::new();
-    if let Some(kept) = kept
-        && Need::of(&remains).is_some()
-    {
+    if let Some(kept) = kept.filter(|_| is_wanted) {
         // Whose successor fails starts anew, but not after too many deaths.
         if !is_last(&kept.inventory.deaths_ms, kept.inventory.deaths_max) {
             anew.clone_from(&kept.inventory.successor);
@@ -181,11 +186,14 @@ pub(super) fn see_to(
         }
     }
     // Nobody goes on with what it keeps.
+    drop(table.as_ref().map(notrack::close));
     Service::find().forget(directory);
     if record.is_inline {
         end_inline(&remains, netlink)?;
     } else {
-        record.undo_all(netlink, directory)?;
+        let undone = record.undo_all(netlink, directory);
+        drop(table.map(|table| table.delete()));
+        undone?;
         settle(&remains, netlink);
         remains.forget();
     }

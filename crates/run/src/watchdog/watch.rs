@@ -13,7 +13,7 @@ use units::{Duration, Instant};
 use super::REMOVED;
 use super::death::{self, Remains};
 use super::said::Said;
-use crate::{RunError, log, record};
+use crate::{RunError, log, notrack, record};
 
 /// SIGHUP, SIGINT, SIGQUIT, SIGTERM: the watchdog ends by itself, after the process it watches.
 const IGNORED: [i32; 4] = [1, 2, 3, 15];
@@ -255,10 +255,13 @@ impl<'a> Watch<'a> {
     /// Lets packets go past the process, and tells it so.
     fn take_steering_away(&mut self, remains: &Remains) -> Result<(), RunError> {
         self.silence = None;
-        let result = remains.record.undo_steering(&self.netlink);
         let lifeline = self.said.kept.as_ref().and_then(|kept| kept.lifeline.as_ref());
-        // One that is gone is as it should be, and one that stays keeps addresses from being translated.
-        let result = result.and(lifeline.map_or(Ok(()), |lifeline| remains.record.delete_table(lifeline)));
+        let table = lifeline.and_then(|lifeline| remains.record.owned_table(lifeline));
+        // Without rules, but with the table, addresses would not be translated.
+        drop(table.as_ref().map(notrack::close));
+        let result = remains.record.undo_steering(&self.netlink);
+        // One that is gone is as it should be.
+        let result = result.and(table.map_or(Ok(()), |table| table.delete()));
         drop(self.socket.write(&[REMOVED]));
         let instead = match (remains.record.is_inline, &remains.record.bridge) {
             (false, _) => "TCP is forwarded without acceleration",

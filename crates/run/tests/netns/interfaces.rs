@@ -241,3 +241,21 @@ fn h37_what_went_past_a_stopped_process_is_known_when_it_goes_on() {
         program.stop(&topology);
     }
 }
+
+#[test]
+fn exchanged_interfaces_and_parts_of_others_are_named() {
+    let topology = Topology::build("exchanged");
+    topology.exec("ip", &["route", "add", "default", "via", "10.2.0.2"]);
+    let said = Program::start(&topology, &topology.config()).stop(&topology);
+    assert!(!said.contains("warning"), "{said}");
+    let exchanged = Config { wired: "m0".to_owned(), mobile: "w0".to_owned(), ..topology.config() };
+    let said = Program::start(&topology, &exchanged).stop(&topology);
+    assert!(
+        said.contains("warning: the default route leads through 'w0'") && said.contains("--wired w0"),
+        "{said}"
+    );
+    topology.exec("ip", &["link", "add", "br0", "type", "bridge"]);
+    topology.exec("ip", &["link", "set", "m0", "master", "br0"]);
+    let said = Program::start(&topology, &topology.config()).stop(&topology);
+    assert!(said.contains("warning: interface 'm0' is part of bridge 'br0'"), "{said}");
+}

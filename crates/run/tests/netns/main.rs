@@ -7,6 +7,7 @@ mod accelerated;
 mod crash;
 mod datagrams;
 mod fail_open;
+mod firewall;
 mod handover;
 mod icmp;
 mod inline;

@@ -1,8 +1,12 @@
 //! Machines that translate addresses or filter by state (H36).
 
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use run::{Config, Notrack};
 
-use crate::topology::{BOX_WIRED, Program, SERVER, SIGKILL, Topology, wait_until};
+use crate::topology::{BOX_WIRED, Connection, Program, SERVER, SIGKILL, Topology, pattern, wait_until};
 
 /// The box masquerades towards the servers and drops what its connection tracking finds invalid.
 pub fn masquerade(topology: &Topology) {
@@ -55,6 +59,103 @@ fn h36_translated_connections_survive_start_kill_and_stop() {
     exchange(b"killed-6");
 }
 
+/// Downloads that run, from when they begin to their ends.
+struct Downloads {
+    ends: Vec<std::thread::JoinHandle<()>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Downloads {
+    /// Data goes on all of them until they are told to end.
+    fn start(topology: &Topology, count: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut ends = Vec::new();
+        for _ in 0..count {
+            let Connection { mut client, mut server, .. } = topology.connect(&topology.server, SERVER[0]);
+            let over = Arc::clone(&is_over);
+            ends.push(std::thread::spawn(move || {
+                let piece = pattern(20_000);
+                while !over.load(Ordering::Relaxed) {
+                    server.write_all(&piece).expect("the server's end was reset");
+                    // Not so fast that the machine has time for nothing else.
+                    std::thread::park_timeout(std::time::Duration::from_millis(1));
+                }
+                server.write_all(b"the end.").expect("the server's end was reset");
+            }));
+            ends.push(std::thread::spawn(move || {
+                let mut got = vec![0; 65_536];
+                let mut last = Vec::new();
+                loop {
+                    let len = client.read(&mut got).expect("the client's end was reset");
+                    if len == 0 {
+                        break;
+                    }
+                    last.extend_from_slice(&got[..len]);
+                    last.drain(..last.len().saturating_sub(8));
+                }
+                assert_eq!(last, b"the end.");
+            }));
+        }
+        Self { ends, is_over }
+    }
+
+    /// Every one of them has gone on to its end.
+    fn end(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for end in self.ends {
+            end.join().unwrap();
+        }
+    }
+}
+
+/// Has the server's packet filter do something.
+fn nft_at_server(topology: &Topology, command: &str) -> String {
+    let mut nft = std::process::Command::new("nft");
+    nft.arg(command).stdout(std::process::Stdio::piped());
+    let child = topology.server.spawn(nft, io::SpawnOptions::default()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{command}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn h36_translated_downloads_go_on_while_it_starts_drains_stops_and_dies() {
+    let topology = Topology::build("natunder");
+    masquerade(&topology);
+    // What goes out untranslated has the server reset the connection: so it is counted.
+    nft_at_server(
+        &topology,
+        "add table ip seen; add chain ip seen input { type filter hook prerouting priority raw; }; \
+         add rule ip seen input ip saddr 10.1.0.2 counter",
+    );
+    for round in 0..9 {
+        // They are passed, so nothing is owed to them.
+        let passed = Downloads::start(&topology, 4);
+        let mut config = topology.config();
+        config.watchdog.successor = vec!["self".to_owned()];
+        let program = if round % 2 == 0 {
+            Program::start_engine(&topology, &config)
+        } else {
+            Program::start(&topology, &config)
+        };
+        if round % 3 == 2 {
+            program.signal(SIGKILL);
+            program.wait();
+            wait_until("all is undone", || topology.leftovers().is_empty());
+        } else {
+            let begun = Downloads::start(&topology, 4);
+            program.stop(&topology);
+            begun.end();
+        }
+        passed.end();
+        let seen = nft_at_server(&topology, "list table ip seen");
+        assert!(
+            seen.contains("counter packets 0 "),
+            "round {round}: the server saw the client's own address: {seen}"
+        );
+    }
+}
+
 /// The processes called `nft` in the box.
 fn nft_processes(topology: &Topology) -> Vec<u32> {
     let here = |path: &str| {
@@ -100,50 +201,5 @@ fn a_machine_without_tracking_gets_no_table() {
     masquerade(&topology);
     let program = Program::start(&topology, &Config { notrack: Notrack::Never, ..topology.config() });
     assert!(!topology.exec("nft", &["list", "tables"]).contains("cellerator"));
-    program.stop(&topology);
-}
-
-#[test]
-fn forward_rules_by_interface_are_named() {
-    let topology = Topology::build("rules");
-    for command in [
-        "add table inet fw",
-        "add chain inet fw forward { type filter hook forward priority filter; policy accept; }",
-        "add rule inet fw forward iifname w0 oifname m0 accept",
-        "add rule inet fw forward iifname \"other\" drop",
-    ] {
-        topology.exec("nft", &[command]);
-    }
-    let program = Program::start(&topology, &topology.config());
-    let said = program.stop(&topology);
-    let warnings: Vec<&str> = said.lines().filter(|line| line.starts_with("warning")).collect();
-    assert_eq!(warnings.len(), 1, "{said}");
-    assert!(
-        warnings[0].contains("rule 'iifname \"w0\" oifname \"m0\" accept' (nft inet fw forward"),
-        "{said}"
-    );
-}
-
-#[test]
-fn h08_a_strict_stateful_filter_works_with_the_rules_it_is_advised_to_add() {
-    let topology = Topology::build("strict");
-    for command in [
-        "add table inet fw",
-        "add chain inet fw forward { type filter hook forward priority filter; policy drop; }",
-        "add rule inet fw forward ct state established,related accept",
-        "add rule inet fw forward ip saddr 10.1.0.0/24 accept",
-    ] {
-        topology.exec("nft", &[command]);
-    }
-    topology.connect(&topology.server, SERVER[0]).download(1_000);
-    let program = Program::start(&topology, &topology.config());
-    let said = program.said.join("\n");
-    assert!(said.contains("accepts by connection state"), "{said}");
-    for pair in ["iifname cellm0 oifname m0", "iifname m0 oifname cellm0"] {
-        assert!(said.contains(&format!("`{pair}`")), "{said}");
-        topology.exec("nft", &[&format!("add rule inet fw forward {pair} accept")]);
-    }
-    topology.connect(&topology.server, SERVER[0]).download(1_000_000);
-    assert!(topology.steered_packets() > 20);
     program.stop(&topology);
 }

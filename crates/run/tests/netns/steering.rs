@@ -87,7 +87,7 @@ fn a_dry_run_says_the_same_and_changes_nothing() {
     ] {
         assert!(printed.lines().any(|line| line == command), "{command} is not in\n{printed}");
     }
-    assert_eq!(printed.matches("nft 'add rule").count(), 2);
+    assert_eq!(printed.matches("nft 'add rule").count(), 5);
     let config = Config { notrack: Notrack::Always, ..topology.config() };
     let program = Program::start(&topology, &config);
     let said = program.stop(&topology);

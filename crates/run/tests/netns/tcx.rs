@@ -280,7 +280,7 @@ fn h36_where_it_would_pass_something_by_rules_steer_and_it_says_why() {
                              add rule inet fw pre iifname m0 ip saddr 10.9.0.0/16 drop";
                 topology.exec("nft", &[rules]);
             },
-            "the packet filter would be passed by: rule 'iifname \"m0\" ip saddr 10.9.0.0/16 drop'",
+            "a filter would be passed by, or would break flows: rule 'iifname \"m0\" ip saddr 10.9.0.0/16 drop'",
         ),
         (
             |topology| drop(topology.exec("tc", &["qdisc", "add", "dev", "w0", "clsact"])),

@@ -382,6 +382,14 @@ impl Program {
         Self::launch_with(topology, config, &[])
     }
 
+    /// The same where there is no `nft`.
+    pub fn launch_without_nft(topology: &Topology, config: &Config) -> Self {
+        let script = "mount --bind /dev/null \"$(command -v nft)\" && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_tun-echo")]);
+        Self::launch_command(command, topology, config, &["--engine"])
+    }
+
     /// The same as a service of a manager that listens at `manager`, and wants a sign of life every 2 s.
     pub fn launch_service(topology: &Topology, config: &Config, manager: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));

@@ -1,0 +1,152 @@
+//! [`FilterWatch`]: notices packet filters that come up while TCP is steered.
+//!
+//! A thread looks twice a second whether anything has changed, and works out what that means only then: of many rules
+//! that takes longer than packets may wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use io::netlink::{HookProgram, Netlink, PacketFilter};
+use io::{Clock, IoError, Waiter, bpf};
+use units::Duration;
+
+use super::{Names, examine, read_legacy};
+use crate::steering::tcx;
+
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What is steered, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    /// Wired and mobile: interfaces.
+    pub interfaces: [String; 2],
+    /// Their devices.
+    pub tuns: [String; 2],
+    /// Programs steer.
+    pub by_programs: bool,
+    /// Where rules steer: a table keeps tracking away from the mobile side.
+    pub has_notrack: bool,
+    /// The settings say that there is to be none.
+    pub is_never: bool,
+    /// What was known to be against it at the start.
+    pub known: Option<String>,
+}
+
+/// What has become of the filters; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct FilterWatch {
+    news: Receiver<Option<String>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl FilterWatch {
+    /// Begins, in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When the system has no thread or socket left to give.
+    pub fn start(watched: Watched) -> Result<Self, IoError> {
+        let (send, news) = mpsc::channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut watcher = Watcher { netlink: Netlink::open()?, filter: PacketFilter::open().ok(), watched };
+        let (over, waiter) = (Arc::clone(&is_over), Waiter::new(Duration::ZERO)?);
+        let spawned = std::thread::Builder::new()
+            .name("filters".to_owned())
+            .spawn(move || watcher.watch(waiter, &send, &over));
+        spawned.map_err(|error| IoError::system("start a thread that watches packet filters", error))?;
+        Ok(Self { news, is_over })
+    }
+
+    /// What is against the steering now, if that has changed; the newest.
+    pub fn take(&self) -> Option<Option<String>> {
+        self.news.try_iter().last()
+    }
+}
+
+impl Drop for FilterWatch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What is compared to see whether anything has changed.
+#[derive(Debug, PartialEq, Eq)]
+struct Signature {
+    generation: Option<u32>,
+    hooks: Vec<HookProgram>,
+    legacy: Vec<io::netlink::Chain>,
+    at_interfaces: Option<String>,
+}
+
+struct Watcher {
+    netlink: Netlink,
+    filter: Option<PacketFilter>,
+    watched: Watched,
+}
+
+impl Watcher {
+    fn watch(&mut self, mut waiter: Waiter, news: &Sender<Option<String>>, is_over: &AtomicBool) {
+        let mut before = None;
+        let mut said = self.watched.known.clone();
+        while !is_over.load(Ordering::Relaxed) {
+            let now = Some(self.signature());
+            if now != before {
+                let reason = self.reason(now.as_ref().and_then(|now| now.at_interfaces.clone()));
+                before = now;
+                if reason != said {
+                    said.clone_from(&reason);
+                    if news.send(reason).is_err() {
+                        return;
+                    }
+                }
+            }
+            if waiter.wait(Some(Clock::now() + EVERY)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn signature(&self) -> Signature {
+        let filter = self.filter.as_ref();
+        Signature {
+            generation: filter.and_then(|filter| filter.generation().ok().flatten()),
+            hooks: filter.map(PacketFilter::programs).unwrap_or_default(),
+            legacy: read_legacy(&mut Vec::new()),
+            at_interfaces: self.at_interfaces(),
+        }
+    }
+
+    /// What others have at the interfaces, behind programs of ours that take packets before it.
+    fn at_interfaces(&self) -> Option<String> {
+        if !self.watched.by_programs {
+            return None;
+        }
+        self.watched.interfaces.iter().find_map(|name| {
+            let index = self.netlink.index_of(name).ok()?;
+            // Whose names are not for everybody to see may be of a successor.
+            let is_anothers = |program: &String| program != tcx::NAME && !bpf::is_number(program);
+            if let Some(program) = bpf::programs_at(index).into_iter().find(is_anothers) {
+                return Some(format!("BPF program '{program}' is at {name}"));
+            }
+            let kind = self.netlink.ingress_discipline(index).ok()??;
+            Some(format!("{name} has a queueing discipline for what comes in ({kind})"))
+        })
+    }
+
+    /// Why TCP should not be steered as it is; none if nothing is against it.
+    fn reason(&self, at_interfaces: Option<String>) -> Option<String> {
+        let Watched { interfaces: [wired, mobile], tuns: [wired_tun, mobile_tun], .. } = &self.watched;
+        let names = Names { wired, mobile, wired_tun, mobile_tun };
+        let Watched { by_programs, has_notrack, is_never, .. } = self.watched;
+        let found = examine(names, &self.netlink, !has_notrack);
+        // What cannot be seen was not seen at the start, either.
+        let tracks = found.tracks_connections && found.unknown.is_empty();
+        if by_programs {
+            let tracked = tracks.then(|| "connections are tracked or translated now".to_owned());
+            return found.against_tcx.or(at_interfaces).or(tracked);
+        }
+        let tracked = (tracks && !has_notrack && !is_never)
+            .then(|| "connections are tracked or translated now, on the mobile side too".to_owned());
+        found.against_rules.or(tracked)
+    }
+}

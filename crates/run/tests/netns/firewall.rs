@@ -1,0 +1,265 @@
+//! Machines with a packet filter: what it forbids stays forbidden, and what it allows works, or nothing starts (H8, H36).
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use run::{Config, SteeringChoice};
+use socket2::{Domain, Socket, Type};
+
+use crate::accelerated::verdict;
+use crate::topology::{Connection, Program, SERVER, Topology};
+
+/// A drop for one port between the two interfaces.
+const BETWEEN_BOTH: &str = "add table inet fw; add chain inet fw forward { type filter hook forward priority 0; }; \
+                            add rule inet fw forward iifname m0 oifname w0 tcp dport 8080 drop";
+
+/// A server that listens at a port of its own choice.
+struct Port {
+    at: SocketAddr,
+    _listener: TcpListener,
+}
+
+impl Port {
+    fn open(topology: &Topology, number: u16) -> Self {
+        let at = SocketAddr::new(SERVER[0].parse().unwrap(), number);
+        let listener = topology.server.run(|| TcpListener::bind(at)).unwrap().unwrap();
+        Self { at, _listener: listener }
+    }
+
+    /// True when the client reaches it: a SYN is sent twice.
+    fn is_reached(&self, topology: &Topology) -> bool {
+        let connect = || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket
+                .connect_timeout(&self.at.into(), Duration::from_millis(1_500))
+                .map(|()| TcpStream::from(socket))
+        };
+        topology.client.run(connect).unwrap().is_ok()
+    }
+}
+
+/// A download and an upload, each in a connection of its own.
+fn transfer(topology: &Topology, address: &str) {
+    topology.connect(&topology.server, address).download(2_000_000);
+    let Connection { client, server, peer } = topology.connect(&topology.server, address);
+    Connection { client: server, server: client, peer }.download(2_000_000);
+}
+
+fn refused(topology: &Topology, config: &Config) -> String {
+    let (status, said) = Program::launch_with(topology, config, &["--engine"]).wait();
+    assert!(!status.success(), "{said}");
+    assert_eq!(topology.leftovers(), [""; 0]);
+    said
+}
+
+#[test]
+fn h36_a_drop_between_both_interfaces_is_never_passed_by_in_silence() {
+    let topology = Topology::build("between");
+    topology.exec("nft", &[BETWEEN_BOTH]);
+    let port = Port::open(&topology, 8_080);
+    assert!(!port.is_reached(&topology));
+    for steering in [SteeringChoice::Auto, SteeringChoice::Tcx, SteeringChoice::Rules] {
+        let said = refused(&topology, &Config { steering, ..topology.config() });
+        let rule = "rule 'iifname \"m0\" oifname \"w0\" tcp dport 8080 drop' (nft inet fw forward, handle";
+        assert!(said.contains(rule) && said.contains("would be passed by"), "{said}");
+        assert!(!port.is_reached(&topology));
+    }
+    // It is found without nft, by its place.
+    let (status, said) = Program::launch_without_nft(&topology, &topology.config()).wait();
+    assert!(!status.success() && said.contains("rule (nft inet fw forward, handle"), "{said}");
+    // Somebody's own choice is written down.
+    let program = Program::start_engine(&topology, &Config { bypass_filters: true, ..topology.config() });
+    assert!(port.is_reached(&topology));
+    let said = program.stop(&topology);
+    assert!(said.contains("warning: --bypass-filters: rule 'iifname"), "{said}");
+}
+
+#[test]
+fn h36_a_drop_that_rules_keep_has_rules_steer() {
+    let topology = Topology::build("byrules");
+    let rules = "add table inet fw; add chain inet fw forward { type filter hook forward priority 0; }; \
+                 add rule inet fw forward iifname m0 tcp dport 8080 drop";
+    topology.exec("nft", &[rules]);
+    let port = Port::open(&topology, 8_080);
+    let program = Program::start_engine(&topology, &topology.config());
+    let line = program.said.iter().find(|line| line.starts_with("# steering by")).unwrap();
+    assert!(line.contains("by rules, not by tcx: a filter would be passed by"), "{line}");
+    assert!(!port.is_reached(&topology));
+    SERVER.iter().for_each(|address| transfer(&topology, address));
+    assert!(topology.steered_packets() > 100);
+    let said = program.stop(&topology);
+    assert!(!said.contains("warning"), "{said}");
+}
+
+#[test]
+fn h36_a_filter_that_names_no_interface_works_where_programs_steer() {
+    let topology = Topology::build("unnamed");
+    let rules = "add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }; \
+                 add rule inet fw forward tcp dport 8080 drop; \
+                 add rule inet fw forward ip saddr 10.0.0.0/8 accept; \
+                 add rule inet fw forward ip6 saddr fd00::/8 accept; \
+                 add rule inet fw forward iifname \"other\" drop";
+    topology.exec("nft", &[rules]);
+    let port = Port::open(&topology, 8_080);
+    let config = Config { steering: SteeringChoice::Tcx, ..topology.config() };
+    let program = Program::start_engine(&topology, &config);
+    assert!(!port.is_reached(&topology));
+    SERVER.iter().for_each(|address| transfer(&topology, address));
+    let said = program.stop(&topology);
+    assert!(!said.contains("warning"), "{said}");
+}
+
+/// The page that says what works, whose examples these are.
+const PAGE: &str = include_str!("../../../../docs/firewalls.md");
+
+/// What is named of each when it is refused.
+const EXAMPLES: [(&str, &str); 5] = [
+    ("By state and interface", "(nft inet fw forward, handle"),
+    ("By state and address", "accept `iifname m0 oifname cellm0` and `iifname cellm0 oifname m0`"),
+    ("Docker", "(nft ip filter DOCKER-USER, handle"),
+    ("ufw", "(nft ip filter ufw-user-forward, handle"),
+    ("firewalld", "(nft inet firewalld mangle_PREROUTING, handle"),
+];
+
+/// The first block of a language in a text.
+fn block<'a>(text: &'a str, language: &str) -> &'a str {
+    let begin = format!("```{language}\n");
+    let (_, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("no block of {language} in {text}"));
+    rest.split_once("```").unwrap().0
+}
+
+#[test]
+fn h08_firewalls_by_state_are_refused_until_they_have_the_rules_and_then_work() {
+    let (_, page) = PAGE.split_once("## Examples").unwrap();
+    let (page, _) = page.split_once("\n## ").unwrap();
+    assert_eq!(page.matches("\n### ").count(), EXAMPLES.len());
+    for (name, refusal) in EXAMPLES {
+        println!("{name}");
+        let (_, example) = page.split_once(&format!("### {name}\n")).unwrap();
+        let topology = Topology::build("example");
+        topology.exec("nft", &[block(example, "nft")]);
+        transfer(&topology, SERVER[0]);
+        assert!(steering_of(&topology).is_some_and(|why| why.contains(refusal)), "{name}");
+        let said = refused(&topology, &topology.config());
+        assert!(said.contains(refusal) && said.contains("cellm0"), "{name}: {said}");
+        // Nothing has changed for anybody.
+        transfer(&topology, SERVER[0]);
+        let added = block(example, "sh").lines().map(|line| line.strip_prefix("nft '").unwrap());
+        added.for_each(|command| drop(topology.exec("nft", &[command.strip_suffix('\'').unwrap()])));
+        assert_eq!(steering_of(&topology), None, "{name}");
+        let program = Program::start_both_ways(&topology);
+        transfer(&topology, SERVER[0]);
+        assert!(topology.steered_packets() > 100, "{name}");
+        let said = program.stop(&topology);
+        assert!(!said.contains("warning"), "{name}: {said}");
+        assert_eq!(verdict(&said), (2, 0), "{name}: {said}");
+        transfer(&topology, SERVER[0]);
+    }
+}
+
+/// Why `doctor` says that nothing would start; none if it would.
+fn steering_of(topology: &Topology) -> Option<String> {
+    let names = ["w0", "m0"].map(str::to_owned);
+    let diagnosis = topology.middle.run(|| run::examine(&names)).unwrap().unwrap();
+    let steering = diagnosis.findings.into_iter().find(|finding| finding.subject == "steering").unwrap();
+    (steering.health == run::Health::Missing).then_some(steering.found)
+}
+
+/// Needs both tools, which few systems have.
+#[test]
+fn h36_rules_of_both_kinds_of_iptables_are_read_from_the_kernel() {
+    let tools = [
+        ("iptables-legacy", "rule 1 of iptables -t filter web", "of iptables -t filter FORWARD"),
+        ("iptables-nft", "(nft ip filter web, handle", "(nft ip filter FORWARD, handle"),
+    ];
+    for (tool, first, second) in tools {
+        if io::features::find_program(tool).is_some() {
+            iptables_are_read(tool, [first, second]);
+        } else {
+            println!("there is no {tool}: nothing to test");
+        }
+    }
+}
+
+fn iptables_are_read(tool: &str, [first, second]: [&str; 2]) {
+    let topology = Topology::build(tool);
+    let iptables = |rule: &str| {
+        drop(topology.exec(tool, &rule.split(' ').collect::<Vec<_>>()));
+    };
+    iptables("-N web");
+    iptables("-A web -o w0 -p tcp --dport 8080 -j DROP");
+    iptables("-A FORWARD -i m0 -j web");
+    let port = Port::open(&topology, 8_080);
+    let said = refused(&topology, &topology.config());
+    assert!(said.contains(first), "{said}");
+    assert!(!port.is_reached(&topology));
+    iptables("-F FORWARD");
+    iptables("-P FORWARD DROP");
+    iptables("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT");
+    iptables("-A FORWARD -i m+ -o w0 -j ACCEPT");
+    let said = refused(&topology, &topology.config());
+    assert!(said.contains(second), "{said}");
+    for pair in ["-i cellw0 -o w0", "-i m0 -o cellm0", "-i cellm0 -o m0"] {
+        iptables(&format!("-A FORWARD {pair} -j ACCEPT"));
+    }
+    let program = Program::start_both_ways(&topology);
+    transfer(&topology, SERVER[0]);
+    let said = program.stop(&topology);
+    assert!(!said.contains("warning"), "{said}");
+    assert_eq!(verdict(&said), (2, 0), "{said}");
+}
+
+#[test]
+fn h36_a_drop_that_comes_up_is_noticed_and_new_flows_keep_to_it() {
+    for steering in [SteeringChoice::Tcx, SteeringChoice::Rules] {
+        let topology = Topology::build("comesup");
+        let port = Port::open(&topology, 8_080);
+        let mut program = Program::start_engine(&topology, &Config { steering, ..topology.config() });
+        let mut connection = topology.connect(&topology.server, SERVER[0]);
+        connection.exchange(b"steered1");
+        assert!(port.is_reached(&topology));
+        topology.exec("nft", &[BETWEEN_BOTH]);
+        let line = program.await_line("a filter has come up");
+        assert!(line.starts_with("warning: ") && line.contains("tcp dport 8080 drop"), "{line}");
+        assert!(!port.is_reached(&topology), "{steering:?}");
+        let (status, said) = program.wait();
+        assert!(!status.success() && said.contains("start again, or with --bypass-filters"), "{said}");
+        assert_eq!(topology.leftovers(), [""; 0]);
+        connection.exchange(b"handed-2");
+        connection.download(1_000_000);
+        // It is as if it had been there at the start.
+        assert!(refused(&topology, &topology.config()).contains("tcp dport 8080 drop"));
+    }
+}
+
+#[test]
+fn h36_what_comes_up_is_told_where_it_may_be_passed_by() {
+    let topology = Topology::build("told");
+    let config = Config { bypass_filters: true, ..topology.config() };
+    let mut program = Program::start_engine(&topology, &config);
+    topology.exec("nft", &[BETWEEN_BOTH]);
+    program.await_line("warning: --bypass-filters: rule 'iifname");
+    topology.exec("nft", &["delete table inet fw"]);
+    program.await_line("no filter is passed by any more");
+    // One that is about others is none.
+    topology.exec("nft", &[&BETWEEN_BOTH.replace("m0", "eth9")]);
+    topology.connect(&topology.server, SERVER[0]).download(1_000_000);
+    topology.exec(
+        "nft",
+        &["add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; }"],
+    );
+    program.await_line("connections are tracked or translated now");
+    program.stop(&topology);
+}
+
+#[test]
+fn h36_programs_of_others_that_come_up_are_noticed() {
+    let topology = Topology::build("clsact");
+    let config = Config { steering: SteeringChoice::Tcx, ..topology.config() };
+    let mut program = Program::start_engine(&topology, &config);
+    topology.exec("tc", &["qdisc", "add", "dev", "w0", "clsact"]);
+    program.await_line("w0 has a queueing discipline for what comes in (clsact)");
+    let (status, said) = program.wait();
+    assert!(!status.success(), "{said}");
+    assert_eq!(topology.leftovers(), [""; 0]);
+}
