@@ -153,6 +153,7 @@ scripts! {
     h21_super_packet
     h22_fragment_counted
     h22_fragment_passes
+    h24_keep_alive_behind_lost_fin
     h24_keep_alive_client
     h24_keep_alive_server
     h25_accurate_ecn

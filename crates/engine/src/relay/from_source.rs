@@ -271,7 +271,8 @@ impl Relay {
             return Effect::CONSUMED;
         }
         let mut edit = segment.edit();
-        edit.set_seq(if is_keep_alive { self.sender.nxt() - 1 } else { self.sender.nxt() });
+        // Below what the sink has acknowledged: above it the byte of a keep-alive would be taken for the stream's.
+        edit.set_seq(if is_keep_alive { self.sender.una() - 1 } else { self.sender.nxt() });
         // An old acknowledgement, or an old window, is not the source's any more.
         if (tcp.ack, tcp.window) != (self.source.ack, self.source.window) {
             edit.set_ack(self.source.ack);
