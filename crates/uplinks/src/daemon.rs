@@ -333,7 +333,14 @@ impl<'a> Daemon<'a> {
         for i in 0..self.uplinks.len() {
             let key = (self.uplinks[i].interface.clone(), self.uplinks[i].family);
             let here = found.remove(&key).unwrap_or_default();
+            // Such as by an advertisement, or by a lease that was renewed.
+            let has_come_back = here.routes.iter().any(|route| !route.is_demoted());
             self.update(i, here, now);
+            if has_come_back
+                && self.paths.get(id(i)).is_some_and(|path| path.observed(now).are_routes_demoted)
+            {
+                self.act(Action::DemoteRoutes(id(i)), now)?;
+            }
         }
         for ((interface, family), here) in found {
             let name = if family == Family::V4 { interface.clone() } else { format!("{interface}/6") };
@@ -553,6 +560,7 @@ impl<'a> Daemon<'a> {
                 _ => {}
             }
             self.netlink.delete_default_route(&route)?;
+            uplink.demoted.retain(|one| !(one.metric() == route.metric() && one.leads_as(&route)));
             uplink.demoted.push(route);
             count += 1;
         }

@@ -94,6 +94,18 @@ impl Record {
 
 /// Puts a route in the place of its demoted copy. A route whose interface or address is gone went with it.
 pub(crate) fn bring_back(netlink: &Netlink, route: &DefaultRoute) -> Result<(), io::IoError> {
+    let copy = route
+        .device()
+        .and_then(|device| netlink.default_routes(route.family(), device).ok())
+        .and_then(|routes| {
+            routes.into_iter().find(|one| one.metric() == route.demoted().metric() && one.leads_as(route))
+        });
+    let route = &match (copy, route.lifetime()) {
+        (Some(copy), _) => route.with_lifetime_of(&copy),
+        // Its lifetime has ended meanwhile, or its router took it back.
+        (None, Some(_)) => return Ok(()),
+        (None, None) => route.clone(),
+    };
     let added = match netlink.add_default_route(route) {
         Err(error) if error.is_already_there() => Ok(()),
         Err(error) if is_gone(&error) => Ok(()),

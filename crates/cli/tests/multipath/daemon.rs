@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use io::netlink::{EndpointFlags, MptcpEndpoint, Netlink, PathManager, SocketDiagnosis};
+use io::netlink::{EndpointFlags, Family, MptcpEndpoint, Netlink, PathManager, SocketDiagnosis};
 use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
 use serde_json::Value;
 use units::Duration;
@@ -251,6 +251,68 @@ fn a_server_that_never_answers_is_named() {
         io::PidFd::open(child.id()).unwrap().send_signal(SIGTERM).unwrap();
         child.wait().unwrap();
     }
+}
+
+/// Metrics of the client's default routes through an interface, and the rest of a lifetime that they have.
+fn default_routes(world: &World, family: Family, name: &str) -> Vec<(u32, Option<u64>)> {
+    let netlink = world.client.netlink().unwrap();
+    let routes = netlink.default_routes(family, netlink.index_of(name).unwrap()).unwrap();
+    routes.iter().map(|route| (route.metric(), route.lifetime().map(Duration::as_secs))).collect()
+}
+
+#[test]
+fn routes_of_one_metric_are_demoted_and_come_back() {
+    if !has_mptcp() {
+        return;
+    }
+    let world = World::new("metric");
+    let other = "default via 10.101.0.1 dev lte0 metric";
+    ip(&world.client, &format!("route del {other} 101\nroute append {other} 100"));
+    let of = |name| default_routes(&world, Family::V4, name);
+    assert_eq!([of("wifi0"), of("lte0")], [[(100, None)], [(100, None)]]);
+    let daemon = Daemon::start(&world, &[]);
+    // What the server answers over Wi-Fi is lost.
+    ip(&world.server, "route add blackhole 10.100.0.2/32");
+    until("its route is demoted", || of("wifi0") == [(1_000_100, None)]);
+    assert_eq!(of("lte0"), [(100, None)]);
+    // Somebody adds it anew, as when a lease is renewed.
+    ip(&world.client, "route append default via 10.100.0.1 dev wifi0 metric 100");
+    until("that one is demoted, too", || of("wifi0") == [(1_000_100, None)]);
+    ip(&world.server, "route del blackhole 10.100.0.2/32");
+    until("its route is back", || of("wifi0") == [(100, None)]);
+    assert_eq!(of("lte0"), [(100, None)]);
+    // Both dead at the same metric, at the end: nothing is lost.
+    ip(&world.server, "route add blackhole 10.100.0.2/32");
+    until("its route is demoted again", || of("wifi0") == [(1_000_100, None)]);
+    daemon.end(SIGTERM);
+    assert_eq!([of("wifi0"), of("lte0")], [[(100, None)], [(100, None)]]);
+}
+
+#[test]
+fn a_route_keeps_the_lifetime_that_its_router_told() {
+    let world = World::new("expires");
+    ip(
+        &world.client,
+        "addr add fd00:100::2/64 dev wifi0 nodad\nroute add default via fd00:100::1 dev wifi0 proto ra metric 1024 expires \
+         600",
+    );
+    let netlink = world.client.netlink().unwrap();
+    let index = netlink.index_of("wifi0").unwrap();
+    let route = netlink.default_routes(Family::V6, index).unwrap().remove(0);
+    let left = |routes: Vec<(u32, Option<u64>)>| {
+        let [(metric, Some(left))] = routes[..] else { panic!("{routes:?}") };
+        assert!((580..=600).contains(&left), "{left} s are left");
+        metric
+    };
+    assert_eq!(left(default_routes(&world, Family::V6, "wifi0")), 1_024);
+    netlink.add_default_route(&route.demoted()).unwrap();
+    netlink.delete_default_route(&route).unwrap();
+    assert_eq!(left(default_routes(&world, Family::V6, "wifi0")), 1_001_024);
+    let copy = netlink.default_routes(Family::V6, index).unwrap().remove(0);
+    assert!(copy.is_demoted() && copy.leads_as(&route));
+    netlink.add_default_route(&route.with_lifetime_of(&copy)).unwrap();
+    netlink.delete_default_route(&copy).unwrap();
+    assert_eq!(left(default_routes(&world, Family::V6, "wifi0")), 1_024);
 }
 
 /// The guard undoes what a killed daemon cannot. Without the guard, too, the next start does.

@@ -1,8 +1,10 @@
 //! [`DefaultRoute`]: default routes as they are, to be demoted and restored.
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+
+use units::Duration;
 
 use super::{Family, InterfaceIndex, Netlink, Table};
 use crate::IoError;
@@ -36,6 +38,54 @@ impl DefaultRoute {
             message.attributes.push(RouteAttribute::Priority(metric));
         }
         Self { message }
+    }
+
+    /// It leads where `other` does, by the same router and interface, whatever the metrics.
+    #[must_use]
+    pub fn leads_as(&self, other: &Self) -> bool {
+        let way = |route: &Self| {
+            let is_way = |one: &&RouteAttribute| {
+                matches!(one, RouteAttribute::Gateway(_) | RouteAttribute::Via(_) | RouteAttribute::Oif(_))
+            };
+            route.message.attributes.iter().filter(is_way).cloned().collect::<Vec<_>>()
+        };
+        let (mine, its) = (way(self), way(other));
+        mine.len() == its.len() && mine.iter().all(|one| its.contains(one))
+    }
+
+    /// The time after which the kernel forgets it, as a router has told.
+    #[must_use]
+    pub fn lifetime(&self) -> Option<Duration> {
+        self.message.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Expires(seconds) => Some(Duration::from_secs((*seconds).into())),
+            _ => None,
+        })
+    }
+
+    /// The same route with the lifetime that `other` has left.
+    #[must_use]
+    pub fn with_lifetime_of(&self, other: &Self) -> Self {
+        let mut message = self.message.clone();
+        message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::Expires(_)));
+        message
+            .attributes
+            .extend(other.lifetime().map(|left| RouteAttribute::Expires(left.as_secs() as u32)));
+        Self { message }
+    }
+
+    /// The interface that it leads through.
+    #[must_use]
+    pub fn device(&self) -> Option<InterfaceIndex> {
+        self.message.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Oif(index) => Some(InterfaceIndex(*index)),
+            _ => None,
+        })
+    }
+
+    /// IPv4 or IPv6.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        if self.message.header.address_family == Family::V4.to_netlink() { Family::V4 } else { Family::V6 }
     }
 
     /// It has been demoted, and not been restored.
@@ -109,13 +159,13 @@ impl Netlink {
         Ok(found.map(|message| DefaultRoute { message: sendable(message) }).collect())
     }
 
-    /// Adds a route as it is.
+    /// Adds a route as it is, also beside one of another interface with the same metric.
     ///
     /// # Errors
-    /// When it is there, its gateway cannot be reached, or the privilege is missing.
+    /// When this very route is there, its gateway cannot be reached, or the privilege is missing.
     pub fn add_default_route(&self, route: &DefaultRoute) -> Result<(), IoError> {
         let message = RouteNetlinkMessage::NewRoute(route.message.clone());
-        self.change(message, NLM_F_CREATE | NLM_F_EXCL, || {
+        self.change(message, NLM_F_CREATE | NLM_F_APPEND, || {
             format!("add a default route with metric {}", route.metric())
         })
     }
@@ -130,8 +180,18 @@ impl Netlink {
     }
 }
 
-/// Without what the kernel only tells.
+/// Ticks in which the kernel tells the rest of a lifetime (`USER_HZ`).
+const TICKS_PER_S: u32 = 100;
+
+/// Without what the kernel only tells; a lifetime as it is told to the kernel.
 fn sendable(mut message: RouteMessage) -> RouteMessage {
+    let told = message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::CacheInfo(info) if info.expires > 0 => Some(info.expires),
+        _ => None,
+    });
+    message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::Expires(_)));
+    // Rounded up: zero would be for ever.
+    message.attributes.extend(told.map(|ticks| RouteAttribute::Expires(ticks.div_ceil(TICKS_PER_S))));
     message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::CacheInfo(_)));
     message.header.flags = Default::default();
     message
