@@ -32,14 +32,13 @@ pub fn frame() -> Seeds {
     ]
 }
 
+/// What a kernel has said of rules, as it was written down: of nft as messages, of iptables-legacy as `getsockopt(2)` gives it.
 pub fn firewall() -> Seeds {
-    let nft = r#"{"nftables":[{"metainfo":{"version":"1.0.6"}},{"table":{"family":"inet","name":"fw"}},{"chain":{"family":"inet","table":"fw","name":"forward","type":"filter","hook":"forward","prio":0,"policy":"drop"}},{"chain":{"family":"inet","table":"fw","name":"jumped"}},{"chain":{"family":"ip","table":"nat","name":"post","type":"nat","hook":"postrouting"}},{"set":{"family":"inet","table":"fw","name":"lan","elem":["eth9","m0","@more"]}},{"map":{"family":"inet","table":"fw","name":"more","elem":[["w0","@lan"]]}},{"flowtable":{"family":"inet","name":"f","table":"fw","dev":["w0"]}},{"rule":{"family":"inet","table":"fw","chain":"forward","handle":9,"expr":[{"match":{"op":"==","left":{"meta":{"key":"oifname"}},"right":"@lan"}},{"accept":null}]}},{"rule":{"family":"inet","table":"fw","chain":"forward","handle":10,"expr":[{"match":{"op":"in","left":{"ct":{"key":"state"}},"right":["established","related"]}},{"accept":null}]}},{"rule":{"family":"ip","table":"nat","chain":"post","handle":3,"expr":[{"match":{"left":{"meta":{"key":"oifname"}},"right":"m0"}},{"xt":{"type":"target","name":"MASQUERADE"}}]}},{"rule":{"family":"inet","table":"fw","chain":"forward","handle":11,"expr":[{"counter":{"packets":0}},{"drop":null}]}}]}"#;
-    let saved = "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -o w0 -j MASQUERADE\nCOMMIT\n*filter\n:FORWARD DROP [0:0]\n\
-                 -A INPUT -i w0 -j ACCEPT\n-A FORWARD -i w+ -o eth9 -j ACCEPT\n-A FORWARD -m conntrack --ctstate \
-                 ESTABLISHED -j ACCEPT\n-A PREROUTING -i m0\nCOMMIT\n";
+    let nft = include_bytes!("../../../../fuzz/corpus/firewall/ruleset");
+    let legacy = include_bytes!("../../../../fuzz/corpus/firewall/iptables");
     vec![
-        ("ruleset".to_owned(), nft.into()),
-        ("iptables".to_owned(), saved.into()),
+        ("ruleset".to_owned(), nft.to_vec()),
+        ("iptables".to_owned(), legacy.to_vec()),
         ("empty".to_owned(), br#"{"nftables":[]}"#.to_vec()),
     ]
 }

@@ -7,6 +7,7 @@ use run::{Config, SteeringChoice};
 use socket2::{Domain, Socket, Type};
 
 use crate::accelerated::verdict;
+use crate::nat::masquerade;
 use crate::topology::{Connection, Program, SERVER, Topology};
 
 /// A drop for one port between the two interfaces.
@@ -128,6 +129,32 @@ fn block<'a>(text: &'a str, language: &str) -> &'a str {
     rest.split_once("```").unwrap().0
 }
 
+/// An example of the page.
+fn example(name: &str) -> &'static str {
+    PAGE.split_once(&format!("### {name}\n")).unwrap().1
+}
+
+/// Loads the rules of an example.
+fn load(topology: &Topology, name: &str) {
+    topology.exec("nft", &[block(example(name), "nft")]);
+}
+
+/// Adds what an example says.
+fn add(topology: &Topology, name: &str) {
+    for line in block(example(name), "sh").lines() {
+        let command = line.strip_prefix("nft '").and_then(|line| line.strip_suffix('\''));
+        topology.exec("nft", &[command.unwrap()]);
+    }
+}
+
+/// A filter by state, with what has to be added, and masquerade.
+pub fn by_state(topology: &Topology) {
+    masquerade(topology);
+    topology.exec("nft", &["delete chain inet fw forward"]);
+    load(topology, "By state and interface");
+    add(topology, "By state and interface");
+}
+
 #[test]
 fn h08_firewalls_by_state_are_refused_until_they_have_the_rules_and_then_work() {
     let (_, page) = PAGE.split_once("## Examples").unwrap();
@@ -135,17 +162,15 @@ fn h08_firewalls_by_state_are_refused_until_they_have_the_rules_and_then_work() 
     assert_eq!(page.matches("\n### ").count(), EXAMPLES.len());
     for (name, refusal) in EXAMPLES {
         println!("{name}");
-        let (_, example) = page.split_once(&format!("### {name}\n")).unwrap();
         let topology = Topology::build("example");
-        topology.exec("nft", &[block(example, "nft")]);
+        load(&topology, name);
         transfer(&topology, SERVER[0]);
         assert!(steering_of(&topology).is_some_and(|why| why.contains(refusal)), "{name}");
         let said = refused(&topology, &topology.config());
         assert!(said.contains(refusal) && said.contains("cellm0"), "{name}: {said}");
         // Nothing has changed for anybody.
         transfer(&topology, SERVER[0]);
-        let added = block(example, "sh").lines().map(|line| line.strip_prefix("nft '").unwrap());
-        added.for_each(|command| drop(topology.exec("nft", &[command.strip_suffix('\'').unwrap()])));
+        add(&topology, name);
         assert_eq!(steering_of(&topology), None, "{name}");
         let program = Program::start_both_ways(&topology);
         transfer(&topology, SERVER[0]);

@@ -11,6 +11,7 @@ use run::{Answer, Config, FeedbackConfig, InlineFallback, Question, SteeringChoi
 use units::Duration;
 
 use crate::accelerated::verdict;
+use crate::firewall::by_state;
 use crate::nat::masquerade;
 use crate::successor::Late;
 use crate::topology::{
@@ -378,6 +379,13 @@ impl Drop for Flag<'_> {
 fn h34_replaced_behind_masquerade() {
     let topology = Topology::build("replnat");
     masquerade(&topology);
+    replaced_in_the_middle(&topology);
+}
+
+#[test]
+fn h08_replaced_behind_a_firewall_by_state() {
+    let topology = Topology::build("replfw");
+    by_state(&topology);
     replaced_in_the_middle(&topology);
 }
 

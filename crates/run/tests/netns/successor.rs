@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use run::{Config, RecoveryStatus, SteeringChoice, Wishes};
 
 use crate::crash::{assert_reset, with_debt};
+use crate::firewall::by_state;
 use crate::nat::masquerade;
 use crate::topology::{
     Connection, PATIENCE, Program, SERVER, SIGKILL, SIGSTOP, SIGTERM, Topology, pattern, wait_until,
@@ -113,6 +114,13 @@ fn h02_another_process_goes_on_where_rules_steer_and_addresses_are_translated() 
     masquerade(&topology);
     let config = Config { steering: SteeringChoice::Rules, shards: 2, ..config(&topology) };
     no_flow_notices(&topology, &config, SERVER);
+}
+
+#[test]
+fn h08_another_process_goes_on_behind_a_firewall_by_state() {
+    let topology = Topology::build("heirfw");
+    by_state(&topology);
+    no_flow_notices(&topology, &config(&topology), SERVER);
 }
 
 #[test]
