@@ -285,6 +285,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "relay::from_sink",
     "relay::emit",
     "relay::record",
+    "relay::survivor",
     // Where a flow is in its life.
     "phase::next",
     "phase::bounds",
@@ -298,6 +299,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "flow",
     // One direction, and both in line.
     "half",
+    "half::broken",
     "half::deadlines",
     "half::disputes",
     "half::handshakes",

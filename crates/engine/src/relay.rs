@@ -14,7 +14,6 @@ use wire::{Ip, Tcp};
 use crate::config::EngineConfig;
 use crate::direction::End;
 use crate::effect::{Answer, Effect};
-use crate::half::broken::Survivor;
 use crate::handshake::{Agreement, TIMESTAMPS_LEN};
 use crate::memory::buffer_pool::{BufferPool, RingSize};
 use crate::path::Path;
@@ -29,6 +28,7 @@ mod from_sink;
 mod from_source;
 mod record;
 pub(crate) mod sides;
+pub(crate) mod survivor;
 mod window;
 
 use acceptance::AckRange;
@@ -226,21 +226,6 @@ impl Relay {
             self.conduct.fits();
         }
         effect
-    }
-
-    /// A host that may not hear that the flow is broken off, where it stands.
-    pub(crate) fn survivor(&self, host: End) -> Survivor {
-        let (ip, seq, ack, times) = match host {
-            End::Source => {
-                let times = (self.sink.tsval, self.receiver.ts_recent().unwrap_or(0));
-                (self.sink.ip, self.source.ack, self.receiver.ack_number(), times)
-            }
-            End::Sink => {
-                let times = (self.source.tsval, self.source.tsecr);
-                (self.source.ip, self.sender.una(), self.source.ack, times)
-            }
-        };
-        Survivor::new(ip, seq, ack, self.agreed.timestamps.then_some(times))
     }
 
     /// When the sink last acknowledged something, or had nothing to acknowledge.

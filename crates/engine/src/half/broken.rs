@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use units::{Duration, Instant, SeqNum};
+use units::{Duration, Instant};
 use wire::{EmittedHeader, TcpFlags, TcpHeaderSpec, Timestamps};
 
 use super::Half;
@@ -21,7 +21,7 @@ use crate::flow::Flow;
 use crate::key::FlowKey;
 use crate::pass::PassReason;
 use crate::relay::emit::{HeaderBuffer, question, with_template};
-use crate::relay::sides::IpTemplate;
+use crate::relay::survivor::Survivor;
 use crate::segment::Segment;
 
 /// Hosts that are asked at a time; no others are.
@@ -39,34 +39,6 @@ const REACH: u32 = 1 << 26;
 
 /// A flow, and whether it is its sink that is meant.
 type Name = (FlowKey, bool);
-
-/// A host that may not know that its flow is broken off.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Survivor {
-    pub(crate) ip: IpTemplate,
-    /// The number that it expects next, as far as known.
-    pub(crate) seq: SeqNum,
-    pub(crate) ack: SeqNum,
-    /// TSval and TSecr, where the hosts agreed on timestamps.
-    pub(crate) timestamps: Option<(u32, u32)>,
-    tries: u8,
-    /// It has answered: it is reset next.
-    is_heard: bool,
-    due: Instant,
-}
-stored::fields!(Survivor { ip, seq, ack, timestamps, tries, is_heard, due });
-
-impl Survivor {
-    /// One that is asked at once.
-    pub(crate) const fn new(
-        ip: IpTemplate,
-        seq: SeqNum,
-        ack: SeqNum,
-        timestamps: Option<(u32, u32)>,
-    ) -> Self {
-        Self { ip, seq, ack, timestamps, tries: 0, is_heard: false, due: Instant::ZERO }
-    }
-}
 
 /// Hosts that are asked whether they are gone.
 #[derive(Clone, Debug, Default)]

@@ -38,21 +38,11 @@ pub(crate) struct Conduct {
     /// When both hosts were asked first where they are, while nothing came that fits, ms; 0 for never.
     elsewhere_ms: u32,
 }
-stored::fields!(Conduct {
-    nonsense,
-    challenged,
-    hole_since,
-    elsewhere_ms: since(4, 0),
-});
+stored::fields!(Conduct { nonsense, challenged, hole_since, elsewhere_ms: since(4, 0) });
 
 impl Default for Conduct {
     fn default() -> Self {
-        Self {
-            nonsense: 0,
-            challenged: Moment::NEVER,
-            hole_since: Moment::NEVER,
-            elsewhere_ms: 0,
-        }
+        Self { nonsense: 0, challenged: Moment::NEVER, hole_since: Moment::NEVER, elsewhere_ms: 0 }
     }
 }
 
