@@ -202,8 +202,8 @@ impl Half {
         let Some(id) = self.flow_index.get(&misfit.key, &self.flows) else { return true };
         let Weighed { finding, is_open, is_settled, .. } = self.weigh(id, misfit, now);
         let relay = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut());
-        if is_open {
-            relay.map(|relay| relay.begin_dispute(now));
+        if let Some(relay) = relay.filter(|_| is_open) {
+            relay.begin_dispute(now);
         }
         let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
         let is_young = relay.is_some_and(Relay::is_young);
