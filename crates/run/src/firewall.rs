@@ -18,6 +18,7 @@ mod watch;
 pub(crate) use watch::{FilterWatch, Watched};
 
 use residual::{Face, Line, Passage, Residual, sees};
+use wire::protocol;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,11 +29,17 @@ pub(crate) struct Firewall {
     pub against_tcx: Option<String>,
     /// The same where rules steer.
     pub against_rules: Option<String>,
+    /// Why other packets to subscribers than TCP are not to be steered, by programs and by rules: a filter would decide
+    /// otherwise of them.
+    pub against_turns: [Option<String>; 2],
     /// One line for each thing that is no reason against either, and to be known.
     pub cautions: Vec<String>,
     /// One line for each thing that could not be examined.
     pub unknown: Vec<String>,
 }
+
+/// Stands for whatever is neither TCP nor UDP.
+const ESP: u8 = 50;
 
 /// Prefix of the names of our own nft tables.
 pub(crate) const TABLE_PREFIX: &str = "cellerator_";
@@ -113,9 +120,17 @@ pub(crate) fn judge(
     list: List<'_>,
 ) -> Firewall {
     let mut found = Firewall { tracks_connections: tracks(ruleset), ..Firewall::default() };
-    let scene = Scene { ruleset, names, indices, tracks_mobile, list };
+    let scene = Scene { ruleset, names, indices, tracks_mobile, list, protocol: protocol::TCP };
     found.against_tcx = scene.at_arrival().or_else(|| scene.first_difference(Scene::differs_by_programs));
     found.against_rules = scene.first_difference(Scene::differs_by_rules);
+    for other in [protocol::UDP, ESP] {
+        let scene = Scene { protocol: other, ..scene };
+        let [by_programs, by_rules] = &mut found.against_turns;
+        *by_programs = by_programs
+            .take()
+            .or_else(|| scene.at_arrival().or_else(|| scene.first_difference(Scene::differs_by_programs)));
+        *by_rules = by_rules.take().or_else(|| scene.first_difference(Scene::differs_by_rules));
+    }
     if let Some(program) = ruleset.programs.first() {
         let why = format!(
             "a BPF program of netfilter's ({}) is at the {} hook of {}, and what it decides by is not known",
@@ -197,6 +212,8 @@ struct Scene<'a> {
     indices: [Option<u32>; 2],
     tracks_mobile: bool,
     list: List<'a>,
+    /// Of the packets.
+    protocol: u8,
 }
 
 impl<'a> Scene<'a> {
@@ -217,7 +234,8 @@ impl<'a> Scene<'a> {
     }
 
     fn residual(&self, look: Look, [way_in, way_out]: [Face<'a>; 2], is_tracked: bool) -> Residual {
-        let passage = Passage { way_in, way_out, is_tracked, is_ipv6: look.is_ipv6 };
+        let (is_ipv6, protocol) = (look.is_ipv6, self.protocol);
+        let passage = Passage { way_in, way_out, is_tracked, is_ipv6, protocol };
         Residual::of(self.ruleset, look.chain, look.hook, passage)
     }
 
@@ -238,7 +256,10 @@ impl<'a> Scene<'a> {
                 if !sees(at.family, is_ipv6) {
                     continue;
                 }
-                for way in [Way::Up, Way::Down] {
+                // Of other packets only those to subscribers come here.
+                let ways: &[Way] =
+                    if self.protocol == protocol::TCP { &[Way::Up, Way::Down] } else { &[Way::Down] };
+                for &way in ways {
                     let found = differs(self, Look { chain, hook: base.hook, way, is_ipv6 });
                     if found.is_some() {
                         return found;

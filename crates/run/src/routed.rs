@@ -109,12 +109,13 @@ impl Site for RoutedSite {
                 steering
             }
         };
+        let filters = FilterWatch::start(plan.watched(config), steering.subscriber_steering())?;
         let routed = Routed {
             ground,
             plan,
             steering,
             must_follow: false,
-            filters: FilterWatch::start(plan.watched(config))?,
+            filters,
             next_routes: Clock::now() + ROUTES_EVERY,
             predecessor: plan.predecessor.as_ref(),
         };

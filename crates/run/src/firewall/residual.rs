@@ -1,4 +1,4 @@
-//! [`Residual`]: what is left of a chain for TCP that goes from one interface to another: rules whose conditions on
+//! [`Residual`]: what is left of a chain for packets that go from one interface to another: rules whose conditions on
 //! interfaces do not hold are gone, and those conditions are gone from the others.
 //!
 //! Two passages with the same residual are decided alike, whatever a packet's addresses and ports are. What is not
@@ -34,7 +34,6 @@ const FIB_IIF: u32 = 8;
 const FIB_OIF: u32 = 16;
 /// `ARPHRD_NONE`, of a TUN device.
 const TYPE_OF_TUN: u16 = 0xfffe;
-const TCP: u8 = 6;
 const NFPROTO_V4: u8 = 2;
 const NFPROTO_V6: u8 = 10;
 const NAME_LEN: usize = 16;
@@ -55,6 +54,8 @@ pub(crate) struct Passage<'a> {
     /// Connection tracking sees it.
     pub is_tracked: bool,
     pub is_ipv6: bool,
+    /// The protocol in the packets, by number.
+    pub protocol: u8,
 }
 
 /// What a line does with the packets that it is about.
@@ -435,7 +436,7 @@ impl Walk<'_> {
             }
             IIFGROUP | OIFGROUP if face.index.is_none() => Some(vec![0; 4]),
             NFPROTO => Some(vec![if is_ipv6 { NFPROTO_V6 } else { NFPROTO_V4 }, 0, 0, 0]),
-            L4PROTO => Some(vec![TCP, 0, 0, 0]),
+            L4PROTO => Some(vec![self.passage.protocol, 0, 0, 0]),
             _ => None,
         }
     }

@@ -121,6 +121,26 @@ fn a_drop_between_both_interfaces_would_be_passed_by_in_either_way() {
     }
 }
 
+/// `NFT_META_L4PROTO`.
+fn carries(protocol: u8) -> Vec<Expression> {
+    vec![
+        expression("meta", &[], Action::Meta { key: 16, to: 0 }),
+        expression("cmp", &[], Action::Compare { register: 0, how: 0, value: vec![protocol] }),
+    ]
+}
+
+#[test]
+fn a_drop_of_datagrams_is_against_turns_alone() {
+    let of_udp = |from: &str, to: &str| {
+        let rule = then(&[iif(from), oif(to), carries(17), port(53)], Drop);
+        let found = judged(vec![forward(false, vec![rule])], Vec::new());
+        let tcp = (found.against_tcx.is_some(), found.against_rules.is_some());
+        (tcp, found.against_turns.map(|why| why.is_some()))
+    };
+    assert_eq!(of_udp("w0", "m0"), ((false, false), [true, true]));
+    assert_eq!(of_udp("m0", "w0"), ((false, false), [false, false]), "what clients send goes as ever");
+}
+
 #[test]
 fn a_drop_by_one_interface_works_where_rules_steer() {
     for interface in ["m0", "w0", "m*"] {

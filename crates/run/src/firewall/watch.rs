@@ -12,7 +12,7 @@ use io::{Clock, IoError, Waiter, bpf};
 use units::Duration;
 
 use super::{Names, examine, read_legacy};
-use crate::steering::tcx;
+use crate::steering::{SubscriberSteering, tcx};
 
 const EVERY: Duration = Duration::from_millis(500);
 
@@ -41,14 +41,16 @@ pub(crate) struct FilterWatch {
 }
 
 impl FilterWatch {
-    /// Begins, in the calling thread's namespace.
+    /// Begins, in the calling thread's namespace. `subscribers` leads what is no TCP here, as long as no filter would
+    /// decide otherwise of it.
     ///
     /// # Errors
     /// When the system has no thread or socket left to give.
-    pub fn start(watched: Watched) -> Result<Self, IoError> {
+    pub fn start(watched: Watched, subscribers: Option<SubscriberSteering>) -> Result<Self, IoError> {
         let (send, news) = mpsc::channel();
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut watcher = Watcher { netlink: Netlink::open()?, filter: PacketFilter::open().ok(), watched };
+        let (netlink, filter) = (Netlink::open()?, PacketFilter::open().ok());
+        let mut watcher = Watcher { netlink, filter, watched, subscribers };
         let (over, waiter) = (Arc::clone(&is_over), Waiter::new(Duration::ZERO)?);
         let spawned = std::thread::Builder::new()
             .name("filters".to_owned())
@@ -82,6 +84,7 @@ struct Watcher {
     netlink: Netlink,
     filter: Option<PacketFilter>,
     watched: Watched,
+    subscribers: Option<SubscriberSteering>,
 }
 
 impl Watcher {
@@ -91,7 +94,11 @@ impl Watcher {
         while !is_over.load(Ordering::Relaxed) {
             let now = Some(self.signature());
             if now != before {
-                let reason = self.reason(now.as_ref().and_then(|now| now.at_interfaces.clone()));
+                let (reason, against_turns) =
+                    self.reason(now.as_ref().and_then(|now| now.at_interfaces.clone()));
+                if let Some(subscribers) = &self.subscribers {
+                    subscribers.permit(against_turns.is_none());
+                }
                 before = now;
                 if reason != said {
                     said.clone_from(&reason);
@@ -133,8 +140,8 @@ impl Watcher {
         })
     }
 
-    /// Why TCP should not be steered as it is; none if nothing is against it.
-    fn reason(&self, at_interfaces: Option<String>) -> Option<String> {
+    /// Why TCP should not be steered as it is, and why nothing else should; none if nothing is against it.
+    fn reason(&self, at_interfaces: Option<String>) -> (Option<String>, Option<String>) {
         let Watched { interfaces: [wired, mobile], tuns: [wired_tun, mobile_tun], .. } = &self.watched;
         let names = Names { wired, mobile, wired_tun, mobile_tun };
         let Watched { by_programs, has_notrack, is_never, .. } = self.watched;
@@ -143,10 +150,12 @@ impl Watcher {
         let tracks = found.tracks_connections && found.unknown.is_empty();
         if by_programs {
             let tracked = tracks.then(|| "connections are tracked or translated now".to_owned());
-            return found.against_tcx.or(at_interfaces).or(tracked);
+            let [against_turns, _] = found.against_turns;
+            return (found.against_tcx.or(at_interfaces).or(tracked), against_turns);
         }
         let tracked = (tracks && !has_notrack && !is_never)
             .then(|| "connections are tracked or translated now, on the mobile side too".to_owned());
-        found.against_rules.or(tracked)
+        let [_, against_turns] = found.against_turns;
+        (found.against_rules.or(tracked), against_turns)
     }
 }

@@ -64,6 +64,23 @@ fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
     Ok(tun)
 }
 
+/// What leads all that is sent to some subscribers here.
+#[derive(Clone, Debug)]
+pub(crate) enum SubscriberSteering {
+    Programs(Arc<Bypass>),
+    Routes(Arc<SubscriberRoutes>),
+}
+
+impl SubscriberSteering {
+    /// Says whether it may: where it may not, nothing comes here any more but TCP and ICMP errors.
+    pub fn permit(&self, is_permitted: bool) {
+        match self {
+            Self::Programs(bypass) => bypass.permit_schedules(is_permitted),
+            Self::Routes(routes) => routes.permit(is_permitted),
+        }
+    }
+}
+
 /// What leads subscribers into the wired device by routes.
 fn subscribers_of(plan: &Plan, netlink: &Netlink) -> Result<SubscriberRoutes, IoError> {
     let device = netlink.index_of(&plan.side(Port::Wired).tun)?;
@@ -151,6 +168,13 @@ impl<'a> Steering<'a> {
             tcx.attach()?;
         }
         Ok(steering)
+    }
+
+    /// What leads subscribers here.
+    pub fn subscriber_steering(&self) -> Option<SubscriberSteering> {
+        let by_programs = self.bypass().map(|bypass| SubscriberSteering::Programs(Arc::clone(bypass)));
+        let by_rules = || self.subscribers.clone().map(SubscriberSteering::Routes);
+        by_programs.or_else(by_rules)
     }
 
     /// What leads subscribers here, where rules steer.

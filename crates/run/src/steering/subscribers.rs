@@ -20,7 +20,15 @@ const ROUTES_MAX: usize = 16_384;
 /// Routes of subscribers. They go with the device that they lead into.
 #[derive(Debug)]
 pub(crate) struct SubscriberRoutes {
-    orders: SyncSender<(IpAddr, bool)>,
+    orders: SyncSender<Order>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// Everything to a subscriber is to come here, or no longer.
+    Lead(IpAddr, bool),
+    /// Something may, or nothing.
+    Permit(bool),
 }
 
 impl SubscriberRoutes {
@@ -28,8 +36,9 @@ impl SubscriberRoutes {
     /// bits.
     pub fn keep(table: Table, device: InterfaceIndex, ipv6_prefix_len: u8) -> Result<Self, IoError> {
         let netlink = Netlink::open()?;
-        let (orders, waiting) = sync_channel(WAITING_MAX);
-        let keeper = Keeper { netlink, table, device, ipv6_prefix_len, led: BTreeSet::new() };
+        let (orders, waiting) = sync_channel::<Order>(WAITING_MAX);
+        let led = BTreeSet::new();
+        let keeper = Keeper { netlink, table, device, ipv6_prefix_len, led, is_refused: false };
         thread::Builder::new()
             .name("routes".to_owned())
             .spawn(move || keeper.work(&waiting))
@@ -40,7 +49,13 @@ impl SubscriberRoutes {
     /// Has everything to a subscriber come here from about now on, or no longer.
     pub fn lead(&self, subscriber: IpAddr, is_wanted: bool) {
         // Forgotten orders are given again: with the next packet.
-        self.orders.try_send((subscriber, is_wanted)).ok();
+        self.orders.try_send(Order::Lead(subscriber, is_wanted)).ok();
+    }
+
+    /// Says whether anything may come here so; if not, nothing does from about now on.
+    pub fn permit(&self, is_permitted: bool) {
+        // Its thread has ended only with this.
+        self.orders.send(Order::Permit(is_permitted)).ok();
     }
 }
 
@@ -50,31 +65,45 @@ struct Keeper {
     device: InterfaceIndex,
     ipv6_prefix_len: u8,
     led: BTreeSet<IpAddr>,
+    is_refused: bool,
 }
 
 impl Keeper {
-    fn work(mut self, orders: &Receiver<(IpAddr, bool)>) {
-        while let Ok((subscriber, is_wanted)) = orders.recv() {
-            let prefix_len = if subscriber.is_ipv4() { 32 } else { self.ipv6_prefix_len };
-            let route = Route {
-                destination: Cidr::new(subscriber, prefix_len),
-                gateway: None,
-                device: Some(self.device),
-                table: self.table,
-            };
-            if is_wanted && self.led.len() < ROUTES_MAX {
-                let is_there = match self.netlink.add_route(&route) {
-                    Ok(()) => true,
-                    Err(error) => error.is_already_there(),
-                };
-                if is_there {
-                    self.led.insert(subscriber);
+    fn work(mut self, orders: &Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            match order {
+                Order::Lead(subscriber, true) if !self.is_refused && self.led.len() < ROUTES_MAX => {
+                    let is_there = match self.netlink.add_route(&self.route(subscriber)) {
+                        Ok(()) => true,
+                        Err(error) => error.is_already_there(),
+                    };
+                    if is_there {
+                        self.led.insert(subscriber);
+                    }
                 }
-            } else if !is_wanted {
-                // One that is not there leads nothing here.
-                drop(self.netlink.delete_route(&route));
-                self.led.remove(&subscriber);
+                Order::Lead(_, true) => {}
+                Order::Lead(subscriber, false) => self.leave(subscriber),
+                Order::Permit(is_permitted) => {
+                    self.is_refused = !is_permitted;
+                    if self.is_refused {
+                        std::mem::take(&mut self.led)
+                            .into_iter()
+                            .for_each(|subscriber| self.leave(subscriber));
+                    }
+                }
             }
         }
+    }
+
+    fn leave(&mut self, subscriber: IpAddr) {
+        // One that is not there leads nothing here.
+        drop(self.netlink.delete_route(&self.route(subscriber)));
+        self.led.remove(&subscriber);
+    }
+
+    fn route(&self, subscriber: IpAddr) -> Route {
+        let prefix_len = if subscriber.is_ipv4() { 32 } else { self.ipv6_prefix_len };
+        let destination = Cidr::new(subscriber, prefix_len);
+        Route { destination, gateway: None, device: Some(self.device), table: self.table }
     }
 }

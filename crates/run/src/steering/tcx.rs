@@ -1,9 +1,10 @@
 //! [`Tcx`]: the steering by programs at the interfaces, and the flows they leave alone.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Port;
 use io::bpf::{Attachment, HashMap, Program, SharedArray};
@@ -47,6 +48,15 @@ pub(crate) struct Bypass {
     added: AtomicU64,
     /// How many may be added until the next heartbeat.
     room: AtomicU32,
+    scheduled: Mutex<Scheduled>,
+}
+
+/// Subscribers all of whose traffic comes here.
+#[derive(Debug, Default)]
+struct Scheduled {
+    /// None may.
+    is_refused: bool,
+    keys: BTreeSet<[u8; program::KEY_LEN]>,
 }
 
 /// What became of flows that are none of ours.
@@ -74,6 +84,7 @@ impl Bypass {
             shared: SharedArray::create("cell_shared", LINE_WORDS * (1 + PROGRAMS_MAX))?,
             added: AtomicU64::new(0),
             room: AtomicU32::new(ADDED_MAX),
+            scheduled: Mutex::default(),
         })
     }
 
@@ -98,10 +109,28 @@ impl Bypass {
     /// True if it is so from here on.
     pub fn schedule(&self, subscriber: IpAddr, is_wanted: bool) -> bool {
         let key = subscriber_key(subscriber);
+        let mut scheduled = self.scheduled.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_wanted {
+            scheduled.keys.remove(&key);
             return self.passed.remove(&key).is_ok();
         }
-        self.passed.insert(&key, &[0; program::VALUE_LEN]).is_ok()
+        let is_led = !scheduled.is_refused && self.passed.insert(&key, &[0; program::VALUE_LEN]).is_ok();
+        if is_led {
+            scheduled.keys.insert(key);
+        }
+        is_led
+    }
+
+    /// Says whether all traffic of subscribers may come here; if not, that of none does from here on.
+    pub fn permit_schedules(&self, is_permitted: bool) {
+        let mut scheduled = self.scheduled.lock().unwrap_or_else(PoisonError::into_inner);
+        scheduled.is_refused = !is_permitted;
+        if !is_permitted {
+            for key in std::mem::take(&mut scheduled.keys) {
+                // One that the kernel has dropped is not there.
+                self.passed.remove(&key).ok();
+            }
+        }
     }
 
     /// Leaves flows that begin from here on to the kernel, or no longer.
@@ -288,6 +317,7 @@ impl Tcx {
             shared,
             added: AtomicU64::new(0),
             room: AtomicU32::new(ADDED_MAX),
+            scheduled: Mutex::default(),
         };
         let attached = links.into_iter().map(Attachment::adopt).collect();
         let bypass = Arc::new(bypass);

@@ -114,3 +114,52 @@ fn takes_turns(name: &str, steering: SteeringChoice) {
     }
     program.stop(&topology);
 }
+
+/// A datagram that a filter drops is dropped, whether what is sent to its subscriber comes here or not.
+#[test]
+fn h36_a_filter_of_datagrams_is_passed_by_neither_at_first_nor_when_it_comes_later() {
+    for (name, steering, is_later) in [
+        ("udpfirst", SteeringChoice::Tcx, false),
+        ("udplater", SteeringChoice::Tcx, true),
+        ("udpfirstrules", SteeringChoice::Rules, false),
+        ("udplaterrules", SteeringChoice::Rules, true),
+    ] {
+        let topology = Topology::build(name);
+        let filter = || {
+            let chain = "add table inet fw; \
+                         add chain inet fw forward { type filter hook forward priority 0; }; \
+                         add rule inet fw forward iifname w0 oifname m0 udp length 100 drop";
+            topology.exec("nft", &[chain]);
+        };
+        if !is_later {
+            filter();
+        }
+        let program = Program::start_engine(&topology, &Config { steering, ..topology.config() });
+        let taken = || topology.status().processor.counters["opaque_packets"];
+        let mut tcp = topology.connect(&topology.server, SERVER[0]);
+        tcp.exchange(b"to-begin");
+        let [client, server] = datagram_sockets(&topology, SERVER[0]);
+        client.send(b"here").unwrap();
+        let mut heard = [0; 1_500];
+        let (_, to) = server.recv_from(&mut heard).unwrap();
+        let mut hears = |len: usize| {
+            tcp.exchange(b"still-on");
+            server.send_to(&vec![0x5a; len], to).unwrap();
+            server.send_to(b"next", to).unwrap();
+            client.recv(&mut heard).unwrap() == len && client.recv(&mut heard).is_ok()
+        };
+        pause(200);
+        if is_later {
+            assert!(hears(92) && taken() > 0, "{name}: they take turns");
+            filter();
+            wait_until("it is noticed", || !hears(92));
+        }
+        let before = taken();
+        for _ in 0..20 {
+            assert!(!hears(92), "{name}: it is dropped");
+            assert!(hears(93), "{name}: another one is not");
+        }
+        assert_eq!(taken(), before, "{name}");
+        program.stop(&topology);
+    }
+}
