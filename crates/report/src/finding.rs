@@ -87,6 +87,11 @@ enum Comparison {
     Less,
 }
 
+/// With this share of the throughput at least, and a queue so many times as short, less delay is what there is to say
+/// first.
+const ABOUT_AS_MUCH: f64 = 0.95;
+const SHORTER: f64 = 2.0;
+
 /// Between these two means are called the same.
 const SAME: core::ops::Range<f64> = 0.985..1.015;
 
@@ -120,10 +125,13 @@ fn compared(case: &Group<'_>, base: &Group<'_>, controls: usize) -> String {
     let delivers = format!("{} delivers {} Mbit/s", case.name, with_spread(&rates));
     let delivers =
         if seeds > 1 { format!("{delivers} (mean of {seeds} seeds ± their deviation)") } else { delivers };
+    let delays = [&case, &base].map(|group| group.mean(|f| f.radio.queue_delay_ms.p95));
+    let is_shorter = ratio >= ABOUT_AS_MUCH && delays[0] * SHORTER <= delays[1];
     let mut text = match comparison {
         _ if !case.is_accelerated || base.is_accelerated || comparison == Comparison::More => {
             capitalised(&delivers)
         }
+        _ if is_shorter => format!("Less delay: {}; {delivers}", queued(delays)),
         Comparison::Less => format!("Less throughput: {delivers}"),
         _ => format!("No gain in throughput: {delivers}"),
     };
@@ -136,25 +144,29 @@ fn compared(case: &Group<'_>, base: &Group<'_>, controls: usize) -> String {
         }
         Comparison::Less => format!(", {:.0} % less than {named} with {own}", 100.0 * (1.0 - ratio)),
     };
-    text + &of_the_link(&case, &base)
+    text += &used_of_the_link(&case, &base);
+    // What it begins with is not said twice.
+    if !text.starts_with("Less delay") {
+        text += &format!("; {}", queued(delays));
+    }
+    text
 }
 
-/// How much of the link is used, and how long the queue is.
-fn of_the_link(case: &Group<'_>, base: &Group<'_>) -> String {
+/// How much of the link is used.
+fn used_of_the_link(case: &Group<'_>, base: &Group<'_>) -> String {
     let used = |group: &Group<'_>| {
         let all = group.runs.iter().all(|(_, _, f)| f.radio.utilisation.is_some());
         all.then(|| 100.0 * group.mean(|f| f.radio.utilisation.unwrap_or_default()))
     };
-    let mut text = String::new();
-    if let (Some(used), Some(base_used)) = (used(case), used(base)) {
-        text += &format!("; {used:.0} % of the link used against {base_used:.0} %");
-    }
-    let delay = |group: &Group<'_>| group.mean(|f| f.radio.queue_delay_ms.p95);
-    text + &format!(
-        "; 95 % of packets queued for at most {:.0} ms against {:.0} ms",
-        delay(case),
-        delay(base)
-    )
+    let both = used(case).zip(used(base));
+    both.map_or_else(String::new, |(used, base)| {
+        format!("; {used:.0} % of the link used against {base:.0} %")
+    })
+}
+
+/// How long the queue is, of a case and of what it is compared with.
+fn queued([delay_ms, base_delay_ms]: [f64; 2]) -> String {
+    format!("95 % of packets queued for at most {delay_ms:.0} ms against {base_delay_ms:.0} ms")
 }
 
 /// A mean, and the standard deviation where there is one.
