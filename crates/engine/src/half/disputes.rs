@@ -9,11 +9,12 @@
 //! A flow is young until one of its hosts has acknowledged something that went through here. Of one that owes something
 //! nobody is believed: its hosts acknowledge that, or not.
 //!
-//! A flow that is young no longer may have gone on elsewhere for a while, as when routing led it past this machine. Where
-//! only one direction moved, the number of the other one is exact, and its half says so (`relay/from_sink.rs`). Where
-//! both did, each host acknowledges what never passed here, and neither has an exact number. Once one of them says so again,
-//! both are asked: who forges the packets of both cannot keep them from being heard. Where both say so a second later, of numbers close to each other, and
-//! nothing came of either meanwhile that fits, the flow is in doubt ([`Departure::doubt`]).
+//! A flow that is young no longer may have gone on elsewhere for a while, as when routing led it past this machine.
+//! Where only one direction moved, the number of the other one is exact, and its half says so (`relay/from_sink.rs`).
+//! Where both did, each host acknowledges what never passed here, and neither has an exact number. Once one of them
+//! says so again, both are asked: who forges the packets of both cannot keep them from being heard. Where both say so
+//! a second later, of numbers close to each other, and nothing came of either meanwhile that fits, the flow is in
+//! doubt ([`Departure::doubt`]).
 
 use std::collections::VecDeque;
 

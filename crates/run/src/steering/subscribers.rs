@@ -11,7 +11,7 @@ use std::thread;
 use io::IoError;
 use io::netlink::{Cidr, InterfaceIndex, Netlink, Route, Table};
 
-/// Orders that wait; beyond it they are forgotten, and given again.
+/// Orders that wait; beyond it they are forgotten.
 const WAITING_MAX: usize = 1_024;
 
 /// Subscribers that are led here at a time: others' packets pass in the kernel.
@@ -48,7 +48,7 @@ impl SubscriberRoutes {
 
     /// Has everything to a subscriber come here from about now on, or no longer.
     pub fn lead(&self, subscriber: IpAddr, is_wanted: bool) {
-        // Forgotten orders are given again: with the next packet.
+        // One that is forgotten is given again: with the next packet that need not come, or once its flows have rested.
         self.orders.try_send(Order::Lead(subscriber, is_wanted)).ok();
     }
 
@@ -81,8 +81,8 @@ impl Keeper {
                         self.led.insert(subscriber);
                     }
                 }
-                Order::Lead(_, true) => {}
-                Order::Lead(subscriber, false) => self.leave(subscriber),
+                // One that a process before this one has led here may be there although none may.
+                Order::Lead(subscriber, _) => self.leave(subscriber),
                 Order::Permit(is_permitted) => {
                     self.is_refused = !is_permitted;
                     if self.is_refused {

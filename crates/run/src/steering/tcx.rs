@@ -105,20 +105,17 @@ impl Bypass {
     }
 
     /// Has everything to a subscriber come here, and what it acknowledges; or no longer.
-    ///
-    /// True if it is so from here on.
-    pub fn schedule(&self, subscriber: IpAddr, is_wanted: bool) -> bool {
+    pub fn schedule(&self, subscriber: IpAddr, is_wanted: bool) {
         let key = subscriber_key(subscriber);
         let mut scheduled = self.scheduled.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_wanted {
+        // One that a process before this one has led here may be there although none may.
+        if !is_wanted || scheduled.is_refused {
             scheduled.keys.remove(&key);
-            return self.passed.remove(&key).is_ok();
-        }
-        let is_led = !scheduled.is_refused && self.passed.insert(&key, &[0; program::VALUE_LEN]).is_ok();
-        if is_led {
+            // It may not be there.
+            self.passed.remove(&key).ok();
+        } else if self.passed.insert(&key, &[0; program::VALUE_LEN]).is_ok() {
             scheduled.keys.insert(key);
         }
-        is_led
     }
 
     /// Says whether all traffic of subscribers may come here; if not, that of none does from here on.
