@@ -260,6 +260,8 @@ const ENGINE_LAYERS: &[&str] = &[
     // The way to a subscriber.
     "path::pacing",
     "opaque::key",
+    "opaque::markers",
+    "opaque::trickle",
     "opaque::codel",
     "opaque::under_way",
     "opaque::queues",

@@ -1,4 +1,4 @@
-//! A download that is accelerated beside others of the same client that pass, and a ping.
+//! A download that is accelerated beside others of the same client that pass, or these alone, and a ping.
 
 use core::fmt;
 use core::str::FromStr;
@@ -34,6 +34,16 @@ pub struct Beside {
     pub kind: BesideKind,
     /// How many: 1 to 16.
     pub count: u16,
+    /// Nothing is accelerated beside them; the ping passes, too.
+    pub is_alone: bool,
+}
+
+impl Beside {
+    /// The same without anything that is accelerated.
+    #[must_use]
+    pub const fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
+    }
 }
 
 /// The congestion control of a neighbour.
@@ -80,7 +90,8 @@ impl BesideKind {
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = BesideKind::ALL.iter().find(|(kind, _)| *kind == self.kind).map_or("", |(_, name)| name);
-        if self.count == 1 { f.write_str(name) } else { write!(f, "{name}:{}", self.count) }
+        let alone = if self.is_alone { "alone " } else { "" };
+        if self.count == 1 { write!(f, "{alone}{name}") } else { write!(f, "{alone}{name}:{}", self.count) }
     }
 }
 
@@ -91,7 +102,7 @@ impl FromStr for Beside {
         let (name, count) = text.split_once(':').unwrap_or((text, "1"));
         let kind = BesideKind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
         let count = count.parse().ok().filter(|count| (1..=16).contains(count));
-        kind.zip(count).map(|(kind, count)| Self { kind, count }).ok_or_else(|| ContestError::Setting {
+        kind.zip(count).map(|(kind, count)| Self { kind, count, is_alone: false }).ok_or_else(|| ContestError::Setting {
             what: "part",
             problem: format!(
                 "`beside={text}` is none; write beside=cubic, reno, bbr, quic or quic-bbr, with a count from 1 to 16 \
@@ -109,12 +120,22 @@ pub(crate) fn beside(
     run: BesideRun,
 ) -> Result<BesideRun, SimError> {
     let all = (line_up.trace.down.offered_bytes(Duration::ZERO, length * 2) + SURPLUS).get();
-    let mut flows = vec![pings(length), FlowPlan::download(all, Instant::ZERO)];
+    let others = OWN + usize::from(!beside.is_alone);
+    let mut flows = vec![pings(length)];
+    if !beside.is_alone {
+        flows.push(FlowPlan::download(all, Instant::ZERO));
+    }
     flows.extend((0..beside.count).map(|_| FlowPlan::download(all, Instant::ZERO + LATER)));
     let mut network = line_up.network(&flows);
-    for flow in network.flows.iter_mut().skip(OWN + 1) {
+    for (number, flow) in network.flows.iter_mut().enumerate() {
+        if number < others && !beside.is_alone {
+            continue;
+        }
         flow.server.local.set_port(PASSED_PORT);
         flow.client.remote.set_port(PASSED_PORT);
+        if number < others {
+            continue;
+        }
         flow.server.controller = beside.kind.controller();
         if beside.kind.is_quic() {
             flow.server = flow.server.clone().over_quic();
@@ -122,11 +143,11 @@ pub(crate) fn beside(
         }
     }
     match line_up.engine() {
-        None => through(PassThrough, (&network, line_up.is_over), length, run),
+        None => through(PassThrough, (&network, line_up.is_over), (length, others), run),
         Some(mut config) => {
             let port = Some(PASSED_PORT..=PASSED_PORT);
             config.policy.rules.push(Rule { action: Action::Pass, client: None, server: None, port });
-            through(Engine::new(config)?, (&network, line_up.is_over), length, run)
+            through(Engine::new(config)?, (&network, line_up.is_over), (length, others), run)
         }
     }
 }
@@ -134,7 +155,7 @@ pub(crate) fn beside(
 fn through<M: Observed>(
     middlebox: M,
     (network, is_over): (&NetworkConfig, &AtomicBool),
-    length: Duration,
+    (length, others): (Duration, usize),
     mut run: BesideRun,
 ) -> Result<BesideRun, SimError> {
     let mut watched = Watched::new(middlebox, network, is_over)?;
@@ -143,8 +164,8 @@ fn through<M: Observed>(
     let seconds = end.saturating_since(from).as_secs_f64();
     let rate =
         |flow: usize| (watched.read_by(flow, end) - watched.read_by(flow, from)) as f64 * 8e-6 / seconds;
-    let rates: Vec<f64> = (OWN..network.flows.len()).map(rate).collect();
-    (run.own_mbps, run.beside_mbps) = (rates[0], rates[1..].to_vec());
+    run.own_mbps = if others > OWN { rate(OWN) } else { 0.0 };
+    run.beside_mbps = (others..network.flows.len()).map(rate).collect();
     let radio = watched.radio(length);
     let arrived = radio.delivered_packets + radio.queue_full;
     run.utilisation = radio.utilisation;

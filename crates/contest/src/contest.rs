@@ -51,7 +51,7 @@ pub enum Part {
     Mixed,
     /// So many downloads at once, 2 to 256.
     Flows(u16),
-    /// A download beside others of the client that the accelerator passes.
+    /// A download beside others of the client that the accelerator passes, or these alone.
     Beside(Beside),
 }
 
@@ -61,6 +61,9 @@ impl core::str::FromStr for Part {
     fn from_str(text: &str) -> Result<Self, ContestError> {
         if let Some(neighbours) = text.strip_prefix("beside=") {
             return neighbours.parse().map(Self::Beside);
+        }
+        if let Some(all) = text.strip_prefix("alone=") {
+            return all.parse().map(|all: Beside| Self::Beside(all.alone()));
         }
         let flows =
             text.strip_prefix("flows=").and_then(|n| n.parse().ok()).filter(|n| (2..=256).contains(n));
@@ -72,8 +75,8 @@ impl core::str::FromStr for Part {
             _ => Err(ContestError::Setting {
                 what: "part",
                 problem: format!(
-                    "`{text}` is none; there are bulk, short, mixed, flows=N with N from 2 to 256, and \
-                     beside=cubic, reno, bbr, quic or quic-bbr"
+                    "`{text}` is none; there are bulk, short, mixed, flows=N with N from 2 to 256, \
+                     and beside= or alone= with cubic, reno, bbr, quic or quic-bbr"
                 ),
             }),
         }
@@ -324,6 +327,7 @@ pub(crate) fn idle(
         controller: ControllerConfig::Cubic(CubicParams::default()),
         feedback: None,
         schedules_passed: true,
+        has_markers: false,
     };
     let queue = Buffer::Bdp(2).bytes(mean_rate(trace, length), path.base_rtt());
     // Over in an instant: nothing to interrupt.

@@ -251,9 +251,9 @@ pub struct BesideRun {
     pub scheme: String,
     /// The seed.
     pub seed: u64,
-    /// What is beside it.
+    /// What is beside it; `alone …` where there is nothing but that.
     pub beside: String,
-    /// Goodput of the download from a quarter of the run on.
+    /// Goodput of the download from a quarter of the run on; 0 where there is none.
     pub own_mbps: f64,
     /// Goodput of each of the others, in the same time.
     pub beside_mbps: Vec<f64>,

@@ -40,7 +40,8 @@ impl Treatment {
 
 /// A way of sending, written `direct:cubic`, `accel:rate`, `split:bbr`, `drwa:cubic`, with other parameters
 /// than the defaults `accel:rate?alpha=40ms&beta=60ms`; `feedback=20ms` among these has the base station
-/// report with that delay, and with `schedule=off` what passes does not take turns with what is accelerated.
+/// report with that delay, with `schedule=off` what passes does not take turns with what is accelerated, and with
+/// `markers=true` echo requests ask what has left of what passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// What it is called in results.
@@ -54,6 +55,8 @@ pub struct Scheme {
     pub feedback: Option<Duration>,
     /// What passes the accelerator takes turns with what is accelerated. True.
     pub schedules_passed: bool,
+    /// Echo requests ask what has left, where nothing else says so.
+    pub has_markers: bool,
 }
 
 /// Delay of reports for the controller that is made for them.
@@ -75,6 +78,9 @@ impl Scheme {
             ("schedule", ParameterValue::Flag(is_on)) => self.schedules_passed = is_on,
             ("schedule", ParameterValue::Off) => self.schedules_passed = false,
             ("schedule", _) => return Err(wrong("`schedule` takes true or off".to_owned())),
+            ("markers", ParameterValue::Flag(is_on)) => self.has_markers = is_on,
+            ("markers", ParameterValue::Off) => self.has_markers = false,
+            ("markers", _) => return Err(wrong("`markers` takes true or off".to_owned())),
             ("feedback", _) => return Err(wrong("`feedback` takes a delay, like 20 ms, or off".to_owned())),
             (name, parsed) => {
                 self.controller.set(name, parsed).map_err(|e| wrong(e.to_string()))?;
@@ -99,11 +105,12 @@ impl Scheme {
                 return Some(EngineConfig { policy, ..EngineConfig::default() });
             }
         };
-        let schedule_passed = self.schedules_passed;
+        let (schedule_passed, echo_markers) = (self.schedules_passed, self.has_markers);
         Some(EngineConfig {
             controller: self.controller,
             sharing,
             schedule_passed,
+            echo_markers,
             ..EngineConfig::default()
         })
     }
@@ -145,8 +152,14 @@ impl FromStr for Scheme {
         }
         let is_fed = treatment == Treatment::Accelerated && name == "window-adaptation";
         let feedback = is_fed.then_some(FEEDBACK);
-        let mut scheme =
-            Self { label: text.to_owned(), treatment, controller, feedback, schedules_passed: true };
+        let mut scheme = Self {
+            label: text.to_owned(),
+            treatment,
+            controller,
+            feedback,
+            schedules_passed: true,
+            has_markers: false,
+        };
         for setting in parameters.into_iter().flat_map(|list| list.split('&')) {
             let (name, value) =
                 setting.split_once('=').ok_or_else(|| wrong(format!("`{setting}` is not NAME=VALUE")))?;

@@ -303,6 +303,9 @@ const BESIDE_MAY_GO: [&str; 3] = ["loss", "used", "queue p95"];
 fn fair_mbps(run: &BesideRun, all: &[&BesideRun]) -> Option<f64> {
     let mut direct = all.iter().filter(|one| one.beside == run.beside && one.seed == run.seed);
     let direct = direct.find(|one| one.scheme.starts_with("direct:"))?;
+    if run.own_mbps == 0.0 && direct.own_mbps == 0.0 {
+        return None;
+    }
     let whole = direct.own_mbps + direct.beside_mbps.iter().sum::<f64>();
     Some(direct.own_mbps.min(whole / (1 + direct.beside_mbps.len()) as f64))
 }

@@ -31,7 +31,9 @@ use crate::memory::slab::Slab;
 use crate::memory::timer::Timers;
 use crate::meters::{Level, Meters};
 use crate::notice::Notices;
+use crate::opaque::markers::Marker;
 use crate::opaque::queues::Waiting;
+use crate::opaque::trickle::Trickles;
 use crate::pass::PassReason;
 use crate::path::Path;
 use crate::path::family::Families;
@@ -150,6 +152,10 @@ pub(crate) struct Half {
     opaque_out: Option<Waiting>,
     /// Subscribers all of whose traffic is to come here, or no longer.
     wanted: VecDeque<(IpAddr, bool)>,
+    /// What passes to subscribers that are in no table.
+    trickles: Trickles,
+    /// Echo requests to make, with their subscriber.
+    markers: VecDeque<(u32, Marker)>,
     /// Longest packet to a sink, as far as the interface says that it leaves through.
     mtu: u32,
 }
@@ -200,6 +206,8 @@ impl Half {
             is_draining: false,
             opaque_out: None,
             wanted: VecDeque::new(),
+            trickles: Trickles::default(),
+            markers: VecDeque::new(),
             mtu: u32::MAX,
             config,
         })
@@ -335,6 +343,11 @@ impl Half {
                             Verdict::Forward
                         }
                     }
+                }
+                Transport::Icmp(icmp)
+                    if from == End::Sink && self.on_echo_reply(&icmp, &parsed, packet, now) =>
+                {
+                    Verdict::Consumed
                 }
                 Transport::Icmp(icmp) if from == End::Sink => {
                     self.handle_icmp(&icmp, &parsed, packet, now);

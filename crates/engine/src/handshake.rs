@@ -39,17 +39,7 @@ pub(crate) struct Offer {
     /// offers classic ECN or none. The SYN-ACK says whether it is agreed on.
     pub(crate) offers_accurate_ecn: bool,
 }
-stored::fields!(Offer {
-    isn,
-    window,
-    granted,
-    mss,
-    window_scale,
-    sack,
-    timestamp,
-    ecn,
-    offers_accurate_ecn: since(4, false),
-});
+stored::fields!(Offer { isn, window, granted, mss, window_scale, sack, timestamp, ecn, offers_accurate_ecn });
 
 impl Offer {
     fn of(tcp: &Tcp) -> Self {

@@ -5,7 +5,7 @@
 //!
 //!   half: controller's settings │ draining, MTU │ counters │ flows │ subscribers │ paths │ pool │ timers │
 //!         lists of flows with something to make │ subscribers in line │ flow not in the table │
-//!         flows passed last │ segments that did not fit │ handshakes under way
+//!         flows passed last │ segments that did not fit │ handshakes under way │ what passes to others
 //! ```
 //!
 //! | version | what is new |
@@ -14,6 +14,7 @@
 //! | 2 | the flows passed last, with the reason |
 //! | 3 | how much each side has acknowledged and allowed; which segment told a window; the time that a source has taken |
 //! | 4 | handshakes under way apart from the flows; offers of accurate ECN in them; what does not fit young flows; what passes in turns |
+//! | 5 | counters of what passes, by subscriber, and of echo requests |
 //!
 //! Each structure lists its fields beside its definition (`stored::fields!`). So what a flow is made of is
 //! said in one place, and a field that is not stored does not compile.
@@ -23,10 +24,10 @@ use stored::StoredError;
 use crate::config::ConfigError;
 
 /// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
-pub const IMAGE_VERSION: u16 = 4;
+pub const IMAGE_VERSION: u16 = 5;
 
 /// The oldest version that [`crate::Engine::resume`] reads: the one before.
-pub const IMAGE_VERSION_OLDEST: u16 = 3;
+pub const IMAGE_VERSION_OLDEST: u16 = 4;
 
 /// What it begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"CELLFLOW";

@@ -11,20 +11,26 @@
 //!
 //! How much of it is under way is known without acknowledgements, because the radio queue is first in, first out:
 //! an acknowledgement of a later segment says that everything sent before that segment has left the queue
-//! ([`UnderWay`]). Segments of accelerated flows say so, and those of TCP flows that pass. Where nothing answers,
-//! nothing waits.
+//! ([`UnderWay`]). Segments of accelerated flows say so, and those of TCP flows that pass. Where neither is, echo
+//! requests may ([`markers`]). Where nothing answers, nothing waits.
+//!
+//! A schedule begins with the first data of an accelerated flow, or when more than a trickle passes ([`trickle`]).
 
 use units::{Bytes, Duration, Instant};
 
 pub(crate) mod codel;
 pub(crate) mod key;
+pub(crate) mod markers;
 pub(crate) mod queues;
+pub(crate) mod trickle;
 pub(crate) mod under_way;
 
+use markers::Markers;
 use queues::Queues;
+use trickle::Trickle;
 use under_way::UnderWay;
 
-use crate::report::{Evidence, OpaqueReport};
+use crate::report::{Evidence, OpaqueReport, PassedBytes};
 
 /// No packet waits longer without newer evidence of what is under way.
 const WAIT_MAX: Duration = Duration::from_millis(100);
@@ -57,8 +63,18 @@ pub(crate) struct Opaque {
     service: [u64; 2],
     /// DSCP of what accelerated flows send.
     own_dscp: Option<u8>,
+    pub(crate) markers: Markers,
+    /// What has passed so far.
+    pub(crate) passed: PassedBytes,
 }
-stored::fields!(Opaque { queues, under_way, service, own_dscp });
+stored::fields!(Opaque {
+    queues,
+    under_way,
+    service,
+    own_dscp,
+    markers: since(5, Markers::default()),
+    passed: since(5, PassedBytes::default()),
+});
 
 /// Whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,7 +126,7 @@ impl Opaque {
         Some(self.queues.oldest()?.max(self.under_way.evidence_at()) + WAIT_MAX)
     }
 
-    /// Something may answer: a TCP flow that passes has segments under way that are not too old.
+    /// Something may answer: a TCP flow that passes, or an echo request, has done so of late.
     pub(crate) fn has_source(&self, now: Instant) -> bool {
         self.under_way.answered_at().is_some_and(|at| now.saturating_since(at) < SOURCE_LASTS)
     }
@@ -130,8 +146,9 @@ pub(crate) struct Place {
     own_sent_at: Instant,
     /// All that is sent to the subscriber is to come here.
     is_wanted: bool,
+    trickle: Trickle,
 }
-stored::fields!(Place { opaque, own_sent_at, is_wanted });
+stored::fields!(Place { opaque, own_sent_at, is_wanted, trickle: since(5, Trickle::default()) });
 
 impl Place {
     pub(crate) fn get(&self) -> Option<&Opaque> {
@@ -152,11 +169,14 @@ impl Place {
         let evidence = match opaque.under_way.answered_at() {
             _ if opaque.under_way.is_contradicted() => Evidence::Contradicted,
             _ if is_accelerating => Evidence::Accelerated,
-            Some(at) if opaque.under_way.evidence_at() < at + SOURCE_LASTS => Evidence::PassedTcp,
+            Some(at) if opaque.under_way.evidence_at() >= at + SOURCE_LASTS => Evidence::None,
+            Some(at) if opaque.markers.answered_at() == Some(at) => Evidence::Echo,
+            Some(_) => Evidence::PassedTcp,
             _ => Evidence::None,
         };
         let in_flight = Bytes::new(opaque.under_way.bytes());
-        Some(OpaqueReport { waiting: Bytes::new(self.waiting() as u64), in_flight, evidence })
+        let waiting = Bytes::new(self.waiting() as u64);
+        Some(OpaqueReport { waiting, in_flight, evidence, passed: opaque.passed })
     }
 
     /// Bytes that wait.
@@ -192,14 +212,20 @@ impl Place {
         std::mem::take(&mut self.is_wanted)
     }
 
-    /// Accelerated flows have sent something of late.
+    /// `len` bytes come that pass; true when they are more than a trickle.
+    pub(crate) fn on_passing(&mut self, len: usize, now: Instant) -> bool {
+        self.trickle.add(len, now)
+    }
+
+    /// Accelerated flows have sent something of late, or more than a trickle has passed.
     pub(crate) fn is_active(&self, now: Instant) -> bool {
         now < self.active_until()
     }
 
-    /// Until when that is so if they send nothing more.
+    /// Until when that is so if nothing more comes.
     pub(crate) fn active_until(&self) -> Instant {
-        self.own_sent_at + ACTIVE
+        let of_own = self.own_sent_at + ACTIVE;
+        self.trickle.exceeds_until().map_or(of_own, |until| until.max(of_own))
     }
 
     /// One more segment of an accelerated flow may leave whatever is under way: its acknowledgement is wanted, because
@@ -228,6 +254,7 @@ impl Place {
     pub(crate) fn on_answer(&mut self, sent_at: Instant, now: Instant) -> u32 {
         let Some(opaque) = self.get_mut() else { return 0 };
         opaque.queues.on_served(now);
+        opaque.markers.on_other_answer(now);
         opaque.under_way.release_until(sent_at, now)
     }
 

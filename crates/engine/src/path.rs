@@ -25,6 +25,9 @@ use crate::opaque;
 /// Memory of the delivery rate that sizes the window offered to servers.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
 
+/// Answers come often enough where each of them releases less than this part of what is usually under way.
+const GRAINS: u64 = 3;
+
 /// What the flows of one client address share once there was data for any of them.
 #[derive(Debug)]
 pub(crate) struct Path {
@@ -60,7 +63,7 @@ stored::fields!(Path {
     last_used,
     delivery_rate,
     sight,
-    opaque: since(4, opaque::Place::default()),
+    opaque,
 });
 
 impl Path {
@@ -90,6 +93,27 @@ impl Path {
     /// Bytes in the network: of accelerated flows, and of those that pass as far as they are scheduled here.
     pub(crate) fn under_way(&self) -> u64 {
         self.in_flight + self.opaque.under_way()
+    }
+
+    /// It is known what is under way of what passes, so that this waits for the window: something answers often enough,
+    /// and the queue is first in, first out.
+    pub(crate) fn opaque_is_gated(&self, now: Instant) -> bool {
+        let is_answered = self.in_flight > 0 || !self.turns.is_empty();
+        self.opaque.get().is_some_and(|opaque| {
+            let grain = opaque.under_way.grain();
+            // What is gated stays so until its answers are rare.
+            let grains = if opaque.queues.is_empty() { GRAINS } else { 1 };
+            (is_answered || opaque.has_source(now))
+                && !opaque.under_way.is_contradicted()
+                && grain.saturating_mul(grains) <= self.usual_in_flight()
+        })
+    }
+
+    /// What is under way in a round trip at the rate of late, or what the controller allows if that is more.
+    fn usual_in_flight(&self) -> u64 {
+        let window = self.controller.control().window;
+        let carried = self.delivery_rate.get().zip(self.controller.round_trip());
+        carried.map_or(window, |(rate, rtt)| rate.bytes_in(rtt).max(window)).get()
     }
 
     /// Follows a change of one flow's bytes in flight.

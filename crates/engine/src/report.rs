@@ -132,7 +132,23 @@ pub struct OpaqueReport {
     pub in_flight: Bytes,
     /// How it is known.
     pub evidence: Evidence,
+    /// What has come so far.
+    pub passed: PassedBytes,
 }
+
+/// Bytes of packets that pass, by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PassedBytes {
+    /// Of TCP.
+    pub tcp: u64,
+    /// Of QUIC: from port 443, or with a long header of version 1 or 2 (RFC 8999 §5.1).
+    pub quic: u64,
+    /// Of other UDP.
+    pub udp: u64,
+    /// Of all else: ICMP, ESP, fragments.
+    pub other: u64,
+}
+stored::fields!(PassedBytes { tcp, quic, udp, other });
 
 /// How it is known what has left a subscriber's queue of what passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,6 +157,8 @@ pub enum Evidence {
     Accelerated,
     /// By acknowledgements of TCP flows that pass.
     PassedTcp,
+    /// By replies to echo requests.
+    Echo,
     /// Nothing answers: nothing waits.
     None,
     /// Answers contradict each other, so the queue is not first in, first out: nothing waits.
@@ -154,6 +172,7 @@ impl Evidence {
         match self {
             Self::Accelerated => "accelerated",
             Self::PassedTcp => "passed-tcp",
+            Self::Echo => "echo",
             Self::None => "none",
             Self::Contradicted => "contradicted",
         }

@@ -72,7 +72,7 @@ pub struct Stats {
     pub truncated: u64,
     /// Paths that turned out narrower than the segments we sent (H23).
     pub path_mtu_lowered: u64,
-    /// Packets that passed in one schedule with accelerated flows.
+    /// Packets that passed in a subscriber's schedule.
     pub opaque_packets: u64,
     /// Bytes of them.
     pub opaque_bytes: u64,
@@ -86,6 +86,10 @@ pub struct Stats {
     pub opaque_marked: u64,
     /// Of them, sent beyond the window, because nothing had told for 100 ms what is under way.
     pub opaque_overdue: u64,
+    /// Echo requests sent to know what has left.
+    pub markers_sent: u64,
+    /// Of them, answered.
+    pub markers_answered: u64,
     /// Flows passed, or ended, by reason.
     pub passed: [u64; PassReason::COUNT],
 }
@@ -121,13 +125,15 @@ stored::fields!(Stats {
     unknown_flow,
     truncated,
     path_mtu_lowered,
-    opaque_packets: since(4, 0),
-    opaque_bytes: since(4, 0),
-    opaque_tcp_bytes: since(4, 0),
-    opaque_quic_bytes: since(4, 0),
-    opaque_dropped: since(4, 0),
-    opaque_marked: since(4, 0),
-    opaque_overdue: since(4, 0),
+    opaque_packets,
+    opaque_bytes,
+    opaque_tcp_bytes,
+    opaque_quic_bytes,
+    opaque_dropped,
+    opaque_marked,
+    opaque_overdue,
+    markers_sent: since(5, 0),
+    markers_answered: since(5, 0),
     passed,
 });
 
@@ -183,6 +189,8 @@ impl Stats {
             ("opaque_dropped", self.opaque_dropped),
             ("opaque_marked", self.opaque_marked),
             ("opaque_overdue", self.opaque_overdue),
+            ("markers_sent", self.markers_sent),
+            ("markers_answered", self.markers_answered),
         ]
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) sysctls: Vec<RecordedSysctl>,
     /// IPv6 prefix length that makes one subscriber, bits.
     pub(crate) ipv6_prefix_len: u8,
+    /// More than a trickle of UDP leads a subscriber here, too.
+    pub(crate) counts_datagrams: bool,
     /// Name and commands of the nft table, if one is needed.
     pub(crate) notrack: Option<(String, Vec<String>)>,
     pub(crate) namespace: NamespaceId,
@@ -134,6 +136,11 @@ impl Plan {
         let reason = if method == Method::Tcx { &found.against_tcx } else { &found.against_rules };
         let bypassed = reason.clone().filter(|_| config.bypass_filters);
         warnings.extend(bypassed.iter().map(|rule| format!("--bypass-filters: {rule}")));
+        let [by_programs, by_rules] = &found.against_turns;
+        let against_turns = if method == Method::Tcx { by_programs } else { by_rules };
+        warnings.extend(against_turns.iter().map(|rule| {
+            format!("QUIC, other UDP and ESP do not take turns with TCP, because a filter decides about them: {rule}")
+        }));
         let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
         let shards = plan_shards(config, &mut warnings);
         let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
@@ -152,6 +159,7 @@ impl Plan {
             shards,
             sysctls,
             ipv6_prefix_len: config.ipv6_prefix_len,
+            counts_datagrams: config.echo_markers,
             notrack,
             namespace,
             predecessor,
@@ -211,6 +219,7 @@ impl Plan {
             shards: kept.shards,
             sysctls: record.sysctls.clone(),
             ipv6_prefix_len: config.ipv6_prefix_len,
+            counts_datagrams: config.echo_markers,
             notrack: None,
             namespace,
             predecessor: None,

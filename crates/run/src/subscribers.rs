@@ -58,12 +58,12 @@ pub struct SubscriberLine {
     pub rate_bps: Option<u64>,
     /// What its controller lets be in flight, bytes; none where a rate alone limits it, and before there was data.
     pub window_bytes: Option<u64>,
-    /// What passes to it in one schedule with its flows; none before anything did.
+    /// What passes to it in one schedule with its flows, or alone; none before anything did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opaque: Option<OpaqueLine>,
 }
 
-/// What passes to a subscriber in one schedule with its accelerated flows.
+/// What passes to a subscriber in its schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpaqueLine {
     /// Bytes that wait for their turn.
@@ -71,9 +71,21 @@ pub struct OpaqueLine {
     /// Payload under way to it, as far as that is known.
     pub in_flight_bytes: u64,
     /// How it is known: `accelerated` (acknowledgements of accelerated flows), `passed-tcp` (those of TCP that
-    /// passes), `none`, or `contradicted` (they do not fit a queue that is first in, first out); with the last two
+    /// passes), `echo` (replies to echo requests), `none`, or `contradicted` (they do not fit a queue that is first in, first out); with the last two
     /// nothing waits.
     pub evidence: String,
+    /// Bytes of packets that have passed so far: of TCP.
+    #[serde(default)]
+    pub tcp_bytes: u64,
+    /// Of QUIC, as far as that shows: from port 443, or with a long header of version 1 or 2.
+    #[serde(default)]
+    pub quic_bytes: u64,
+    /// Of other UDP.
+    #[serde(default)]
+    pub udp_bytes: u64,
+    /// Of all else.
+    #[serde(default)]
+    pub other_bytes: u64,
 }
 
 /// A subscriber, part of its flows, and flows of it that were passed or ended.
@@ -162,6 +174,10 @@ fn subscriber_line(report: &SubscriberReport, now: Instant) -> SubscriberLine {
             waiting_bytes: opaque.waiting.get(),
             in_flight_bytes: opaque.in_flight.get(),
             evidence: opaque.evidence.name().to_owned(),
+            tcp_bytes: opaque.passed.tcp,
+            quic_bytes: opaque.passed.quic,
+            udp_bytes: opaque.passed.udp,
+            other_bytes: opaque.passed.other,
         }),
         ..bare
     }

@@ -235,6 +235,7 @@ fn network(
         log,
         merges_arrivals: engine.is_some(),
         ping: workload.ping.map(|every| every.0),
+        ignores_echo: false,
         datagrams: is_udp.then(|| datagrams(workload)),
         beside: beside::config(case, seed, time_limit),
         strangers: None,

@@ -2,10 +2,10 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::checksum::Sum;
-use wire::{Transport, protocol};
+use wire::Transport;
 
-use crate::ip_header::ip_header;
+/// Length of the longer one of the two IP headers.
+const IP_HEADER_MAX: usize = 40;
 
 /// The router that speaks in the middle of a path (RFC 5737, RFC 3849).
 const ROUTER: (Ipv4Addr, Ipv6Addr) =
@@ -16,17 +16,10 @@ const QUOTE_MAX: usize = 548;
 
 /// An ICMP or ICMPv6 packet with the fixed part `head` (its checksum left zero) and `body`.
 fn message(src: IpAddr, dst: IpAddr, head: [u8; 8], body: &[u8]) -> Option<Vec<u8>> {
-    let len = 8 + body.len();
-    let mut packet = ip_header(src, dst, [protocol::ICMP, protocol::ICMPV6], len, true)?;
-    let at = packet.len();
-    packet.extend(head);
-    packet.extend(body);
-    let mut sum = match src {
-        IpAddr::V4(_) => Sum::default(),
-        IpAddr::V6(_) => Sum::pseudo_header(src, dst, protocol::ICMPV6, len),
-    };
-    sum.add_bytes(&packet[at..]);
-    packet[at + 2..at + 4].copy_from_slice(&sum.checksum().to_be_bytes());
+    let message = [&head[..], body].concat();
+    let mut packet = vec![0; IP_HEADER_MAX + message.len()];
+    let len = wire::emit_icmp((src, dst), 0, &message, &mut packet).ok()?;
+    packet.truncate(len);
     Some(packet)
 }
 
@@ -64,6 +57,17 @@ pub(crate) fn echo(src: IpAddr, dst: IpAddr, is_reply: bool, number: u16) -> Opt
     };
     let [a, b] = number.to_be_bytes();
     message(src, dst, [kind, 0, 0, 0, 0, 1, a, b], &ECHO_PAYLOAD)
+}
+
+/// What a host answers to an echo request: the same with the addresses exchanged (RFC 792); none for anything else.
+pub(crate) fn echo_reply(request: &[u8]) -> Option<Vec<u8>> {
+    let (from, to, _) = echo_number(request, false)?;
+    let parsed = wire::parse(request).ok()?;
+    let Transport::Icmp(icmp) = &parsed.transport else { return None };
+    let whole = request.get(icmp.offset..icmp.offset + icmp.len)?;
+    let (head, body) = whole.split_first_chunk::<8>()?;
+    let kind = if from.is_ipv4() { 0 } else { 129 };
+    message(to, from, [kind, 0, 0, 0, head[4], head[5], head[6], head[7]], body)
 }
 
 /// The number of an echo: of a request, or of a reply.

@@ -7,19 +7,13 @@ use wire::protocol;
 
 /// An IP header in front of `len` bytes of payload, in a buffer with room for them; none for mixed addresses.
 /// `protocols` are those of IPv4 and of IPv6.
-pub(crate) fn ip_header(
-    src: IpAddr,
-    dst: IpAddr,
-    protocols: [u8; 2],
-    len: usize,
-    may_be_fragmented: bool,
-) -> Option<Vec<u8>> {
+pub(crate) fn ip_header(src: IpAddr, dst: IpAddr, protocols: [u8; 2], len: usize) -> Option<Vec<u8>> {
     let mut packet = Vec::with_capacity(40 + len);
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             packet.extend([0x45, 0]);
             packet.extend(((20 + len) as u16).to_be_bytes());
-            packet.extend([0, 0, if may_be_fragmented { 0 } else { 0x40 }, 0, 64, protocols[0], 0, 0]);
+            packet.extend([0, 0, 0x40, 0, 64, protocols[0], 0, 0]);
             packet.extend(src.octets());
             packet.extend(dst.octets());
             let checksum = !wire::checksum::sum(&packet);
@@ -40,7 +34,7 @@ pub(crate) fn ip_header(
 /// A UDP packet with its checksum; none for mixed addresses.
 pub(crate) fn udp_packet(src: SocketAddr, dst: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     let udp_len = 8 + payload.len();
-    let mut packet = ip_header(src.ip(), dst.ip(), [protocol::UDP; 2], udp_len, false)?;
+    let mut packet = ip_header(src.ip(), dst.ip(), [protocol::UDP; 2], udp_len)?;
     let at = packet.len();
     packet.extend(src.port().to_be_bytes());
     packet.extend(dst.port().to_be_bytes());

@@ -77,6 +77,8 @@ pub struct NetworkConfig {
     pub merges_arrivals: bool,
     /// The first flow's client pings its server this often.
     pub ping: Option<Duration>,
+    /// Clients leave echo requests unanswered (RFC 1122 §3.2.2.6 wants an answer).
+    pub ignores_echo: bool,
     /// A UDP source beside the flows, or alone.
     pub datagrams: Option<DatagramConfig>,
     /// What nobody waits for: the run is over when all else has ended.
@@ -162,6 +164,7 @@ pub struct Network<M> {
     log: PacketLog,
     merges_arrivals: bool,
     pinger: Option<Pinger>,
+    ignores_echo: bool,
     datagrams: Option<Datagrams>,
     datagrams_beside: Vec<Datagrams>,
     strangers: Option<Strangers>,
@@ -223,6 +226,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             limits: config.checks,
             log: PacketLog::new(config.log, config.keeps_packets),
             merges_arrivals: config.merges_arrivals,
+            ignores_echo: config.ignores_echo,
             pinger: config.ping.zip(flows.first()).map(|(every, flow)| {
                 Pinger::new(flow.client.local.ip(), flow.server.local.ip(), every, start)
             }),

@@ -170,6 +170,105 @@ fn what_passed_while_nothing_answered_does_not_slow_what_follows() {
     assert!(scheduled.1 < not.1.mul_ratio(12, 10), "{scheduled:?}, {not:?}");
 }
 
+/// Downloads that pass, without an accelerated flow: what all of them get from 3 s to 18 s, and the 95th percentile of the
+/// time that echo requests of somebody else take, ms. `answers` says whether the client answers the box's.
+fn alone(controllers: &[ControllerConfig], is_quic: bool, middlebox: Middlebox) -> (u64, u64) {
+    let line_up = line_up(controllers).with(|config| {
+        config.radios[0].down.link.queue = link::QueueLimit::Bytes(Bytes::from_mib(4));
+        config.flows.remove(0);
+        config.ping = None;
+        for flow in &mut config.flows {
+            flow.client.role = sim::Role::Connects(Instant::ZERO);
+            if is_quic {
+                (flow.server, flow.client) =
+                    (flow.server.clone().over_quic(), flow.client.clone().over_quic());
+            }
+        }
+        // A call of few packets: it shows how long others wait.
+        let rate = Rate::from_kbps(100);
+        config.datagrams = Some(sim::DatagramConfig {
+            server: "10.9.0.1:5004".parse().unwrap(),
+            client: "10.0.0.2:5004".parse().unwrap(),
+            begins: Duration::ZERO,
+            rate,
+            payload: Bytes::new(250),
+            count: rate.bytes_in(Duration::from_secs(18)).get() / 250,
+            answer: sim::DatagramConfig::ACK,
+        });
+        config.ignores_echo = matches!(middlebox, Middlebox::Unanswered);
+    });
+    let figures = |clients: &[sim::Endpoint], log: &sim::DatagramLog, before: u64| {
+        let mut delays = log.delays.clone();
+        delays.sort_unstable();
+        let p95 = delays.get(delays.len() * 95 / 100).map_or(u64::MAX, |delay| delay.as_millis());
+        (sum(clients) - before, p95)
+    };
+    if matches!(middlebox, Middlebox::None) {
+        let mut network = line_up.around(engine::PassThrough).unwrap();
+        network.run_until(at(3)).unwrap();
+        let before = sum(network.clients());
+        network.run_until(at(18)).unwrap();
+        return figures(network.clients(), network.datagrams().unwrap(), before);
+    }
+    let mut config = engine(true).config().clone();
+    config.echo_markers = !matches!(middlebox, Middlebox::WithoutMarkers);
+    let mut network = line_up.around(Engine::new(config).unwrap()).unwrap();
+    network.run_until(at(3)).unwrap();
+    let before = sum(network.clients());
+    network.run_until(at(18)).unwrap();
+    let stats = network.middlebox().stats();
+    assert_eq!(stats.markers_answered > 0, matches!(middlebox, Middlebox::Asks) && is_quic, "{stats:?}");
+    figures(network.clients(), network.datagrams().unwrap(), before)
+}
+
+fn sum(clients: &[sim::Endpoint]) -> u64 {
+    clients.iter().map(sim::Endpoint::bytes_received).sum()
+}
+
+/// What is in the middle.
+#[derive(Clone, Copy)]
+enum Middlebox {
+    None,
+    WithoutMarkers,
+    Asks,
+    /// It asks, and the client does not answer.
+    Unanswered,
+}
+
+#[test]
+fn tcp_that_passes_alone_has_a_short_queue() {
+    let cubic = ControllerConfig::Cubic(CubicParams::default());
+    let bbr = ControllerConfig::Bbr(BbrParams::default());
+    for controllers in [&[cubic][..], &[cubic, cubic], &[cubic, bbr]] {
+        let (without, with) = (
+            alone(controllers, false, Middlebox::None),
+            alone(controllers, false, Middlebox::WithoutMarkers),
+        );
+        println!("{with:?}, {without:?} without");
+        assert!(with.0 * 100 >= without.0 * 97, "{with:?}, {without:?} without");
+        assert!(with.1 * 3 <= without.1, "{with:?}, {without:?} without");
+    }
+}
+
+#[test]
+fn quic_alone_has_a_short_queue_where_its_client_answers_echo_requests() {
+    let cubic = ControllerConfig::Cubic(CubicParams::default());
+    let bbr = ControllerConfig::Bbr(BbrParams::default());
+    for controllers in [&[cubic][..], &[cubic, cubic], &[bbr]] {
+        let of = |middlebox| alone(controllers, true, middlebox);
+        let (without, with) = (of(Middlebox::None), of(Middlebox::Asks));
+        println!("{with:?}, {without:?} without");
+        assert!(with.0 * 100 >= without.0 * 97, "{with:?}, {without:?} without");
+        // BBR has a short queue of its own on a link that is always the same.
+        assert!(with.1 * 3 <= without.1.max(150), "{with:?}, {without:?} without");
+        // Nobody asked, nobody answers: nothing waits.
+        for middlebox in [Middlebox::WithoutMarkers, Middlebox::Unanswered] {
+            let passed = of(middlebox);
+            assert!(passed.0 * 100 >= without.0 * 99, "{passed:?}, {without:?} without");
+        }
+    }
+}
+
 /// A client with two addresses of one prefix, each behind a radio of its own: what was sent later by one arrives before
 /// what was sent earlier by the other.
 fn two_bearers(middlebox: Option<bool>) -> Vec<u64> {

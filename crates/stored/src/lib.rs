@@ -189,12 +189,6 @@ impl<'a> Reader<'a> {
         T::restore(self)
     }
 
-    /// The next byte, which stays the next one.
-    #[must_use]
-    pub fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
     /// The next `len` bytes, which are part of `what`.
     ///
     /// # Errors

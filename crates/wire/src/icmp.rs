@@ -4,11 +4,18 @@ use core::net::IpAddr;
 
 use units::SeqNum;
 
-use crate::checksum;
-use crate::ip::{Ip, IpVersion, protocol};
+use crate::BuildError;
+use crate::checksum::{self, Sum};
+use crate::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, Ip, IpVersion, protocol};
 use crate::octets::{u16_at, u32_at};
 use crate::packet::{Packet, Transport};
 use crate::tcp::transport_sum_is_right;
+
+/// Where its checksum stands.
+const ICMP_CHECKSUM: core::ops::Range<usize> = 2..4;
+
+/// Hops of a message.
+const HOP_LIMIT: u8 = 64;
 
 /// Length of the fixed part of an ICMP message, bytes.
 const ICMP_HEADER_LEN: usize = 8;
@@ -138,4 +145,79 @@ impl Icmp {
             IpVersion::V6 => transport_sum_is_right(packet, parsed, protocol::ICMPV6),
         }
     }
+}
+
+/// Writes a packet with an ICMP message (RFC 792), for IPv6 addresses an ICMPv6 one (RFC 4443), and its checksums into
+/// `buf`; the length of it in bytes. IPv4 may fragment it. The message's own checksum field counts as zero.
+///
+/// # Errors
+/// Mixed IP versions, a message without its fixed part, a `buf` too small, or a packet longer than IP allows.
+pub fn emit_icmp(
+    (src, dst): (IpAddr, IpAddr),
+    traffic_class: u8,
+    message: &[u8],
+    buf: &mut [u8],
+) -> Result<usize, BuildError> {
+    let header_len = match (src, dst) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => IPV4_HEADER_LEN,
+        (IpAddr::V6(_), IpAddr::V6(_)) => IPV6_HEADER_LEN,
+        _ => return Err(BuildError::MixedFamilies),
+    };
+    let (len, have) = (header_len + message.len(), buf.len());
+    let counted = if header_len == IPV4_HEADER_LEN { len } else { message.len() };
+    let Ok(counted) = u16::try_from(counted) else { return Err(BuildError::TooLong { len }) };
+    let needed = len.max(header_len + ICMP_HEADER_LEN);
+    let too_small = BuildError::BufferTooSmall { needed, have };
+    if message.len() < ICMP_HEADER_LEN {
+        return Err(too_small);
+    }
+    let (ip, body) = buf.get_mut(..len).ok_or(too_small)?.split_at_mut(header_len);
+    let [counted_high, counted_low] = counted.to_be_bytes();
+    let class = traffic_class;
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            ip[..12].copy_from_slice(&[
+                0x45,
+                class,
+                counted_high,
+                counted_low,
+                0,
+                0,
+                0,
+                0,
+                HOP_LIMIT,
+                protocol::ICMP,
+                0,
+                0,
+            ]);
+            ip[12..16].copy_from_slice(&src.octets());
+            ip[16..20].copy_from_slice(&dst.octets());
+            let checksum = !checksum::sum(ip);
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            ip[..8].copy_from_slice(&[
+                0x60 | class >> 4,
+                class << 4,
+                0,
+                0,
+                counted_high,
+                counted_low,
+                protocol::ICMPV6,
+                HOP_LIMIT,
+            ]);
+            ip[8..24].copy_from_slice(&src.octets());
+            ip[24..40].copy_from_slice(&dst.octets());
+        }
+        _ => return Err(BuildError::MixedFamilies),
+    }
+    body.copy_from_slice(message);
+    body[ICMP_CHECKSUM].fill(0);
+    let mut sum = match src {
+        IpAddr::V4(_) => Sum::new(),
+        IpAddr::V6(_) => Sum::pseudo_header(src, dst, protocol::ICMPV6, message.len()),
+    };
+    sum.add_bytes(body);
+    body[ICMP_CHECKSUM].copy_from_slice(&sum.checksum().to_be_bytes());
+    Ok(len)
 }

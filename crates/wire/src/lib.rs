@@ -3,7 +3,7 @@
 //! A packet is a byte slice that starts at the IP header. [`parse`] reads it once into a [`Packet`]: a
 //! `Copy` value of facts and offsets that borrows nothing, so the bytes stay free for edits. Edits
 //! ([`TcpEditor`], [`set_hop_limit`]) work in place and keep checksums right by RFC 1624. New headers come
-//! from [`TcpHeaderSpec`]. [`split`] cuts a GSO super-packet, [`Merger`] builds one, and
+//! from [`TcpHeaderSpec`] and [`emit_icmp`]. [`split`] cuts a GSO super-packet, [`Merger`] builds one, and
 //! [`VirtioNetHeader`] is the header in front of both on a TUN device.
 //!
 //! Nothing here allocates, reads a clock or panics on any bytes.
@@ -31,7 +31,7 @@ pub use checksum::ChecksumState;
 pub use edit::{TcpEditor, decrement_hop_limit, set_hop_limit, set_traffic_class};
 pub use emit::{EmittedHeader, TcpHeaderSpec};
 pub use feedback::{EncodedFeedback, FeedbackDatagram, FeedbackError, FeedbackKey};
-pub use icmp::{Icmp, QuotedPacket};
+pub use icmp::{Icmp, QuotedPacket, emit_icmp};
 pub use ip::{Ip, IpVersion, ipv4_checksum_is_valid, protocol};
 pub use merge::{MergeOutcome, Merged, Merger};
 pub use options::{SackBlock, SackBlocks, TcpOptions, Timestamps};

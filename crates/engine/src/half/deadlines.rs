@@ -13,6 +13,7 @@
 //! | draining | handed back, whatever its hosts know | 3 s or 60 s | `relay/departure.rs` |
 //! | closed | retransmissions are answered no longer | `linger` | `Relay::linger_due` |
 //! | subscriber with flows | the pacer's pause is over | by the rate | `half/schedule.rs` |
+//! | subscriber | an echo request is due | 5 or 25 ms | `opaque/markers.rs` |
 //! | subscriber | what passes has waited for 100 ms without evidence; is not scheduled any more | | `half/opaque.rs` |
 //! | subscriber without | it is forgotten | `subscriber_memory` | `Half::forgotten_at` |
 //!
@@ -39,7 +40,7 @@ impl Half {
     /// When [`Half::handle_timeout`] or [`Half::poll`] wants to be called again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let is_idle = self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty();
-        if !(is_idle && self.questions.is_empty()) {
+        if !(is_idle && self.questions.is_empty() && self.markers.is_empty()) {
             return Some(Instant::ZERO);
         }
         [self.timers.next(), self.handshake_due(), self.broken.next_due()].into_iter().flatten().min()
@@ -71,6 +72,7 @@ impl Half {
         let path = subscriber.path().and_then(|path| self.paths.get(path));
         let has_work = subscriber.flows > 0 || path.is_some_and(|path| path.opaque.has_waiting());
         self.end_schedule(id, now);
+        self.consider_marker(id, now);
         let Some(subscriber) = self.subscribers.get_mut(id) else { return };
         if has_work {
             self.wake(id);

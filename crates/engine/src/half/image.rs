@@ -7,25 +7,11 @@ use units::Instant;
 use super::Half;
 use super::broken::Broken;
 use super::handshakes::Opening;
-use crate::flow::Flow;
-use crate::handshake::{Agreement, RoundTrips};
 use crate::key::FlowKey;
 use crate::memory::index::{Index, Keyed};
 use crate::memory::slab::Slab;
-use crate::memory::timer::Moment;
 use crate::meters::Meters;
 use crate::path::family::Families;
-
-/// The number that the phase of a handshake under way had in version 3.
-const OBSERVING_OF_VERSION_3: u8 = 0;
-
-/// A handshake that was a flow in version 3.
-struct Begun {
-    at: Instant,
-    key: FlowKey,
-    subscriber: u32,
-    opening: Opening,
-}
 
 impl Half {
     /// Appends everything its flows need; not the settings. What is written is handed on to `take` by and by.
@@ -53,6 +39,8 @@ impl Half {
             ((record.key, record.began), record.known).store(out);
             out.hand_on(take);
         }
+        self.trickles.store(out);
+        self.markers.store(out);
     }
 
     /// Goes on where another one has stopped; it must not have had a flow yet.
@@ -66,10 +54,7 @@ impl Half {
         let controller: ControllerConfig = from.value()?;
         (self.is_draining, self.mtu) = from.value()?;
         self.stats = from.value()?;
-        let of_version_3 = if from.version() < 4 { self.fill_of_version_3(from)? } else { Vec::new() };
-        if from.version() >= 4 {
-            self.flows.fill(from)?;
-        }
+        self.flows.fill(from)?;
         self.subscribers.fill(from)?;
         self.paths.fill(from)?;
         self.pool.fill(from)?;
@@ -79,7 +64,15 @@ impl Half {
         self.ready = from.value()?;
         self.unknown = from.value::<Option<FlowKey>>()?;
         self.passed_recently = from.value()?;
-        self.resume_handshakes(of_version_3, from)?;
+        self.disputes = from.value()?;
+        self.broken = Broken::of(from.value()?);
+        for _ in 0..from.len_of_list("a handshake under way")? {
+            let ((key, began), opening): ((FlowKey, Instant), Opening) = from.value()?;
+            self.half_open.add(key, self.client_of(&key), began, opening);
+        }
+        if from.version() >= 5 {
+            (self.trickles, self.markers) = from.value()?;
+        }
         self.stats.half_open_now = self.half_open.len() as u64;
         self.stats.flows_now = (self.flows.len() + self.half_open.len()) as u64;
         self.reckon_levels();
@@ -91,54 +84,6 @@ impl Half {
             self.outdate_controllers();
         }
         Ok(())
-    }
-
-    /// Goes on with the handshakes under way: those that were found among the flows of version 3, and the list
-    /// of later ones.
-    fn resume_handshakes(
-        &mut self,
-        mut of_version_3: Vec<Begun>,
-        from: &mut Reader<'_>,
-    ) -> Result<(), StoredError> {
-        if from.version() < 4 {
-            of_version_3.sort_unstable_by_key(|begun| begun.at);
-            for Begun { at, key, subscriber, opening } in of_version_3 {
-                self.leave_subscriber(subscriber);
-                self.half_open.add(key, self.client_of(&key), at, opening);
-            }
-            return Ok(());
-        }
-        self.disputes = from.value()?;
-        self.broken = Broken::of(from.value()?);
-        for _ in 0..from.len_of_list("a handshake under way")? {
-            let ((key, began), opening): ((FlowKey, Instant), Opening) = from.value()?;
-            self.half_open.add(key, self.client_of(&key), began, opening);
-        }
-        Ok(())
-    }
-
-    /// Fills the table with flows of version 3, and returns the handshakes under way, which were flows then.
-    fn fill_of_version_3(&mut self, from: &mut Reader<'_>) -> Result<Vec<Begun>, StoredError> {
-        let mut begun = Vec::new();
-        self.flows.fill_with(from, |from| {
-            let (key, marks): (FlowKey, [bool; 3]) = from.value()?;
-            let subscriber = from.value()?;
-            let (armed, due): (Moment, Instant) = from.value()?;
-            let last_activity = from.value()?;
-            let link = from.value()?;
-            if from.peek() == Some(OBSERVING_OF_VERSION_3) {
-                from.value::<u8>()?;
-                let handshake = from.value()?;
-                from.value::<Option<(Agreement, RoundTrips)>>()?;
-                let opening = Opening::new(handshake);
-                begun.push(Begun { at: last_activity, key, subscriber, opening });
-                return Ok(None);
-            }
-            let flow = Flow::in_phase(key, subscriber, from.value()?, last_activity);
-            let [in_outbox, is_urgent, is_journaled] = marks;
-            Ok(Some(Flow { in_outbox, is_urgent, is_journaled, armed, due, link, ..flow }))
-        })?;
-        Ok(begun)
     }
 
     /// Counts the flows by state anew.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use control::{Control, Controller};
 use units::{Duration, Instant};
-use wire::{Packet, Tcp, TcpFlags, Transport, VirtioNetHeader};
+use wire::{Icmp, Packet, Tcp, TcpFlags, Transport, VirtioNetHeader};
 
 use super::Half;
 use crate::boundary::Verdict;
@@ -13,8 +13,10 @@ use crate::direction::Direction;
 use crate::key::{SharingKey, subscriber_key};
 use crate::memory::timer::TimerKey;
 use crate::opaque::key::{OpaqueKey, is_quic};
+use crate::opaque::markers::Marker;
 use crate::opaque::queues::Waiting;
-use crate::opaque::under_way::Numbered;
+use crate::opaque::trickle::TRICKLE;
+use crate::opaque::under_way::{Answer, Numbered};
 use crate::opaque::{Class, payload_of};
 use crate::path::Path;
 
@@ -53,16 +55,21 @@ impl Half {
         if !self.schedules() {
             return Verdict::Forward;
         }
-        let known = self.known_subscriber(parsed.ip.dst);
-        let path = known.and_then(|(_, path)| self.paths.get_mut(path));
         let is_short = self.stats.buffer_bytes_now >= self.config.buffer_max.get();
-        let (Some((subscriber, _)), Some(path)) = (known, path) else {
+        let Some((subscriber, path_id)) = self.subscriber_of_passing(parsed, now) else {
             self.note_unwanted(parsed);
             return Verdict::Forward;
         };
+        let Some(path) = self.paths.get_mut(path_id) else { return Verdict::Forward };
+        let counts = self.config.echo_markers || parsed.tcp().is_some();
+        let is_more_than_a_trickle = counts && path.opaque.on_passing(parsed.ip.total_len, now);
         if !path.opaque.has_waiting() && (is_short || !path.opaque.is_active(now)) {
             return Verdict::Forward;
         }
+        if is_more_than_a_trickle && !path.opaque.is_wanted() {
+            self.want(subscriber);
+        }
+        let Some(path) = self.paths.get_mut(path_id) else { return Verdict::Forward };
         // Another class of service may have a queue of its own on the radio.
         if path.opaque.get().is_some_and(|opaque| opaque.is_of_other_class(parsed.ip.traffic_class)) {
             return Verdict::Forward;
@@ -77,19 +84,32 @@ impl Half {
             }
             _ => None,
         };
+        let len = packet.len() as u64;
         self.stats.opaque_packets += 1;
-        self.stats.opaque_bytes += packet.len() as u64;
+        self.stats.opaque_bytes += len;
+        let passed = &mut path.opaque.make().passed;
         match &parsed.transport {
-            Transport::Tcp(_) => self.stats.opaque_tcp_bytes += packet.len() as u64,
-            Transport::Udp(udp) if is_quic(udp, packet) => {
-                self.stats.opaque_quic_bytes += packet.len() as u64;
+            Transport::Tcp(_) => {
+                self.stats.opaque_tcp_bytes += len;
+                passed.tcp += len;
             }
-            _ => {}
+            Transport::Udp(udp) if is_quic(udp, packet) => {
+                self.stats.opaque_quic_bytes += len;
+                passed.quic += len;
+            }
+            Transport::Udp(_) => passed.udp += len,
+            _ => passed.other += len,
         }
         let control = path.controller.control();
-        let is_free = !path.has_work() && now >= path.pacer.next() && path.under_way() < control.window.get();
-        if is_free {
-            send_opaque(path, &control, (payload, segments), numbered, now);
+        if path.in_flight == 0 {
+            path.opaque.forget_unanswered(path.controller.round_trip(), now);
+        }
+        let is_gated = path.opaque_is_gated(now);
+        let has_room = now >= path.pacer.next() && path.under_way() < control.window.get();
+        if !path.has_work() && (!is_gated || has_room) {
+            send_opaque(path, is_gated.then_some(&control), (payload, segments), numbered, now);
+            path.opaque.make().markers.on_sent(&parsed.ip, payload);
+            self.consider_marker(subscriber, now);
             return Verdict::Forward;
         }
         let mut waiting = Waiting::new(packet, *virtio, (payload, segments), now);
@@ -108,18 +128,88 @@ impl Half {
         if !is_answer || !self.schedules() {
             return;
         }
-        let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.src) else { return };
-        let Some(path) = self.paths.get_mut(path_id) else { return };
-        let Some(opaque) = path.opaque.get_mut() else { return };
         let key = OpaqueKey::of_reply(&parsed.ip, tcp, self.config.hash_seed);
         let sack = tcp.options.sack.iter().map(|block| block.end);
         let newest = sack.fold(tcp.ack, |newest, end| if end.is_after(newest) { end } else { newest });
-        let in_flight_before = path.in_flight + opaque.under_way.bytes();
+        let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.src) else { return };
+        let Some(path) = self.paths.get_mut(path_id) else { return };
+        let Some(opaque) = path.opaque.get_mut() else { return };
         if let Some(answer) = opaque.under_way.on_ack(key, newest, now) {
-            opaque.queues.on_served(now);
-            path.on_answer(answer.bytes, &answer.stamp, in_flight_before, now);
-            self.ready.wake(subscriber, path);
+            opaque.markers.on_other_answer(now);
+            self.on_answered(subscriber, path_id, &answer, now);
         }
+    }
+
+    /// A packet of a client that may be the reply to an echo request of ours; true if it is, and is for nobody else.
+    pub(super) fn on_echo_reply(
+        &mut self,
+        icmp: &Icmp,
+        parsed: &Packet,
+        packet: &[u8],
+        now: Instant,
+    ) -> bool {
+        if !self.config.echo_markers {
+            return false;
+        }
+        let Some(number) = Marker::number_of_reply(parsed, icmp, packet, self.config.hash_seed) else {
+            return false;
+        };
+        self.stats.markers_answered += 1;
+        let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.src) else { return true };
+        let Some(path) = self.paths.get_mut(path_id) else { return true };
+        let Some(opaque) = path.opaque.get_mut() else { return true };
+        if let Some((place, stamp)) = opaque.markers.on_reply(number, now) {
+            let answer = opaque.under_way.on_reply(place, stamp, now);
+            self.on_answered(subscriber, path_id, &answer, now);
+        }
+        true
+    }
+
+    /// What passes to a subscriber has been answered: what has left with it is told its path.
+    fn on_answered(&mut self, subscriber: u32, path_id: u32, answer: &Answer, now: Instant) {
+        let Some(path) = self.paths.get_mut(path_id) else { return };
+        let Some(opaque) = path.opaque.get_mut() else { return };
+        let in_flight_before = path.in_flight + opaque.under_way.bytes() + u64::from(answer.bytes);
+        opaque.queues.on_served(now);
+        if answer.bytes > 0 {
+            path.on_answer(answer.bytes, &answer.stamp, in_flight_before, now);
+        }
+        self.ready.wake(subscriber, path);
+    }
+
+    /// Has an echo request follow what has left, if it is time for one and nothing else answers.
+    pub(super) fn consider_marker(&mut self, subscriber: u32, now: Instant) {
+        if !self.config.echo_markers || !self.schedules() {
+            return;
+        }
+        let Some(found) = self.subscribers.get_mut(subscriber) else { return };
+        let Some(path) = found.path().and_then(|path| self.paths.get_mut(path)) else { return };
+        let window = path.controller.control().window;
+        let Some(opaque) = path.opaque.get_mut() else { return };
+        if let Some(marker) = opaque.markers.ask(window, now) {
+            self.markers.push_back((subscriber, marker));
+        } else if let Some(at) = opaque.markers.due(window) {
+            self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
+        }
+    }
+
+    /// The next echo request to send, written where headers are; its length.
+    pub(super) fn make_marker(&mut self, now: Instant) -> Option<usize> {
+        while let Some((subscriber, marker)) = self.markers.pop_front() {
+            let Some(len) = marker.write(self.config.hash_seed, &mut self.header) else { continue };
+            let Some(path) = self.path_of_mut(subscriber) else { continue };
+            let in_flight = path.under_way();
+            let opaque = path.opaque.make();
+            let place = opaque.under_way.sent();
+            if opaque.markers.has_asked_for(place) {
+                continue;
+            }
+            let stamp = path.sampler.on_send(in_flight == 0, now);
+            path.opaque.make().markers.on_asked(marker.number, place, stamp);
+            self.stats.markers_sent += 1;
+            return Some(len);
+        }
+        None
     }
 
     /// The next opaque packet of a subscriber, if it is one's turn and it may leave; it is kept until the next one.
@@ -129,15 +219,10 @@ impl Half {
         };
         let is_scheduled = self.schedules();
         let Some(path) = self.paths.get_mut(path) else { return false };
-        let own = path.turns.len();
         let in_flight = path.under_way();
-        let has_own_source = path.in_flight > 0 || own > 0;
+        let is_known = is_scheduled && path.opaque_is_gated(now);
         let Some(opaque) = path.opaque.get_mut() else { return false };
-        let is_gated = is_scheduled
-            && (has_own_source || opaque.has_source(now))
-            && !opaque.under_way.is_contradicted()
-            && in_flight >= control.window.get();
-        if is_gated {
+        if is_known && in_flight >= control.window.get() {
             if !opaque.is_overdue(now) {
                 return false;
             }
@@ -154,7 +239,19 @@ impl Half {
         path.buffered = (path.buffered + after as u64).saturating_sub(before as u64);
         let Some(packet) = packet else { return false };
         opaque.charge(Class::Opaque, packet.payload, flows);
-        send_opaque(path, control, (packet.payload, packet.segments), packet.numbered, now);
+        send_opaque(
+            path,
+            is_known.then_some(control),
+            (packet.payload, packet.segments),
+            packet.numbered,
+            now,
+        );
+        if self.config.echo_markers
+            && let Ok(parsed) = wire::parse_prefix(&packet.bytes)
+        {
+            path.opaque.make().markers.on_sent(&parsed.ip, packet.payload);
+            self.consider_marker(subscriber, now);
+        }
         self.opaque_out = Some(packet);
         true
     }
@@ -169,15 +266,45 @@ impl Half {
         {
             opaque.note_own_class(parsed.ip.traffic_class);
         }
+        if schedules && !path.opaque.is_wanted() {
+            self.want(subscriber);
+        }
+    }
+
+    /// Has all that is sent to a subscriber come here from now on.
+    fn want(&mut self, subscriber: u32) {
+        let Some(found) = self.subscribers.get_mut(subscriber) else { return };
+        let Some(path) = found.path().and_then(|path| self.paths.get_mut(path)) else { return };
         if self.wanted.len() < WANTED_MAX
-            && path.opaque.want()
-            && schedules
             && let SharingKey::Address(address) = found.key
         {
+            path.opaque.want();
             self.wanted.push_back((address, true));
             let at = path.opaque.active_until();
             self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
         }
+    }
+
+    /// The subscriber of a packet that passes, and its path; one that has none gets them when more than a trickle passes.
+    fn subscriber_of_passing(&mut self, parsed: &Packet, now: Instant) -> Option<(u32, u32)> {
+        let known = self.known_subscriber(parsed.ip.dst);
+        if known.is_some() {
+            return known;
+        }
+        if !self.config.echo_markers && parsed.tcp().is_none() {
+            // Nothing would say what has left.
+            return None;
+        }
+        let address = subscriber_key(parsed.ip.dst, self.config.ipv6_prefix_len);
+        let exceeds = self.trickles.add(address, parsed.ip.total_len, self.config.hash_seed, now);
+        if !exceeds || self.subscribers.len() >= self.config.flows_max {
+            return None;
+        }
+        let id = self.subscriber_at(SharingKey::Address(address), now);
+        self.open_path(id);
+        let path = self.subscribers.get(id)?.path()?;
+        self.paths.get_mut(path)?.opaque.on_passing(parsed.ip.total_len.max(TRICKLE), now);
+        Some((id, path))
     }
 
     /// Ends the schedule of a subscriber whose accelerated flows have sent nothing for a while.
@@ -238,10 +365,11 @@ impl Half {
     }
 }
 
-/// An opaque packet leaves that counts as so many bytes of payload in so many segments.
+/// An opaque packet leaves that counts as so many bytes of payload in so many segments; the next one waits for as long
+/// as `control` says, if it does.
 fn send_opaque(
     path: &mut Path,
-    control: &Control,
+    control: Option<&Control>,
     (payload, segments): (u32, u32),
     numbered: Option<Numbered>,
     now: Instant,
@@ -250,7 +378,9 @@ fn send_opaque(
     let stamp = path.sampler.on_send(in_flight == 0, now);
     path.opaque.make().under_way.on_sent(payload, stamp, numbered);
     path.on_send(payload, in_flight, now);
-    path.pacer.on_send(payload, segments, control.pacing_rate, now);
+    if let Some(control) = control {
+        path.pacer.on_send(payload, segments, control.pacing_rate, now);
+    }
     path.last_used = now;
 }
 

@@ -27,6 +27,11 @@ impl Half {
                 let virtio = VirtioNetHeader::for_partial_checksum(header.transport_offset);
                 return Some(Made { to, virtio, header_len: header.len, payload: Payload::Direct });
             }
+            if let Some(header_len) = self.make_marker(now) {
+                self.stats.packets_made += 1;
+                let virtio = VirtioNetHeader::default();
+                return Some(Made { to: End::Sink, virtio, header_len, payload: Payload::Direct });
+            }
             let subscriber_id = self.ready.front()?;
             let Some(pick) = self.next_transmission(subscriber_id, now) else {
                 self.arm_for_overdue(subscriber_id);

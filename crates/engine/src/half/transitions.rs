@@ -80,15 +80,7 @@ impl Half {
 
     /// The subscriber a new flow belongs to, with one flow more.
     pub(super) fn subscriber_for(&mut self, flow: &FlowKey, now: Instant) -> u32 {
-        let key = self.sharing_key(flow);
-        let id = match self.subscriber_index.get(&key, &self.subscribers) {
-            Some(id) => id,
-            None => {
-                let id = self.subscribers.insert(Subscriber::new(key, now));
-                self.subscriber_index.insert(&key, id);
-                id
-            }
-        };
+        let id = self.subscriber_at(self.sharing_key(flow), now);
         let Some(subscriber) = self.subscribers.get_mut(id) else { return id };
         subscriber.flows += 1;
         subscriber.last_used = now;
@@ -103,6 +95,18 @@ impl Half {
 
 /// From phase to phase.
 impl Half {
+    /// The subscriber of a key, made if there is none.
+    pub(super) fn subscriber_at(&mut self, key: SharingKey, now: Instant) -> u32 {
+        match self.subscriber_index.get(&key, &self.subscribers) {
+            Some(id) => id,
+            None => {
+                let id = self.subscribers.insert(Subscriber::new(key, now));
+                self.subscriber_index.insert(&key, id);
+                id
+            }
+        }
+    }
+
     /// Tells a flow's subscriber of a round trip of the path.
     pub(super) fn on_round_trip(&mut self, id: u32, rtt: Duration, now: Instant) {
         let subscriber = self.flows.get(id).map(|flow| flow.subscriber);
@@ -327,6 +331,8 @@ impl Half {
         let opened = self.subscribers.get(subscriber_id).map_or(Instant::ZERO, |s| s.last_used);
         let Some(path) = self.path_of(subscriber_id) else { return opened };
         let last_used = path.last_used.max(opened);
+        let last_used =
+            if path.opaque.is_wanted() { last_used.max(path.opaque.active_until()) } else { last_used };
         if path.sampler.delivered() == Bytes::ZERO {
             last_used
         } else {

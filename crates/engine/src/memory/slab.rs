@@ -242,20 +242,9 @@ impl<T: Stored> Slab<T> {
     /// # Errors
     /// As [`Stored::restore`]; then it holds a part of it.
     pub(crate) fn fill(&mut self, from: &mut Reader<'_>) -> Result<(), StoredError> {
-        self.fill_with(from, |from| from.value().map(Some))
-    }
-}
-
-impl<T> Slab<T> {
-    /// The same, where `read` reads one thing, or one that leaves its place free.
-    pub(crate) fn fill_with(
-        &mut self,
-        from: &mut Reader<'_>,
-        mut read: impl FnMut(&mut Reader<'_>) -> Result<Option<T>, StoredError>,
-    ) -> Result<(), StoredError> {
         let at = from.at();
         let senseless = || Reader::senseless(at, "a table's places");
-        let (used, mut free) = from.value::<(u32, Vec<u32>)>()?;
+        let (used, free) = from.value::<(u32, Vec<u32>)>()?;
         let mut places = free.clone();
         places.sort_unstable();
         if places.windows(2).any(|two| two[0] == two[1]) || places.last().is_some_and(|&last| last >= used) {
@@ -263,13 +252,7 @@ impl<T> Slab<T> {
         }
         let mut places = places.into_iter().peekable();
         for place in 0..used {
-            let thing = if places.next_if_eq(&place).is_some() {
-                None
-            } else {
-                let thing = read(from)?;
-                free.extend(thing.is_none().then_some(place));
-                thing
-            };
+            let thing = if places.next_if_eq(&place).is_some() { None } else { Some(from.value()?) };
             self.len += usize::from(thing.is_some());
             self.push(thing.map_or(Slot::Free { next: NONE }, Slot::Full));
         }

@@ -83,11 +83,19 @@ fn ports(source: u16, destination: u16) -> u64 {
     u64::from(source) << 16 | u64::from(destination)
 }
 
-fn hosts(src: IpAddr, dst: IpAddr, protocol: u8, seed: u64) -> u32 {
-    let bits = |address: IpAddr| match address {
+/// An address as a number that depends on the seed.
+pub(super) fn host(address: IpAddr, seed: u64) -> u64 {
+    mix(bits(address) ^ seed)
+}
+
+fn bits(address: IpAddr) -> u64 {
+    match address {
         IpAddr::V4(address) => u64::from(address.to_bits()),
         IpAddr::V6(address) => mix((address.to_bits() >> 64) as u64) ^ address.to_bits() as u64,
-    };
+    }
+}
+
+fn hosts(src: IpAddr, dst: IpAddr, protocol: u8, seed: u64) -> u32 {
     mix(mix(mix(bits(src) ^ seed) ^ bits(dst)) ^ u64::from(protocol)) as u32
 }
 
@@ -97,7 +105,7 @@ fn word_at(packet: &[u8], at: usize) -> u64 {
 }
 
 /// The finalizer of `SplitMix64`: each bit of the result depends on each of `x`.
-const fn mix(x: u64) -> u64 {
+pub(super) const fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

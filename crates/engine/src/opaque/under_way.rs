@@ -30,6 +30,9 @@ const FLOWS: usize = 64;
 /// round trip.
 const CONTRADICTS: Duration = Duration::from_millis(80);
 
+/// What an answer releases is smoothed over so many.
+const SMOOTHED: u64 = 8;
+
 /// So many of them, one after the other, are no accident.
 const CONTRADICTIONS: u32 = 8;
 
@@ -73,6 +76,8 @@ pub(crate) struct Answer {
 pub(crate) struct UnderWay {
     entries: VecDeque<Entry>,
     bytes: u64,
+    /// All that has ever left, in bytes: a place in the order of what leaves.
+    sent: u64,
     /// The last ones of which others have said so.
     released: VecDeque<Released>,
     /// Highest number sent of some flows.
@@ -81,8 +86,20 @@ pub(crate) struct UnderWay {
     /// When a passed flow's own acknowledgement came last.
     answered_at: Option<Instant>,
     contradictions: u32,
+    /// Bytes that an answer releases, smoothed.
+    grain: u64,
 }
-stored::fields!(UnderWay { entries, bytes, released, highest, evidence_at, answered_at, contradictions });
+stored::fields!(UnderWay {
+    entries,
+    bytes,
+    sent: since(5, 0),
+    released,
+    highest,
+    evidence_at,
+    answered_at,
+    contradictions,
+    grain: since(5, 0),
+});
 
 impl UnderWay {
     /// Bytes under way.
@@ -100,14 +117,25 @@ impl UnderWay {
         self.answered_at
     }
 
+    /// Bytes that an answer releases, smoothed.
+    pub(crate) fn grain(&self) -> u64 {
+        self.grain
+    }
+
     /// The hypothesis does not hold.
     pub(crate) fn is_contradicted(&self) -> bool {
         self.contradictions >= CONTRADICTIONS
     }
 
+    /// The place in the order of what leaves that is behind all that has left.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// A packet leaves.
     pub(crate) fn on_sent(&mut self, bytes: u32, stamp: SendStamp, numbered: Option<Numbered>) {
         self.bytes += u64::from(bytes);
+        self.sent += u64::from(bytes);
         let now = stamp.sent_at;
         // What is sent again says nothing: what is said of it may be about the first time (RFC 6298 §3).
         let numbered = numbered.filter(|numbered| self.is_new(numbered));
@@ -150,23 +178,52 @@ impl UnderWay {
 
     /// Something that was sent at `sent_at` was answered: bytes that have left with it or before.
     pub(crate) fn release_until(&mut self, sent_at: Instant, now: Instant) -> u32 {
-        self.evidence_at = now;
         let mut bytes = 0u32;
         while self.entries.front().is_some_and(|entry| entry.stamp.sent_at <= sent_at) {
-            let Some(entry) = self.pop() else { break };
-            bytes = bytes.saturating_add(entry.bytes);
-            if let Some(numbered) = entry.numbered {
-                if self.released.len() >= LOOKS {
-                    self.released.pop_front();
-                }
-                self.released.push_back(Released {
-                    numbered,
-                    sent_at: entry.stamp.sent_at,
-                    released_at: now,
-                });
-            }
+            bytes = bytes.saturating_add(self.release_first(now));
         }
+        self.on_released(bytes, now);
         bytes
+    }
+
+    /// All up to a place in the order of what leaves has left: bytes that were not known to.
+    fn release_to(&mut self, place: u64, now: Instant) -> u32 {
+        let mut bytes = 0u32;
+        while let Some(first) = self.entries.front() {
+            if self.sent - self.bytes + u64::from(first.bytes) > place {
+                break;
+            }
+            bytes = bytes.saturating_add(self.release_first(now));
+        }
+        // The entry that has some of it.
+        let left = u32::try_from(place.saturating_sub(self.sent - self.bytes)).unwrap_or(0);
+        if left > 0
+            && let Some(first) = self.entries.front_mut()
+        {
+            first.bytes -= left;
+            self.bytes -= u64::from(left);
+            bytes = bytes.saturating_add(left);
+        }
+        self.on_released(bytes, now);
+        bytes
+    }
+
+    fn release_first(&mut self, now: Instant) -> u32 {
+        let Some(entry) = self.pop() else { return 0 };
+        if let Some(numbered) = entry.numbered {
+            if self.released.len() >= LOOKS {
+                self.released.pop_front();
+            }
+            self.released.push_back(Released { numbered, sent_at: entry.stamp.sent_at, released_at: now });
+        }
+        entry.bytes
+    }
+
+    fn on_released(&mut self, bytes: u32, now: Instant) {
+        self.evidence_at = now;
+        if bytes > 0 {
+            self.grain = (self.grain * (SMOOTHED - 1) + u64::from(bytes)) / SMOOTHED;
+        }
     }
 
     /// When the newest one under way was sent.
@@ -179,6 +236,12 @@ impl UnderWay {
         while self.entries.front().is_some_and(|entry| entry.stamp.sent_at <= sent_at) {
             self.pop();
         }
+    }
+
+    /// A request has been answered that was sent at `stamp`, behind the `place` in the order of what leaves.
+    pub(crate) fn on_reply(&mut self, place: u64, stamp: SendStamp, now: Instant) -> Answer {
+        self.answered_at = Some(now);
+        Answer { bytes: self.release_to(place, now), stamp }
     }
 
     /// A TCP flow that passes has acknowledged everything below `ack`: that is an answer to the newest segment of it

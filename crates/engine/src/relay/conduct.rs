@@ -38,7 +38,7 @@ pub(crate) struct Conduct {
     /// When both hosts were asked first where they are, while nothing came that fits, ms; 0 for never.
     elsewhere_ms: u32,
 }
-stored::fields!(Conduct { nonsense, challenged, hole_since, elsewhere_ms: since(4, 0) });
+stored::fields!(Conduct { nonsense, challenged, hole_since, elsewhere_ms });
 
 impl Default for Conduct {
     fn default() -> Self {

@@ -85,6 +85,8 @@ pub enum Condition {
 pub enum Helper {
     /// `R1` map, `R2` pointer to a key: pointer to its value, or 0.
     MapLookup = 1,
+    /// `R1` map, `R2` pointer to a key, `R3` pointer to a value, `R4` flags: 0 when it is there.
+    MapUpdate = 2,
     /// `R1` map, `R2` pointer to a key: 0 when it was there and is deleted.
     MapDelete = 3,
     /// `R1` number of an interface, `R2` flags: the verdict that sends the packet there.

@@ -4,7 +4,9 @@
 //!   not to this machine's MAC address, or with a VLAN tag ──▶ the kernel
 //!   at its last hop ──▶ the kernel
 //!   neither TCP nor an ICMP error, a fragment, TCP of a flow in the map, and not its first SYN ──▶ the kernel, unless
-//!     it is to a subscriber in the map (of TCP also: from one)
+//!     it is to a subscriber in the map (of TCP also: from one), or to one that has had more than a
+//!     trickle of such within a second, while subscribers may be scheduled
+//!   the reply to an echo request of the engine's ──▶ as anything else
 //!   a first SYN, while no flow is to begin ──▶ the kernel
 //!   nobody has beaten the heart for too long ──▶ the kernel
 //!   not to be forwarded out of the other side's interface ──▶ the kernel
@@ -46,6 +48,8 @@ pub(super) struct Spec {
     pub counters: i32,
     /// IPv6 prefix length that makes one subscriber, bits.
     pub ipv6_prefix_len: u8,
+    /// A trickle is not of TCP alone, and the engine sends echo requests.
+    pub counts_datagrams: bool,
 }
 
 /// The maps of all programs of an instance.
@@ -55,6 +59,8 @@ pub(super) struct Maps<'a, M, A> {
     pub passed: &'a M,
     /// [`HEARTBEAT`], and the programs' counters.
     pub shared: &'a A,
+    /// What the kernel has forwarded to subscribers that are not in the map: [`KEY_LEN`] and [`VALUE_LEN`] bytes.
+    pub trickles: &'a M,
 }
 
 /// Bytes of a flow's key: the client's address and the server's (IPv4 in the first four bytes), the
@@ -70,12 +76,15 @@ pub(super) const VALUE_LEN: usize = 8;
 pub(super) const HEARTBEAT: i32 = 0;
 /// Where it stands whether flows that begin are left to the kernel: 0 for no.
 pub(super) const NO_NEW_FLOWS: i32 = 8;
+/// Where it stands whether all traffic of subscribers may come here: 0 for no.
+pub(super) const SCHEDULES: i32 = 16;
 /// What a program counts, 8 bytes each from its counters on: packets of flows in the map, and flows
 /// it took out of it.
 pub(super) const BYPASSED_PACKETS: i32 = 0;
 pub(super) const ENDED_FLOWS: i32 = 8;
 
 // `struct __sk_buff`.
+const LEN: i16 = 0;
 const PKT_TYPE: i16 = 4;
 const PROTOCOL: i16 = 16;
 const VLAN_PRESENT: i16 = 20;
@@ -83,6 +92,11 @@ const PACKET_HOST: i32 = 0;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+
+/// What is forwarded to a subscriber in a second, in bytes, is no trickle any more. A value holds the second (2³⁰ ns) in
+/// its upper half, and the bytes in its lower one.
+const TRICKLE: i32 = 64 * 1024;
+const SECOND_SHIFT: i32 = 30;
 
 // The stack: places below R10.
 const KEY: i16 = -40;
@@ -93,6 +107,7 @@ const KEY_FAMILY: i16 = KEY + 36;
 const IP: i16 = -80;
 const TCP: i16 = -96;
 const FIB: i16 = -160;
+const TRICKLE_VALUE: i16 = -168;
 
 const IPV4_LEN: i32 = 20;
 const IPV6_LEN: i32 = 40;
@@ -105,6 +120,11 @@ const RST: i32 = 0x04;
 const ACK: i32 = 0x10;
 
 const ICMP_DESTINATION_UNREACHABLE: i32 = 3;
+const ICMP_ECHO_REPLY: i32 = 0;
+/// Of ICMP what lies up to the identifier of an echo (RFC 792).
+const ICMP_PREFIX_LEN: i32 = 6;
+const ICMP_IDENTIFIER: i16 = 4;
+const ICMPV6_ECHO_REPLY: i32 = 129;
 /// ICMPv6 errors have smaller types (RFC 4443 §2.1).
 const ICMPV6_FIRST_INFORMATIONAL: i32 = 128;
 /// Hop-by-hop, routing, destination options: TCP may come behind them.
@@ -167,7 +187,7 @@ pub(super) fn assemble<M: AsFd, A: AsFd>(
     part.pass_known(&mut a, steer);
     if spec.from == Port::Wired {
         a.place(other);
-        part.is_of_scheduled(&mut a, next, steer);
+        part.is_of_scheduled(&mut a, spec.counts_datagrams, next, steer);
     }
     a.place(steer);
     part.is_loop_alive(&mut a);
@@ -250,9 +270,10 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.load(Byte, R1, R10, IP + 9);
         a.jump_if(Equal, R1, i32::from(protocol::TCP), tcp);
         a.jump_if(Differs, R1, i32::from(protocol::ICMP), self.other);
-        self.copy_from_packet(a, Some(R7), TCP + 8, 1);
+        self.copy_from_packet(a, Some(R7), TCP + 8, ICMP_PREFIX_LEN);
         a.load(Byte, R1, R10, TCP + 8);
         a.jump_if(Equal, R1, ICMP_DESTINATION_UNREACHABLE, steer);
+        self.find_reply(a, ICMP_ECHO_REPLY, steer);
         a.jump(self.other);
     }
 
@@ -272,10 +293,22 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
             a.jump_if(Equal, R1, extension, steer);
         }
         a.jump_if(Differs, R1, i32::from(protocol::ICMPV6), self.other);
-        self.copy_from_packet(a, Some(R7), TCP + 8, 1);
+        self.copy_from_packet(a, Some(R7), TCP + 8, ICMP_PREFIX_LEN);
         a.load(Byte, R1, R10, TCP + 8);
+        self.find_reply(a, ICMPV6_ECHO_REPLY, steer);
         a.jump_if(AtLeast, R1, ICMPV6_FIRST_INFORMATIONAL, self.other);
         a.jump(steer);
+    }
+
+    /// Steers replies to the engine's echo requests. R1 has the ICMP type, and keeps it.
+    fn find_reply(&self, a: &mut Assembler, reply: i32, steer: Label) {
+        if self.spec.from == Port::Mobile && self.spec.counts_datagrams {
+            let is_other = a.label();
+            a.jump_if(Differs, R1, reply, is_other);
+            a.load(Half, R2, R10, TCP + 8 + ICMP_IDENTIFIER);
+            a.jump_if(Equal, R2, from_network(engine::ECHO_IDENTIFIER), steer);
+            a.place(is_other);
+        }
     }
 
     /// Leaves segments of flows in the map to the kernel, and takes flows out of it that begin anew or end.
@@ -319,14 +352,15 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         self.forget(a);
         a.place(count);
         let bypassed = a.label();
-        self.is_of_scheduled(a, bypassed, steer);
+        self.is_of_scheduled(a, true, bypassed, steer);
         a.place(bypassed);
         self.count(a, BYPASSED_PACKETS);
         a.jump(self.next);
     }
 
-    /// Steers what is to or from a subscriber in the map; the rest is handled at `not`. The key is overwritten.
-    fn is_of_scheduled(&self, a: &mut Assembler, not: Label, steer: Label) {
+    /// Steers what is to or from a subscriber in the map, and, if it is counted, what is to one that has more than a
+    /// trickle of such; the rest is handled at `not`. The key and R8 are overwritten.
+    fn is_of_scheduled(&self, a: &mut Assembler, is_counted: bool, not: Label, steer: Label) {
         a.store_number(Double, R10, KEY_SERVER, 0);
         a.store_number(Double, R10, KEY_SERVER + 8, 0);
         a.store_number(Word, R10, KEY_PORTS, 0);
@@ -348,8 +382,51 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.place(is_ipv4);
         self.with_key(a);
         a.call(Helper::MapLookup);
-        a.jump_if(Equal, R0, 0, not);
-        a.jump(steer);
+        a.jump_if(Differs, R0, 0, steer);
+        match self.spec.from {
+            Port::Wired if is_counted => self.is_more_than_a_trickle(a, not, steer),
+            Port::Wired | Port::Mobile => a.jump(not),
+        }
+    }
+
+    /// Counts what is forwarded to the subscriber whose key is on the stack: steers what is more than a trickle.
+    fn is_more_than_a_trickle(&self, a: &mut Assembler, not: Label, steer: Label) {
+        let (is_new, is_this_second) = (a.label(), a.label());
+        a.set_map_value(R1, self.maps.shared, SCHEDULES);
+        a.load(Double, R1, R1, 0);
+        a.jump_if(Equal, R1, 0, not);
+        a.call(Helper::CoarseTime);
+        a.copy(R8, R0);
+        a.calculate(ShiftRight, R8, SECOND_SHIFT);
+        a.calculate(ShiftLeft, R8, 32);
+        a.set_map(R1, self.maps.trickles);
+        a.point(R2, R10, KEY);
+        a.call(Helper::MapLookup);
+        a.load(Word, R3, R6, LEN);
+        a.jump_if(Equal, R0, 0, is_new);
+        a.load(Double, R1, R0, 0);
+        a.copy(R2, R1);
+        a.calculate(ShiftRight, R2, 32);
+        a.calculate(ShiftLeft, R2, 32);
+        a.jump_if_register(Equal, R2, R8, is_this_second);
+        a.copy(R1, R8);
+        a.place(is_this_second);
+        // Two processors at once may lose a packet of each other's: no more than that.
+        a.calculate_with(Add, R1, R3);
+        a.store(Double, R0, 0, R1);
+        a.calculate(ShiftLeft, R1, 32);
+        a.calculate(ShiftRight, R1, 32);
+        a.jump_if(AtLeast, R1, TRICKLE, steer);
+        a.jump(not);
+        a.place(is_new);
+        a.calculate_with(Or, R8, R3);
+        a.store(Double, R10, TRICKLE_VALUE, R8);
+        a.set_map(R1, self.maps.trickles);
+        a.point(R2, R10, KEY);
+        a.point(R3, R10, TRICKLE_VALUE);
+        a.set(R4, 0);
+        a.call(Helper::MapUpdate);
+        a.jump(not);
     }
 
     fn with_key(&self, a: &mut Assembler) {

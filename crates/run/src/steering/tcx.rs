@@ -23,6 +23,9 @@ pub(crate) const NAME: &str = "cell_steer";
 /// longest take the detour through this process again.
 const PASSED_MAX: u32 = 65_536;
 
+/// Subscribers without a schedule whose traffic is counted; of more, those that were silent for longest are forgotten.
+const TRICKLES_MAX: u32 = 16_384;
+
 /// Flows that are put into the map between two heartbeats: a flood of made-up segments is not to occupy us.
 const ADDED_MAX: u32 = 5_000;
 
@@ -122,6 +125,10 @@ impl Bypass {
     pub fn permit_schedules(&self, is_permitted: bool) {
         let mut scheduled = self.scheduled.lock().unwrap_or_else(PoisonError::into_inner);
         scheduled.is_refused = !is_permitted;
+        const AT: usize = program::SCHEDULES as usize / size_of::<u64>();
+        if let Some(word) = self.shared.words().get(AT) {
+            word.store(is_permitted.into(), Relaxed);
+        }
         if !is_permitted {
             for key in std::mem::take(&mut scheduled.keys) {
                 // One that the kernel has dropped is not there.
@@ -235,6 +242,8 @@ fn load_programs(
         places.push((Port::Wired, netlink.index_of(mobile)?, false, true));
         places.push((Port::Mobile, netlink.index_of(wired)?, false, true));
     }
+    // The programs keep it.
+    let trickles = PassedMap::create("cell_trickles", TRICKLES_MAX)?;
     let mut loaded = Vec::new();
     for (number, (from, interface, checks_reverse_path, is_chain)) in places.into_iter().enumerate() {
         let counters = (LINE_WORDS * size_of::<u64>() * (1 + number)) as i32;
@@ -247,8 +256,9 @@ fn load_programs(
             hang_after: terms.hang_after,
             counters,
             ipv6_prefix_len: plan.ipv6_prefix_len,
+            counts_datagrams: plan.counts_datagrams,
         };
-        let maps = Maps { passed: &bypass.passed, shared: &bypass.shared };
+        let maps = Maps { passed: &bypass.passed, shared: &bypass.shared, trickles: &trickles };
         let program = Program::load(NAME, &program::assemble(&spec, maps)?)?;
         loaded.push(Loaded { program, interface, is_chain });
     }

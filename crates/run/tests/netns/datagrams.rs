@@ -115,6 +115,82 @@ fn takes_turns(name: &str, steering: SteeringChoice) {
     program.stop(&topology);
 }
 
+/// More than a trickle of datagrams to a subscriber without accelerated flows.
+fn flood(topology: &Topology, address: &str) {
+    let [client, server] = datagram_sockets(topology, address);
+    client.send(b"here").unwrap();
+    let mut heard = [0; 3_000];
+    let (_, to) = server.recv_from(&mut heard).unwrap();
+    for number in 0..DATAGRAMS {
+        let mut datagram = [0x5a; 1_200];
+        datagram[..8].copy_from_slice(&number.to_be_bytes());
+        server.send_to(&datagram, to).unwrap();
+        assert_eq!(client.recv(&mut heard).unwrap(), 1_200);
+        assert_eq!(heard[..1_200], datagram, "as it was sent, in the order in which it was");
+    }
+}
+
+#[test]
+fn h33_more_than_a_trickle_of_udp_alone_is_led_here_where_echo_requests_may_ask() {
+    let topology = Topology::build("trickle");
+    let config = Config { echo_markers: true, steering: SteeringChoice::Tcx, ..topology.config() };
+    let program = Program::start_engine(&topology, &config);
+    // What the server's kernel has not asked for.
+    let unasked = || {
+        let found = topology.server.run(|| std::fs::read_to_string("/proc/net/snmp")).unwrap().unwrap();
+        let lines: Vec<&str> = found.lines().filter_map(|line| line.strip_prefix("Icmp: ")).collect();
+        let at = lines[0].split(' ').position(|name| name == "InEchoReps").unwrap();
+        lines[1].split(' ').nth(at).unwrap().parse::<u64>().unwrap()
+    };
+    // The watch of filters permits it.
+    pause(200);
+    for address in SERVER {
+        let before = topology.status().processor.counters;
+        flood(&topology, address);
+        let after = topology.status().processor.counters;
+        let news = |name: &str| after[name] - before[name];
+        assert!(news("opaque_packets") > DATAGRAMS / 2, "{address}: {} took turns", news("opaque_packets"));
+        wait_until("requests are answered", || {
+            let now = topology.status().processor.counters;
+            now["markers_sent"] > before["markers_sent"] && now["markers_answered"] == now["markers_sent"]
+        });
+        assert!(news("markers_sent") < DATAGRAMS / 4, "{address}: one for several datagrams");
+    }
+    assert_eq!(unasked(), 0, "replies are for nobody else");
+    program.stop(&topology);
+}
+
+#[test]
+fn h33_udp_alone_stays_with_the_kernel_where_nothing_would_answer() {
+    let topology = Topology::build("notrickle");
+    let program = Program::start_engine(&topology, &topology.config());
+    pause(200);
+    let before = topology.steered_packets();
+    SERVER.into_iter().for_each(|address| flood(&topology, address));
+    let steered = topology.steered_packets() - before;
+    assert!(steered < DATAGRAMS / 10, "{steered} packets went through the process");
+    program.stop(&topology);
+}
+
+#[test]
+fn h33_more_than_a_trickle_of_tcp_that_passes_is_led_here_alone() {
+    for (name, steering) in [("passing", SteeringChoice::Tcx), ("passingrules", SteeringChoice::Rules)] {
+        let topology = Topology::build(name);
+        // They began before.
+        let connections = SERVER.map(|address| topology.connect(&topology.server, address));
+        let program = Program::start_engine(&topology, &Config { steering, ..topology.config() });
+        pause(200);
+        for connection in connections {
+            let taken = || topology.status().processor.counters["opaque_tcp_bytes"];
+            let before = taken();
+            connection.download(3_000_000);
+            let came = taken() - before;
+            assert!(came > 1_000_000, "{name}: {came} B took turns");
+        }
+        program.stop(&topology);
+    }
+}
+
 /// A datagram that a filter drops is dropped, whether what is sent to its subscriber comes here or not.
 #[test]
 fn h36_a_filter_of_datagrams_is_passed_by_neither_at_first_nor_when_it_comes_later() {

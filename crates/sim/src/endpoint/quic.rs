@@ -20,7 +20,7 @@ pub(super) fn opened(packet: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let segment = udp.payload(packet);
-    let mut inside = ip_header(parsed.ip.src, parsed.ip.dst, [protocol::TCP; 2], segment.len(), false)?;
+    let mut inside = ip_header(parsed.ip.src, parsed.ip.dst, [protocol::TCP; 2], segment.len())?;
     inside.extend_from_slice(segment);
     Some(inside)
 }

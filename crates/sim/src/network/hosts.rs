@@ -7,7 +7,7 @@ use wire::Transport;
 
 use super::{Network, count_one, ends};
 use crate::endpoint::answer_of_a_closed_port;
-use crate::icmp::{echo, echo_number};
+use crate::icmp::{echo, echo_number, echo_reply};
 use crate::{MiddleboxUnderTest, Point, Violation};
 
 /// Whom a packet is for.
@@ -51,6 +51,12 @@ impl<M: MiddleboxUnderTest> Network<M> {
             && let Some((.., number)) = echo_number(packet, true)
         {
             pinger.take_reply(number, self.now);
+            return Ok(());
+        }
+        if !self.ignores_echo
+            && let Some(reply) = echo_reply(packet)
+        {
+            self.send_up(0, reply);
             return Ok(());
         }
         let mut sources = self.datagrams.iter_mut().chain(&mut self.datagrams_beside);
