@@ -425,7 +425,7 @@ fn changed(others: &[&Group<'_>], at: impl Fn(&Group<'_>) -> String) -> String {
         }
     }
     let (first, rest) = names.split_at(names.len().min(NAMED_MAX));
-    let is_same = names.iter().all(|(_, place)| Some(place) == names.first().map(|(_, place)| place));
+    let is_same = first.iter().all(|(_, place)| Some(place) == first.first().map(|(_, place)| place));
     let named: Vec<String> = first
         .iter()
         .map(|(name, place)| if is_same { (*name).to_owned() } else { format!("{name} ({place})") })
@@ -433,7 +433,7 @@ fn changed(others: &[&Group<'_>], at: impl Fn(&Group<'_>) -> String) -> String {
     let place = names.first().filter(|_| is_same).map_or(String::new(), |(_, place)| format!(" {place}"));
     match rest.len() {
         0 => format!("{}{place}", named.join(", ")),
-        more => format!("{} and {more} more{place}", named.join(", ")),
+        more => format!("{}{place}, and {more} more", named.join(", ")),
     }
 }
 

@@ -422,9 +422,9 @@ fn what_nftables_does_to_options_is_found() {
     // [MP] met this at one carrier: additional flows lose MPTCP at port 80, and only there.
     assert_eq!(of("mp-join", 80), is("found", "removed"));
     assert_eq!(of("mp-join", 7_311), is("clear", "kept"));
-    // Of seven that are changed one sentence names some; the table has all.
+    // Of eight that are changed one sentence names some; the table has all.
     let verdict = found["verdict"].as_str().unwrap();
-    assert!(verdict.contains("hanged on the way: ") && verdict.contains(" and 4 more"), "{verdict}");
+    assert!(verdict.contains("hanged on the way: ") && verdict.contains(", and 5 more"), "{verdict}");
     assert!(verdict.ends_with('.') && !verdict.contains(". ") && verdict.len() < 250, "{verdict}");
 }
 
