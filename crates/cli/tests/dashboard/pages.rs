@@ -231,6 +231,19 @@ fn narrow_and_dark_pages_are_whole() {
             "document.querySelectorAll('#subscribers tbody tr').length === 4",
         );
         browser.assert_fits();
+        // Each figure stands beside its name, in one line, also where it is long.
+        let long = "{address: '10.1.0.2', delivered_bps: 248e6, queueing_us: 131200, srtt_us: 135200, \
+                    retransmitted_bps: 26.6e6, held_bytes: 52.4e6, flows: 1234, is_control: true}";
+        let broken = browser.run(&format!(
+            "tableInto(byId('subscribers'), SUBSCRIBERS, [{long}], () => 'one', ''); \
+             return [...document.querySelectorAll('#subscribers td')].filter((cell) => cell.offsetHeight > 36 || \
+             cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"
+        ));
+        assert_eq!(broken, serde_json::json!([]));
+        browser.wait_for(
+            "all are there again",
+            "document.querySelectorAll('#subscribers tbody tr').length === 4",
+        );
         browser.picture(&format!("overview-{name}"));
         let colour = browser.run("return getComputedStyle(document.body).backgroundColor");
         let red = colour.as_str().unwrap().trim_start_matches("rgb(").split(',').next().unwrap().to_owned();
