@@ -1,5 +1,6 @@
 //! `cellerator status`, `flows`, `drain` and `reload`: questions to a running accelerator.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
@@ -256,22 +257,71 @@ fn heading_lines(status: &Status) -> Vec<String> {
     lines
 }
 
+/// Groups of what is counted, in the order in which they are shown.
+const GROUPS: [&str; 8] =
+    ["traffic", "flows", "data", "repairs", "beside flows", "hand-over", "feedback", "refused, or unusual"];
+
+/// The group of a counter, and the unit of its value; bytes are shown in units of their own.
+fn group_and_unit(counter: &str) -> (&'static str, &'static str) {
+    let name = counter.strip_prefix("uplink_").unwrap_or(counter);
+    match name {
+        "packets_in" | "packets_forwarded" | "packets_made" => ("traffic", "packets"),
+        "acks_made" | "acks_consumed" => ("traffic", "acknowledgements"),
+        "timeouts" | "timeouts_undone" => ("repairs", "time-outs"),
+        "bytes_retransmitted" | "bytes_acked_but_lost" => ("repairs", "bytes"),
+        "bypass_packets" => ("traffic", "packets"),
+        name if name.starts_with("feedback_") => ("feedback", "reports"),
+        name if name.starts_with("handover_") => match name {
+            name if name.contains("_bytes_") => ("hand-over", "bytes"),
+            name if name.contains("_flows_") => ("hand-over", "flows"),
+            name if name.contains("_peers") => ("hand-over", "peers"),
+            name if name.contains("_orders_") => ("hand-over", "orders"),
+            _ => ("hand-over", "subscribers"),
+        },
+        name if name.starts_with("opaque") && name.ends_with("bytes") => ("beside flows", "bytes"),
+        name if name.starts_with("opaque") => ("beside flows", "packets"),
+        name if name.starts_with("flows_") || name.starts_with("bypass_flows") || name == "half_open_now" => {
+            ("flows", "flows")
+        }
+        name if name.contains("bytes") => ("data", "bytes"),
+        "windows_lowered" => ("data", "windows"),
+        "bad_checksums" | "unparsable" | "fragments" | "not_tcp" | "unknown_flow" | "truncated" => {
+            ("refused, or unusual", "packets")
+        }
+        "paws_rejected" | "out_of_window" | "unacceptable_acks" | "inexact_resets" => {
+            ("refused, or unusual", "segments")
+        }
+        _ => ("refused, or unusual", "times"),
+    }
+}
+
 fn status_lines(status: &Status) -> Vec<String> {
-    let mut lines = heading_lines(status);
+    let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut add = |group: &'static str, name: &str, value: String| {
+        groups.entry(group).or_default().push(format!("  {name:<26}{value}"));
+    };
     for (side, from) in status.sides.iter().zip(["from servers", "from clients"]) {
         let (packets, bytes) = (side.received_packets, Bytes::new(side.received_bytes));
         let lost = side.refused_packets + side.queue_drops;
-        lines.push(format!("{from:<28}{packets} packets, {bytes}, {lost} lost in queues"));
+        add("traffic", from, format!("{packets} packets, {bytes}, {lost} lost in queues"));
     }
     for (shard, of) in status.shards.iter().enumerate().filter(|_| status.shards.len() > 1) {
-        let what = format!("shard {shard}");
-        lines.push(format!("{what:<28}{} packets, {} flows now", of.received_packets, of.flows_now));
+        let value = format!("{} packets, {} flows now", of.received_packets, of.flows_now);
+        add("traffic", &format!("shard {shard}"), value);
     }
     for (counter, value) in status.processor.counters.iter().filter(|(_, value)| **value > 0) {
-        lines.push(format!("{:<28}{value}", counter.replace('_', " ")));
+        let (group, unit) = group_and_unit(counter);
+        let value = if unit == "bytes" { Bytes::new(*value).to_string() } else { format!("{value} {unit}") };
+        add(group, &counter.replace('_', " "), value);
     }
     for (reason, flows) in &status.processor.passed {
-        lines.push(format!("{:<28}{flows} flows", format!("{}, {reason}", became(reason))));
+        add("flows", &format!("{}, {reason}", became(reason)), format!("{flows} flows"));
+    }
+    let mut lines = heading_lines(status);
+    for group in GROUPS {
+        let Some(of_group) = groups.remove(group) else { continue };
+        lines.extend([String::new(), group.to_owned()]);
+        lines.extend(of_group);
     }
     lines
 }
@@ -364,6 +414,38 @@ mod tests {
             "successor", "deaths"
         );
         assert_eq!(said(&recovery), wanted);
+    }
+
+    #[test]
+    fn a_status_is_in_groups_with_units() {
+        let mut status = Status::default();
+        let counters = [
+            ("bytes_delivered", 1_500_000),
+            ("flows_now", 3),
+            ("uplink_timeouts", 2),
+            ("fragments", 4),
+            ("opaque_quic_bytes", 1_200),
+            ("handover_flows_gone", 7),
+            ("feedback_accepted", 9),
+            ("acks_made", 0),
+        ];
+        status.processor.counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
+        status.processor.passed = [("mptcp".to_owned(), 5)].into();
+        let lines = status_lines(&status);
+        let heads = lines.iter().filter(|line| GROUPS.contains(&line.as_str()));
+        assert_eq!(heads.collect::<Vec<_>>(), GROUPS.each_ref());
+        let line = |name: &str, value: &str| format!("  {name:<26}{value}");
+        for wanted in [
+            line("bytes delivered", &Bytes::new(1_500_000).to_string()),
+            line("flows now", "3 flows"),
+            line("passed, mptcp", "5 flows"),
+            line("uplink timeouts", "2 time-outs"),
+            line("fragments", "4 packets"),
+            line("opaque quic bytes", &Bytes::new(1_200).to_string()),
+        ] {
+            assert!(lines.contains(&wanted), "{wanted} in {lines:#?}");
+        }
+        assert!(!lines.iter().any(|line| line.contains("acks made")), "what is zero is not shown");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::schema;
 mod aims;
 mod coupled;
 mod daemon;
+mod others;
+mod routes;
 
 /// Two radios; the first is dead from 2 s to 5 s.
 const DEATH: &str = r#"

@@ -28,6 +28,8 @@ pub struct Shown {
     pub name: String,
     /// Its version; none while it does not answer.
     pub version: Option<String>,
+    /// Its interfaces: towards servers, towards subscribers; none while it does not answer.
+    pub interfaces: Option<[String; 2]>,
     /// Time since its start, seconds.
     pub uptime_s: Option<u64>,
     /// It was asked to stop and delivers what it owes.
@@ -120,6 +122,7 @@ impl Shown {
         Self {
             name: name.to_owned(),
             version: snapshot.map(|it| it.version.clone()),
+            interfaces: snapshot.map(|it| it.interface_names.clone()).filter(|it| !it[0].is_empty()),
             uptime_s: snapshot.map(|it| it.uptime_ms / 1_000),
             is_draining: snapshot.is_some_and(|it| it.is_draining),
             totals: history.totals.back().cloned(),

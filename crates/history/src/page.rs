@@ -22,7 +22,7 @@ const SHEET_STYLE: &str = "
 @media print { html { zoom: .85; } body { font-size: 9pt; line-height: 1.35; } h1 { font-size: 16pt; } h2 { margin: .9rem 0 .1rem; padding-top:
   .5rem; font-size: 11.5pt; } .tiles { grid-template-columns: repeat(4, 1fr); gap: .5rem; margin: .6rem 0; }
   .tile { padding: .4rem .6rem; } .tile b { font-size: 14pt; } th, td { padding: .2rem .5rem; }
-  figure { margin: 0 0 .2rem; } figure > .wide { max-width: 120mm; margin: 0; } .chart.narrow { display: none; }
+  figure { margin: 0 0 .2rem; }
   ul { margin: .2rem 0; padding-left: 1.1rem; } p { margin: .2rem 0; max-width: none; } }
 ";
 
@@ -97,7 +97,18 @@ fn percent(share: Option<f64>) -> String {
 
 impl Report {
     fn title(&self) -> String {
-        format!("{}: {} of live traffic", self.accelerator, span(self.to_ms.saturating_sub(self.from_ms)))
+        let asked_ms = self.to_ms.saturating_sub(self.from_ms);
+        let of = &self.accelerator;
+        if self.is_whole() {
+            format!("{of}: {} of live traffic", span(asked_ms))
+        } else {
+            format!("{of}: {} of live traffic, recorded within {}", span(self.covered_ms), span(asked_ms))
+        }
+    }
+
+    /// It was recorded throughout, but for less than a minute.
+    fn is_whole(&self) -> bool {
+        self.covered_ms + 60_000 >= self.to_ms.saturating_sub(self.from_ms)
     }
 
     fn passed_flows(&self) -> u64 {
@@ -187,10 +198,10 @@ impl Report {
                 vec![of("to clients", 0, &|point| Some(point.goodput_bps / 1e6))],
             )
             .panel(
-                Axis::linear("time in queues, ms (bounds of classes)"),
+                Axis::linear("time in queues, ms (estimated within classes)"),
                 vec![
-                    of("95 %", 1, &|point| point.queueing_p95_ms),
-                    of("half", 2, &|point| point.queueing_p50_ms),
+                    of("95 %", 1, &|point| point.queueing_p95_estimate_ms.or(point.queueing_p95_ms)),
+                    of("half", 2, &|point| point.queueing_p50_estimate_ms.or(point.queueing_p50_ms)),
                 ],
             )
             .panel(
@@ -301,7 +312,7 @@ impl Report {
         html! {
             p class="facts" {
                 (clock(self.from_ms)) " to " (clock(self.to_ms)) ". "
-                @if self.covered_ms + 60_000 < self.to_ms.saturating_sub(self.from_ms) {
+                @if !self.is_whole() {
                     b { "Figures of " (span(self.covered_ms)) " of it only." }
                 } @else { "Recorded throughout." }
             }
@@ -377,7 +388,7 @@ pub fn one_page(report: &Report) -> String {
         (report.facts())
         p class="finding" { (page::with_units(&report.finding())) }
         (report.tiles())
-        (report.chart().figure())
+        (report.chart().flat_figure())
         (report.phases())
         @if report.before.is_some() { (report.comparison()) }
         @else if report.ab.is_empty() { h2 { "Accelerated downloads" } (plain(&report.downloads())) }
@@ -412,6 +423,7 @@ mod tests {
             assert!(text.contains("5 min of live traffic") && text.contains("Recorded throughout"));
         }
         let lone = html(&report(&minutes(2, 10), 0, 60));
+        assert!(lone.contains("120 s of live traffic, recorded within 60 min"), "{lone}");
         assert!(lone.contains("Figures of 120 s of it only") || lone.contains("Figures of 2 min of it only"));
         assert!(lone.contains("There is no earlier report"));
     }
@@ -439,6 +451,27 @@ mod tests {
         let chart = report(&slices, 0, 6).chart();
         let broken = chart.panels[0].series[0].points.iter().filter(|point| point.y.is_nan()).count();
         assert_eq!(broken, 1);
+    }
+
+    /// The bounds of classes are steps: ten minutes of one class would be a flat line.
+    #[test]
+    fn times_in_queues_are_drawn_within_their_classes() {
+        let mut slices = minutes(3, 10);
+        for (slice, counts) in slices.iter_mut().zip([[0, 99, 1, 0], [40, 59, 1, 0], [60, 39, 1, 0]]) {
+            slice.downlink.queueing.counts = counts.to_vec();
+        }
+        let chart = report(&slices, 0, 3).chart();
+        let drawn: Vec<f64> = chart.panels[1].series[0].points.iter().map(|point| point.y).collect();
+        assert!(drawn.windows(2).all(|pair| (pair[0] - pair[1]).abs() > 0.1), "{drawn:?}");
+    }
+
+    #[test]
+    fn the_sheets_picture_is_as_wide_as_the_sheet() {
+        let sheet = one_page(&report(&minutes(8, 20), 0, 5));
+        assert!(
+            !sheet.contains("max-width: 120mm") && sheet.contains("<svg class=\"chart\" viewBox=\"0 0 860 "),
+            "{sheet}"
+        );
     }
 
     #[test]

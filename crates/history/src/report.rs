@@ -113,6 +113,13 @@ pub struct Point {
     pub queueing_p50_ms: Option<f64>,
     /// As in [`Totals`].
     pub queueing_p95_ms: Option<f64>,
+    /// Time in queues of half of the round trips, ms, as if the values of a class lay evenly between its bounds; none as
+    /// with those bounds, and in reports of older versions.
+    #[serde(default)]
+    pub queueing_p50_estimate_ms: Option<f64>,
+    /// The same of 95 %.
+    #[serde(default)]
+    pub queueing_p95_estimate_ms: Option<f64>,
     /// Share of data packets that were sent again; none without any.
     pub resent_share: Option<f64>,
 }
@@ -163,6 +170,23 @@ fn class_ms(seen: &Distribution, per_mille: u32) -> Option<f64> {
         return None;
     }
     stats::percentile_of_counts(counts, per_mille).flatten().map(|us: u64| us as f64 / 1e3)
+}
+
+/// The value below which a share of the values is, in ms, as if those of a class lay evenly between its bounds. None
+/// where the last class has it, which has no upper one.
+fn estimate_ms(seen: &Distribution, per_mille: u32) -> Option<f64> {
+    let total: u64 = seen.counts.iter().sum();
+    let wanted = total as f64 * f64::from(per_mille) / 1e3;
+    let (mut below, mut least) = (0.0, 0);
+    for (bound, count) in seen.bounds.iter().zip(&seen.counts) {
+        let count = *count as f64;
+        if count > 0.0 && below + count >= wanted {
+            let part = (wanted - below) / count;
+            return Some((least as f64 + part * bound.saturating_sub(least) as f64) / 1e3);
+        }
+        (below, least) = (below + count, *bound);
+    }
+    None
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {
@@ -310,6 +334,8 @@ impl Point {
             goodput_bps: bps(down.goodput_bytes, slice.span_ms),
             queueing_p50_ms: class_ms(&down.queueing, 500),
             queueing_p95_ms: class_ms(&down.queueing, 950),
+            queueing_p50_estimate_ms: estimate_ms(&down.queueing, 500),
+            queueing_p95_estimate_ms: estimate_ms(&down.queueing, 950),
             resent_share: share(down.resent_packets, down.data_packets),
         }
     }
@@ -434,6 +460,24 @@ pub(crate) mod tests {
         let none = Distribution { bounds: vec![1_000], counts: vec![0, 0], sum: 0 };
         assert_eq!(class_ms(&none, 500), None);
         // Above the last class there is no bound to tell.
-        assert_eq!(class_ms(&Distribution { counts: vec![0, 3], ..none }, 500), None);
+        let above = Distribution { counts: vec![0, 3], ..none };
+        assert_eq!((class_ms(&above, 500), estimate_ms(&above, 500)), (None, None));
+    }
+
+    #[test]
+    fn within_a_class_times_in_queues_go_with_its_share() {
+        let seen = |counts: [u64; 4]| Distribution {
+            bounds: vec![10_000, 20_000, 50_000],
+            counts: counts.to_vec(),
+            sum: 1,
+        };
+        // The bound of the class would be 20 for all of these.
+        for (counts, ms) in [([40, 60, 0, 0], 11.666), ([10, 90, 0, 0], 14.444), ([0, 100, 0, 0], 15.0)] {
+            let found = estimate_ms(&seen(counts), 500).unwrap();
+            assert!((found - ms).abs() < 1e-3, "{counts:?}: {found}");
+            assert_eq!(class_ms(&seen(counts), 500), Some(20.0));
+        }
+        assert_eq!(estimate_ms(&seen([0; 4]), 500), None);
+        assert_eq!(estimate_ms(&seen([0, 0, 10, 0]), 1_000), Some(50.0));
     }
 }

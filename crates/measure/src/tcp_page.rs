@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::tcp::{Spread, TcpDocument, TcpRun};
 
-/// The verdict, the table of [MP], and what limited each transfer.
+/// The verdict, the table of [MP], and a table of what limited each transfer.
 #[must_use]
 pub fn summary(document: &TcpDocument, columns: usize) -> String {
     let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
@@ -15,10 +15,22 @@ pub fn summary(document: &TcpDocument, columns: usize) -> String {
     if !gone.is_empty() {
         text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
     }
-    for run in &document.runs {
-        text += &format!("  {}: limited by {}\n", name(run), run.limit.why);
+    let whole = transfers(document, |run| run.limit.why.clone());
+    // Where the reasons do not fit, what they are reasons for does; the page has them.
+    let short = || transfers(document, |run| run.limit.by.to_owned());
+    if !document.runs.is_empty() {
+        text += &format!("\n{}", if whole.width() <= columns { whole } else { short() });
     }
     text
+}
+
+/// What limited each transfer.
+fn transfers(document: &TcpDocument, by: impl Fn(&TcpRun) -> String) -> Table {
+    let row = |run: &TcpRun| vec![name(run), format!("{:.2}", run.goodput_mbps), by(run)];
+    Table {
+        headings: vec![("transfer", ""), ("bandwidth", "Mbit/s"), ("limited by", "")],
+        rows: document.runs.iter().map(row).collect(),
+    }
 }
 
 fn rows(document: &TcpDocument) -> Table {

@@ -11,7 +11,7 @@ use crate::middlebox_page::{Group, groups, question};
 use crate::record::{RecordDocument, RecordedWay};
 use crate::rtt::{Phase, RttDocument};
 use crate::sweep::{DirectionFigures, SweepDocument};
-use crate::tcp::TcpDocument;
+use crate::tcp::{TcpDocument, TcpRow};
 use crate::timeout::TimeoutDocument;
 
 /// Losses below this are not spoken of, per cent.
@@ -359,7 +359,7 @@ pub(crate) fn of_timeout(document: &TimeoutDocument) -> String {
 /// Findings that are named; of more the table below tells.
 const NAMED_MAX: usize = 3;
 
-/// What is blocked and splitting first, then what else was found, with its ports where not all have it.
+/// One sentence: what is blocked and splitting first, then what else was found, with its ports where not all have it.
 pub(crate) fn of_middlebox(document: &MiddleboxDocument) -> String {
     let all = groups(&document.findings);
     let tested: std::collections::BTreeSet<u16> = document
@@ -379,76 +379,120 @@ pub(crate) fn of_middlebox(document: &MiddleboxDocument) -> String {
     let of = |test: &'static str, outcome: Outcome| {
         all.iter().filter(move |group| (group.test, group.outcome) == (test, outcome))
     };
-    let mut sentences = Vec::new();
-    sentences.extend(of("reachable", Outcome::Found).map(|group| {
-        let (word, verb) = if group.findings.len() == 1 { ("Port", "is") } else { ("Ports", "are") };
+    let mut clauses = Vec::new();
+    clauses.extend(of("reachable", Outcome::Found).map(|group| {
+        let (word, verb) = if group.findings.len() == 1 { ("port", "is") } else { ("ports", "are") };
         let how = group.verdict.strip_prefix("blocked").unwrap_or_default();
-        format!("{word} {} {verb} blocked on the way{how}.", group.ports().replace(' ', ", "))
+        format!("{word} {} {verb} blocked on the way{how}", group.ports().replace(' ', ", "))
     }));
-    sentences.extend(of("split", Outcome::Found).map(|group| {
+    clauses.extend(of("split", Outcome::Found).map(|group| {
         format!(
-            "Connections are split {}: something in between acknowledges data before this machine does.",
+            "connections are split {}: something in between acknowledges data before this machine does",
             at(group)
         )
     }));
-    sentences.extend(of("split", Outcome::Clear).map(|group| {
+    clauses.extend(of("split", Outcome::Clear).map(|group| {
         let doubt = group.verdict.strip_prefix("not split").unwrap_or_default();
-        format!("Connections are whole, not split, {}{doubt}.", at(group))
+        format!("connections are whole, not split, {}{doubt}", at(group))
     }));
-    sentences.extend(
+    clauses.extend(
         of("split", Outcome::Unknown)
-            .map(|group| format!("Whether connections are split is not known {}.", at(group))),
+            .map(|group| format!("whether connections are split is not known {}", at(group))),
     );
     let is_other = |group: &&Group<'_>| !["split", "reachable"].contains(&group.test);
     let others: Vec<&Group<'_>> =
         all.iter().filter(is_other).filter(|group| group.outcome == Outcome::Found).collect();
-    let named = others.iter().take(NAMED_MAX).map(|group| {
-        format!("{}: {} ({})", question(group.test).trim_end_matches('?'), group.verdict, at(group))
-    });
-    let named: Vec<String> = named.collect();
-    let has_clear = all.iter().filter(is_other).any(|group| group.outcome == Outcome::Clear);
-    if !named.is_empty() {
-        let more = match others.len() - named.len() {
-            0 => String::new(),
-            more => format!("; and {more} more in the table"),
-        };
-        sentences.push(format!("On the way: {}{more}.", named.join("; ")));
-    } else if has_clear {
-        sentences.push("Nothing else that was tested is changed on the way.".to_owned());
+    if !others.is_empty() {
+        clauses.push(format!("changed on the way: {}", changed(&others, at)));
+    } else if all.iter().filter(is_other).any(|group| group.outcome == Outcome::Clear) {
+        clauses.push("nothing else that was tested is changed on the way".to_owned());
     }
-    if sentences.is_empty() {
-        sentences.push("Nothing was learned.".to_owned());
+    if clauses.is_empty() {
+        clauses.push("nothing was learned".to_owned());
     }
-    if let Some(why) = &document.incomplete {
-        sentences.push(format!("Not complete: {why}."));
-    }
-    sentences.join(" ")
+    clauses.extend(document.incomplete.as_ref().map(|why| format!("not complete: {why}")));
+    sentence(&clauses)
 }
 
+/// Names of what is changed, each with its ports where they differ; what exactly is in the table.
+fn changed(others: &[&Group<'_>], at: impl Fn(&Group<'_>) -> String) -> String {
+    let mut names: Vec<(&str, String)> = Vec::new();
+    for group in others {
+        let name = question(group.test).trim_end_matches('?');
+        match names.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, places)) => *places = format!("{places} and {}", at(group)),
+            None => names.push((name, at(group))),
+        }
+    }
+    let (first, rest) = names.split_at(names.len().min(NAMED_MAX));
+    let is_same = first.iter().all(|(_, place)| Some(place) == first.first().map(|(_, place)| place));
+    let named: Vec<String> = first
+        .iter()
+        .map(|(name, place)| if is_same { (*name).to_owned() } else { format!("{name} ({place})") })
+        .collect();
+    let place = names.first().filter(|_| is_same).map_or(String::new(), |(_, place)| format!(" {place}"));
+    match rest.len() {
+        0 => format!("{}{place}", named.join(", ")),
+        more => format!("{}{place}, and {more} more", named.join(", ")),
+    }
+}
+
+/// Clauses as one sentence.
+fn sentence(clauses: &[String]) -> String {
+    let text = clauses.join("; ");
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// One sentence: what TCP gets each way, and what held most of the transfers back.
 pub(crate) fn of_tcp(document: &TcpDocument) -> String {
-    let mut text = String::new();
-    for row in &document.rows {
-        let Some(bandwidth) = row.bandwidth_mbps else { continue };
-        let words = row.settings.words();
-        let with = if words.is_empty() { String::new() } else { format!(" with {words}") };
-        let mbps = digits(bandwidth.mean);
-        text += &format!("{}{with}: TCP gets {mbps} Mbit/s", way(row.settings.direction));
-        // What limited the most of them speaks for all.
-        let own = || document.runs.iter().filter(|run| run.settings == row.settings);
-        let most =
-            own().find(|run| own().filter(|other| other.limit.by == run.limit.by).count() * 2 > row.runs);
-        text += &match most {
-            Some(run) if ["receive window", "loss", "application"].contains(&run.limit.by) => {
-                format!(", held back by {}. ", run.limit.why)
-            }
-            _ => format!(", {}. ", limits(&row.limited_by)),
-        };
+    let mut clauses: Vec<String> =
+        ["down", "up"].into_iter().filter_map(|direction| of_tcp_way(document, direction)).collect();
+    if clauses.is_empty() {
+        let why = document.incomplete.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        return format!("Nothing was measured{why}.");
     }
-    match (&document.incomplete, text.trim()) {
-        (Some(why), "") => format!("Nothing was measured: {why}."),
-        (Some(why), told) => format!("{told} Not complete: {why}."),
-        (None, told) => told.to_owned(),
-    }
+    clauses.extend(document.incomplete.as_ref().map(|why| format!("not complete: {why}")));
+    sentence(&clauses)
+}
+
+fn of_tcp_way(document: &TcpDocument, direction: &'static str) -> Option<String> {
+    let name = way(direction).to_lowercase();
+    let measured = document.rows.iter().filter(|row| row.settings.direction == direction);
+    let measured: Vec<(&TcpRow, f64)> =
+        measured.filter_map(|row| Some((row, row.bandwidth_mbps?.mean))).collect();
+    let [(row, mbps)] = measured[..] else {
+        let least = measured.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let most = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let runs = document.runs.iter().filter(|run| run.settings.direction == direction);
+        let by: std::collections::BTreeSet<&str> = runs.map(|run| run.limit.by).collect();
+        return Some(format!(
+            "{name}: TCP gets {} ({}) to {} Mbit/s ({}), limited by the {}",
+            digits(least.1),
+            with_words(least.0),
+            digits(most.1),
+            with_words(most.0),
+            by.into_iter().collect::<Vec<_>>().join(", ")
+        ));
+    };
+    // What limited the most of them speaks for all.
+    let own = || document.runs.iter().filter(|run| run.settings == row.settings);
+    let most = own().find(|run| own().filter(|other| other.limit.by == run.limit.by).count() * 2 > row.runs);
+    let by = match most {
+        Some(run) if ["receive window", "loss", "application"].contains(&run.limit.by) => {
+            format!("held back by {}", run.limit.why)
+        }
+        _ => limits(&row.limited_by),
+    };
+    let words = row.settings.words();
+    let with = if words.is_empty() { String::new() } else { format!(" with {words}") };
+    Some(format!("{name}{with}: TCP gets {} Mbit/s, {by}", digits(mbps)))
+}
+
+fn with_words(row: &TcpRow) -> String {
+    let words = row.settings.words();
+    if words.is_empty() { "as it is".to_owned() } else { words }
 }
 
 /// What limited the transfers of a row, in words: `network 6×` as all, `network 4×, sender 2×` as some.

@@ -14,6 +14,8 @@ pub(crate) struct Endpoint {
     pub is_backup: bool,
     /// False for one that is to go as soon as another path is usable.
     pub is_wanted: bool,
+    /// True for one whose interface has gone, with another of its name in its place.
+    pub is_stale: bool,
     /// From when a subflow is waited for.
     pub waits_from: Instant,
     /// How often it was asked for again, in vain.

@@ -11,12 +11,13 @@
 //! 9     loses wifi 30            percent of the probes
 //! 9     strength wifi -118       dBm
 //! 9     nat wifi 203.0.113.9     the address that the server sees
+//! 9     replaced wifi            another interface has its name
 //! 9     retire wifi              `use wifi` undoes it
 //! 20    end
 //! ```
 //!
-//! Recordings have, besides `path wifi` without a round trip, `address`, `connections`, `strength`, `retire` and
-//! `use`, what only a kernel can say:
+//! Recordings have, besides `path wifi` without a round trip, `address`, `connections`, `strength`, `replaced`,
+//! `retire` and `use`, what only a kernel can say:
 //!
 //! ```text
 //! 0.12  sample wifi arrived=12 due rtt=20123us subflows=1 alone=0
@@ -141,6 +142,7 @@ impl EventFile {
             ["strength", name, dbm] => {
                 one(Happening::Seen(Event::Strength(self.path(name)?, number(dbm.trim_end_matches("dBm"))?)))
             }
+            ["replaced", name] => one(Happening::Seen(Event::Replaced(self.path(name)?))),
             ["retire", name] => one(Happening::Seen(Event::Retire(self.path(name)?, true))),
             ["use", name] => one(Happening::Seen(Event::Retire(self.path(name)?, false))),
             ["traffic", name, "on"] => one(Happening::Traffic(self.path(name)?, true)),
@@ -167,7 +169,7 @@ impl EventFile {
             ["end"] => one(Happening::End),
             _ => Err(format!(
                 "`{}` is not known here: expected path, address, connections, traffic, dies, returns, flaps, \
-                 loses, strength, nat, retire, use, sample, answer or end, with what belongs to it",
+                 loses, strength, nat, replaced, retire, use, sample, answer or end, with what belongs to it",
                 words.join(" ")
             )),
         }
@@ -191,6 +193,7 @@ impl EventFile {
             Event::Address(id, None) => write!(line, "address {} none", name(*id)),
             Event::Connections(count) => write!(line, "connections {count}"),
             Event::Strength(id, dbm) => write!(line, "strength {} {dbm}", name(*id)),
+            Event::Replaced(id) => write!(line, "replaced {}", name(*id)),
             Event::Retire(id, true) => write!(line, "retire {}", name(*id)),
             Event::Retire(id, false) => write!(line, "use {}", name(*id)),
             Event::Answer(id, number, rtt, seen_as) => {
@@ -362,6 +365,7 @@ mod tests {
                 Event::Connections(subflows),
                 Event::Strength(id, -101),
                 Event::Retire(id, is_due),
+                Event::Replaced(id),
             ];
             for event in events {
                 let line = EventFile::recorded(&["a"], &event, Instant::from_micros(us), Instant::ZERO);

@@ -46,6 +46,8 @@ pub enum Event {
     Strength(PathId, i32),
     /// The administrator wants it unused, or used again.
     Retire(PathId, bool),
+    /// Another interface has its name, as when a modem comes back: what is bound to the old one is stranded.
+    Replaced(PathId),
     /// Multi-path connections of this host.
     Connections(u32),
 }
@@ -164,6 +166,9 @@ impl Paths {
             }),
             Event::Strength(id, dbm) => self.with(id, |path, settings| path.on_strength(dbm, settings)),
             Event::Retire(id, is_retired) => self.with(id, |path, _| path.is_retired = is_retired),
+            Event::Replaced(id) => self.with(id, |path, _| {
+                path.endpoints.iter_mut().for_each(|endpoint| endpoint.is_stale = true);
+            }),
         }
         self.settle(now);
     }
@@ -171,6 +176,11 @@ impl Paths {
     /// Who sees was not looking until `now` (its process was paused): silence before does not count.
     pub fn excuse(&mut self, now: Instant) {
         self.paths.iter_mut().for_each(|path| path.excuse(now));
+    }
+
+    /// The same for one path, such as one that has no route for a moment: nothing can be sent there.
+    pub fn excuse_path(&mut self, id: PathId, now: Instant) {
+        self.with(id, |path, _| path.excuse(now));
     }
 
     /// What is to be done at `now`; call until there is nothing.
@@ -379,6 +389,7 @@ impl Paths {
                         address,
                         is_backup: wants_backup,
                         is_wanted: true,
+                        is_stale: false,
                         waits_from: now,
                         repeats,
                     };
@@ -428,10 +439,12 @@ impl Paths {
         let is_stuck = path.wants_renewal && has_other && path.alone == 0;
         let Some(endpoint) = path.endpoint() else { return };
         let is_unjoined = connections > 0 && subflows == 0 && now >= endpoint.join_deadline(wait);
-        if !is_moved && !is_stuck && !is_unjoined {
+        // Whatever lives there alone: it goes on in a new subflow sooner than by its retransmission timer.
+        let is_stale = endpoint.is_stale;
+        if !is_moved && !is_stuck && !is_unjoined && !is_stale {
             return;
         }
-        endpoint.waits_from = now;
+        (endpoint.waits_from, endpoint.is_stale) = (now, false);
         if is_unjoined {
             endpoint.repeats = endpoint.repeats.saturating_add(1);
         }
@@ -440,7 +453,11 @@ impl Paths {
         self.actions.push_back(Action::RemoveEndpoint(id, address));
         self.actions.push_back(Action::AddEndpoint(id, address, is_backup));
         // A subflow in back-off is missing as much as one that never came.
-        let cause = if is_moved { Cause::Moved } else { Cause::Unjoined };
+        let cause = match (is_stale, is_moved) {
+            (true, _) => Cause::Replaced,
+            (false, true) => Cause::Moved,
+            (false, false) => Cause::Unjoined,
+        };
         self.changes.push_back(Change { at: now, path: id, from: state, to: state, cause });
     }
 }

@@ -77,6 +77,8 @@ pub enum Cause {
     Strong,
     /// The address that the server sees has changed: a NAT on the way has forgotten its mappings.
     Moved,
+    /// Another interface has the name: what is bound to the old one is stranded.
+    Replaced,
     /// Whoever administers the host wants the path unused.
     Retired,
     /// Its data has drained, or took too long.
@@ -102,6 +104,7 @@ impl Cause {
             Self::Weak => "weak",
             Self::Strong => "strong",
             Self::Moved => "moved",
+            Self::Replaced => "replaced",
             Self::Retired => "retired",
             Self::Drained => "drained",
             Self::Unjoined => "unjoined",
@@ -133,7 +136,7 @@ pub struct Rule {
 use State::{Absent, Degraded, Down, Suspect, Up};
 
 /// Every transition there is, and every action without a change of state.
-pub const RULES: [Rule; 19] = [
+pub const RULES: [Rule; 21] = [
     Rule {
         from: &[Absent],
         cause: Cause::Appeared,
@@ -240,6 +243,20 @@ pub const RULES: [Rule; 19] = [
         done: "remove and add the endpoint as backup",
     },
     Rule {
+        from: &[Up],
+        cause: Cause::Replaced,
+        to: Up,
+        when: "another interface has the name, and the path has been proved again",
+        done: "remove and add the endpoint, also of the last path: it is bound to what is gone",
+    },
+    Rule {
+        from: &[Degraded],
+        cause: Cause::Replaced,
+        to: Degraded,
+        when: "the same",
+        done: "remove and add the endpoint as backup",
+    },
+    Rule {
         from: &[Up, Suspect],
         cause: Cause::Retired,
         to: Degraded,
@@ -329,6 +346,6 @@ mod tests {
             assert!(RULES.iter().any(|rule| rule.to == state && !rule.from.contains(&state)), "{state}");
             assert!(RULES.iter().any(|rule| rule.from.contains(&state) && rule.to != state), "{state}");
         }
-        assert_eq!(diagram().lines().filter(|line| line.contains("──▶")).count(), 28);
+        assert_eq!(diagram().lines().filter(|line| line.contains("──▶")).count(), 30);
     }
 }

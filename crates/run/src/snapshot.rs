@@ -83,6 +83,8 @@ pub struct Snapshot {
     pub version: String,
     /// How packets come here.
     pub steering: String,
+    /// Names of the interfaces: wired, mobile; empty from another version.
+    pub interface_names: [String; 2],
     /// The interfaces are up: wired, mobile.
     pub are_up: [bool; 2],
     /// It was asked to stop and delivers what it owes.

@@ -5,23 +5,27 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 
-use io::netlink::{DefaultRoute, Family, InterfaceIndex, LinkEvents, MptcpEvents, MptcpLimits, Netlink};
+use io::netlink::{
+    DefaultRoute, Family, InterfaceIndex, LinkEvents, MptcpEventKind, MptcpEvents, MptcpLimits, Netlink,
+};
 use io::{Clock, Instance, Interest, Signals, Waiter};
 use multipath::{Action, Cause, Change, Event, EventFile, PathId, Paths, Sample, State};
 use probe::Key;
 use units::{Duration, Instant};
 
 use crate::console::{Answer, Console, Question, Running};
+use crate::demotion::{self, Demoted};
 use crate::error::Context;
 use crate::fallbacks::Counters;
 use crate::guard::Guard;
 use crate::hands::{Hands, Order};
 use crate::interfaces::{self, Found};
 use crate::kernel::Kernel;
+use crate::others::Others;
 use crate::per_subflow::PerSubflow;
 use crate::prober::Prober;
 use crate::profile::Profile;
-use crate::record::{self, KIND, Record, bring_back};
+use crate::record::{self, KIND, Record};
 use crate::status::{EventLine, PathStatus, SCHEMA, Status, SubflowStatus};
 use crate::strength::{ModemManager, Strength, StrengthFile, Wireless};
 use crate::{ProbeBy, Settings, UplinkError, conflicts};
@@ -37,6 +41,8 @@ const STRENGTH_EVERY: Duration = Duration::from_millis(100);
 /// A turn that took longer was the machine's fault: what is missing then may wait in a socket.
 const PAUSE: Duration = Duration::from_millis(40);
 const COUNTERS_EVERY: Duration = Duration::from_secs(1);
+/// A default route that is gone for less was changed: its metric, by deleting and adding it.
+const ROUTELESS: Duration = Duration::from_secs(1);
 /// Probes without any answer since the start are said after so long.
 const SILENCE: Duration = Duration::from_secs(5);
 /// What happened last, kept for who asks.
@@ -66,9 +72,24 @@ struct Uplink {
     interface: String,
     family: Family,
     found: Found,
+    /// The address that is used.
+    address: Option<IpAddr>,
+    /// The interface's number when it was last there.
+    index: Option<InterfaceIndex>,
+    /// Since when it has had no default route, for so short that it is kept.
+    routeless_since: Option<Instant>,
     prober: Option<Prober>,
-    demoted: Vec<DefaultRoute>,
+    demoted: Vec<Demoted>,
     unjoined: u32,
+}
+
+impl Uplink {
+    /// The interface's addresses, the one in use first; none without one.
+    fn addresses(&self) -> Vec<IpAddr> {
+        let Some(used) = self.address else { return Vec::new() };
+        let others = self.found.usable.iter().map(|one| one.address).filter(|address| *address != used);
+        [used].into_iter().chain(others).collect()
+    }
 }
 
 /// A running daemon.
@@ -82,6 +103,9 @@ pub struct Daemon<'a> {
     per_subflow: Option<PerSubflow>,
     congestion: Option<coupled::Held>,
     hands: Hands,
+    others: Others,
+    /// The kernel told of something that may mean that an endpoint is gone.
+    are_endpoints_doubtful: bool,
     netlink: Netlink,
     mptcp_events: Option<MptcpEvents>,
     link_events: LinkEvents,
@@ -170,6 +194,8 @@ impl<'a> Daemon<'a> {
             instance: Some(instance),
             kernel,
             hands: Hands::start()?,
+            others: Others::default(),
+            are_endpoints_doubtful: false,
             settings,
             tell,
         };
@@ -262,6 +288,7 @@ impl<'a> Daemon<'a> {
             if now.saturating_since(awake) > PAUSE {
                 self.paths.excuse(now);
             }
+            self.excuse_routeless(now);
             // Before silence is judged.
             self.hear_answers();
             if let Some(signal) = signals.take() {
@@ -270,6 +297,9 @@ impl<'a> Daemon<'a> {
             if self.link_events.take() || now >= look {
                 self.look(now)?;
                 look = now + LOOK_EVERY;
+                // Whether a route is gone for good.
+                let kept = self.uplinks.iter().filter_map(|uplink| uplink.routeless_since);
+                look = kept.map(|since| since + ROUTELESS).chain([look]).min().unwrap_or(look);
             }
             if self.hears_of_connections() || now >= sample {
                 self.sample(now)?;
@@ -285,6 +315,7 @@ impl<'a> Daemon<'a> {
                 self.counters = counters;
                 news.into_iter().for_each(|line| self.say("", line));
                 count = now + COUNTERS_EVERY;
+                self.are_endpoints_doubtful = true;
             }
             self.hear_answers();
             self.tell_silence(now);
@@ -295,6 +326,7 @@ impl<'a> Daemon<'a> {
                 self.act(action, now)?;
             }
             self.tell_changes();
+            self.look_after_others(now)?;
             let next = self.paths.next_deadline(now);
             let deadline =
                 [Some(look), Some(sample), Some(strength), Some(count), next].into_iter().flatten().min();
@@ -342,6 +374,10 @@ impl<'a> Daemon<'a> {
                 self.act(Action::DemoteRoutes(id(i)), now)?;
             }
         }
+        let is_path = |name: &str, here: &Found| {
+            here.has_route || self.settings.interfaces.iter().any(|one| one == name)
+        };
+        found.retain(|(name, _), here| is_path(name, here));
         for ((interface, family), here) in found {
             let name = if family == Family::V4 { interface.clone() } else { format!("{interface}/6") };
             let us = now.saturating_since(self.started).as_micros();
@@ -352,6 +388,9 @@ impl<'a> Daemon<'a> {
                 interface,
                 family,
                 found: Found::default(),
+                address: None,
+                index: None,
+                routeless_since: None,
                 prober: None,
                 demoted: Vec::new(),
                 unjoined: 0,
@@ -362,10 +401,25 @@ impl<'a> Daemon<'a> {
     }
 
     fn update(&mut self, i: usize, here: Found, now: Instant) {
-        let before = self.uplinks[i].found.address;
-        let address = here.address;
+        if here.index.is_some() && here.index != self.uplinks[i].index {
+            self.replace(i, here.index, now);
+        }
+        let before = self.uplinks[i].address;
+        let mut address = here.address(before, self.is_in_use(i));
         let uplink = &mut self.uplinks[i];
+        let was_routeless = uplink.routeless_since.is_some();
+        let is_routeless = before.is_some() && here.is_ready && !here.has_route;
+        let since = is_routeless.then(|| uplink.routeless_since.unwrap_or(now));
+        uplink.routeless_since = since.filter(|since| now.saturating_since(*since) < ROUTELESS);
+        if uplink.routeless_since.is_some() && here.usable.iter().any(|one| Some(one.address) == before) {
+            address = before;
+        }
         uplink.found = here;
+        uplink.address = address;
+        if was_routeless || is_routeless {
+            self.paths.excuse_path(id(i), now);
+        }
+        let uplink = &mut self.uplinks[i];
         if before == address && (address.is_none() || uplink.prober.is_some()) {
             return;
         }
@@ -389,24 +443,88 @@ impl<'a> Daemon<'a> {
         self.handle(Event::Address(id(i), address), now);
     }
 
+    /// What cannot be sent for want of a route is not lost on the way.
+    fn excuse_routeless(&mut self, now: Instant) {
+        for i in 0..self.uplinks.len() {
+            if self.uplinks[i].routeless_since.is_some() {
+                self.paths.excuse_path(id(i), now);
+            }
+        }
+    }
+
+    /// An interface of another number has the path's name: sockets and endpoints are bound to the old one.
+    fn replace(&mut self, i: usize, index: Option<InterfaceIndex>, now: Instant) {
+        let uplink = &mut self.uplinks[i];
+        let is_first = uplink.index.is_none();
+        (uplink.index, uplink.prober) = (index, None);
+        if is_first {
+            return;
+        }
+        if uplink.address.take().is_some() {
+            // It came and went between two looks.
+            self.handle(Event::Address(id(i), None), now);
+        }
+        self.handle(Event::Replaced(id(i)), now);
+    }
+
+    /// True when connections use the path's address: it stays then, even when the kernel has another one for new ones.
+    fn is_in_use(&self, i: usize) -> bool {
+        let passes =
+            self.paths.get(id(i)).is_some_and(|path| path.state().passes() || path.state() == State::Suspect);
+        let address = self.uplinks[i].address;
+        passes && self.kernel.subflows.iter().any(|s| s.is_established && Some(s.local.ip()) == address)
+    }
+
+    /// Sets again what other programs have taken away: endpoints, limits.
+    fn look_after_others(&mut self, now: Instant) -> Result<(), UplinkError> {
+        // What the daemon itself is changing tells nothing.
+        if !self.are_endpoints_doubtful || !self.hands.is_idle() {
+            return Ok(());
+        }
+        self.are_endpoints_doubtful = false;
+        let limits = self.kernel.manager().limits()?;
+        if let Some(what) = self.others.limits(limits, LIMITS, now) {
+            self.kernel.manager().set_limits(LIMITS)?;
+            self.say("", what);
+        }
+        let there: Vec<IpAddr> = self.kernel.manager().endpoints()?.iter().map(|one| one.address).collect();
+        let wanted: Vec<(PathId, String, IpAddr, bool)> = self
+            .paths
+            .iter()
+            .map(|(id, path)| (id, path.observed(now)))
+            .flat_map(|(id, seen)| {
+                let used = seen.address;
+                let of_use = seen.endpoints.into_iter().filter(move |(address, _)| Some(*address) == used);
+                of_use.map(move |(address, is_backup)| (id, seen.name.clone(), address, is_backup))
+            })
+            .collect();
+        for (id, name, address, is_backup) in wanted {
+            if self.others.is_to_be_set_again(address, &there, now) {
+                self.say(&name, format!("another program removed the endpoint {address}: it is set again"));
+                self.act(Action::AddEndpoint(id, address, is_backup), now)?;
+            }
+        }
+        Ok(())
+    }
+
     /// True when the kernel told of a connection or a subflow.
     fn hears_of_connections(&mut self) -> bool {
-        self.mptcp_events.as_ref().is_some_and(|events| {
-            let (news, is_incomplete) = events.take();
-            is_incomplete || !news.is_empty()
-        })
+        let Some(events) = &self.mptcp_events else { return false };
+        let (news, is_incomplete) = events.take();
+        let is_closed = news.iter().any(|event| event.kind == MptcpEventKind::SubflowClosed);
+        self.are_endpoints_doubtful |= is_incomplete || is_closed;
+        is_incomplete || !news.is_empty()
     }
 
     fn sample(&mut self, now: Instant) -> Result<(), UplinkError> {
-        let none: IpAddr = std::net::Ipv4Addr::UNSPECIFIED.into();
-        let addresses: Vec<IpAddr> = self.uplinks.iter().map(|u| u.found.address.unwrap_or(none)).collect();
+        let addresses: Vec<Vec<IpAddr>> = self.uplinks.iter().map(Uplink::addresses).collect();
         let (connections, samples) = self.kernel.sample(&addresses, now)?;
         if connections != self.connections {
             self.connections = connections;
             self.handle(Event::Connections(connections), now);
         }
         for (i, sample) in samples.into_iter().enumerate() {
-            if self.uplinks[i].found.address.is_some() {
+            if self.uplinks[i].address.is_some() {
                 self.sampled(i, sample, now);
             }
         }
@@ -530,6 +648,11 @@ impl<'a> Daemon<'a> {
     /// Says what became of orders; an endpoint that is gone needs no undoing.
     fn hear_of_orders(&mut self) -> Result<(), UplinkError> {
         for (path, order, result) in self.hands.take() {
+            match (order, &result) {
+                (Order::Add(address, ..), Ok(_)) => self.others.on_set(address),
+                (Order::Remove(address), _) => self.others.on_removed(address),
+                _ => {}
+            }
             if let (Order::Remove(address), Ok(_)) = (order, &result) {
                 let is_there = self.paths.get(path).is_some_and(|p| p.has_endpoint(address));
                 if !is_there {
@@ -544,37 +667,51 @@ impl<'a> Daemon<'a> {
     }
 
     fn demote(&mut self, id: PathId) -> Result<String, UplinkError> {
-        let Some(uplink) = self.uplinks.get_mut(usize::from(id.0)) else { return Ok(String::new()) };
+        let Some(uplink) = self.uplinks.get(usize::from(id.0)) else { return Ok(String::new()) };
         let Some(index) = uplink.found.index else { return Ok("no routes to demote".to_owned()) };
-        let routes = self.netlink.default_routes(uplink.family, index)?;
-        let routes: Vec<DefaultRoute> = routes.into_iter().filter(|route| !route.is_demoted()).collect();
-        self.record.routes.extend(routes.iter().map(DefaultRoute::to_text));
-        if let Some(instance) = &self.instance {
-            instance.record(&self.record.to_text())?;
+        let all = interfaces::general_routes(&self.netlink, uplink.family)?;
+        let known: Vec<Demoted> = self.uplinks.iter().flat_map(|one| one.demoted.clone()).collect();
+        let planned = demotion::plan(&all, index, &known);
+        let mut order: Vec<DefaultRoute> =
+            self.record.order.iter().filter_map(|text| DefaultRoute::from_text(text)).collect();
+        demotion::note_order(&mut order, &all);
+        self.record.order = order.iter().map(DefaultRoute::to_text).collect();
+        if let Some(uplink) = self.uplinks.get_mut(usize::from(id.0)) {
+            uplink.demoted.retain(|one| !planned.iter().any(|(other, _)| other.is_same(one)));
+            uplink.demoted.extend(planned.iter().map(|(demoted, _)| demoted.clone()));
         }
-        let mut count = 0;
-        for route in routes {
-            // First the copy, so that there is always a route.
-            match self.netlink.add_default_route(&route.demoted()) {
-                Err(error) if !error.is_already_there() => return Err(error.into()),
-                _ => {}
-            }
-            self.netlink.delete_default_route(&route)?;
-            uplink.demoted.retain(|one| !(one.metric() == route.metric() && one.leads_as(&route)));
-            uplink.demoted.push(route);
-            count += 1;
+        // Written before it is done: of what was not done there is no copy that would be restored.
+        self.record_demoted();
+        self.write_record()?;
+        let count = planned.len();
+        let leads_elsewhere = |route: &&DefaultRoute| route.with_hops(|device| device != index).is_some();
+        let has_other = all.iter().filter(|route| !route.is_demoted()).any(|route| leads_elsewhere(&route));
+        for (demoted, there) in planned {
+            demotion::demote(&self.netlink, &demoted, &there)?;
         }
-        Ok(format!("{count} default routes demoted"))
+        let still = "; there is no other in the main table, so new connections begin here all the same";
+        Ok(format!("{count} default routes demoted{}", if count > 0 && !has_other { still } else { "" }))
+    }
+
+    fn record_demoted(&mut self) {
+        let all = self.uplinks.iter().flat_map(|uplink| &uplink.demoted);
+        self.record.routes = all.map(Demoted::to_text).collect();
     }
 
     fn restore(&mut self, id: PathId) -> Result<String, UplinkError> {
         let Some(uplink) = self.uplinks.get_mut(usize::from(id.0)) else { return Ok(String::new()) };
         let routes = std::mem::take(&mut uplink.demoted);
-        for route in &routes {
-            bring_back(&self.netlink, route)?;
-            let text = route.to_text();
-            self.record.routes.retain(|other| *other != text);
+        let order: Vec<DefaultRoute> =
+            self.record.order.iter().filter_map(|text| DefaultRoute::from_text(text)).collect();
+        // Each, whatever becomes of another one.
+        let restored: Vec<Result<(), io::IoError>> =
+            routes.iter().map(|demoted| demotion::restore(&self.netlink, demoted, &order)).collect();
+        self.record_demoted();
+        if self.record.routes.is_empty() {
+            // As they stand then, they may stand for other reasons.
+            self.record.order.clear();
         }
+        restored.into_iter().collect::<Result<(), _>>()?;
         Ok(format!("{} default routes restored", routes.len()))
     }
 
@@ -593,7 +730,8 @@ impl<'a> Daemon<'a> {
             {
                 uplink.unjoined += 1;
                 if uplink.unjoined == 2 {
-                    let why = "no subflow joins: the path strips MPTCP options, or the server refuses";
+                    let why = "no subflow joins: the path strips MPTCP options, or the server refuses (such as by limits of 0: \
+                               `ip mptcp limits`)";
                     self.say(&name, why.to_owned());
                 }
             }
@@ -615,7 +753,8 @@ impl<'a> Daemon<'a> {
         let up_ms = |at: Instant| now.saturating_since(at).as_millis();
         let path = |i: usize, path: &multipath::Path| {
             let seen = path.observed(now);
-            let subflows = self.kernel.subflows.iter().filter(|s| Some(s.local.ip()) == seen.address);
+            let addresses = self.uplinks.get(i).map(Uplink::addresses).unwrap_or_default();
+            let subflows = self.kernel.subflows.iter().filter(|s| addresses.contains(&s.local.ip()));
             let rates = seen.address.map_or((0.0, 0.0), |address| self.kernel.rates_mbps(address));
             let ms = |us: Option<u64>| us.map(|us| us as f64 / 1e3);
             let since = Instant::from_millis(seen.since_ms);
@@ -623,7 +762,7 @@ impl<'a> Daemon<'a> {
                 state: seen.state,
                 cause: seen.cause,
                 for_ms: up_ms(since),
-                address: self.uplinks.get(i).and_then(|u| u.found.address),
+                address: self.uplinks.get(i).and_then(|u| u.address),
                 seen_as: seen.seen_as,
                 is_backup: seen.endpoints.first().map(|(_, is_backup)| *is_backup),
                 rtt_ms: ms(seen.rtt_us),

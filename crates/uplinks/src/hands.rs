@@ -3,6 +3,7 @@
 //! The kernel answers a removal when no reader can see the endpoint any more (`synchronize_rcu`), which takes
 //! up to a second on a busy machine. Whoever waited for it would hear no answers to probes.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,6 +32,8 @@ pub(crate) type Done = (PathId, Order, Result<String, String>);
 pub(crate) struct Hands {
     orders: Option<Sender<(PathId, Order)>>,
     done: Receiver<Done>,
+    /// Orders of which it is not known what became of them.
+    pending: Cell<usize>,
     /// Readable when something is done.
     pub wake: UnixStream,
     thread: Option<JoinHandle<()>>,
@@ -58,7 +61,7 @@ impl Hands {
                 }
             })
             .doing(|| "start a thread".to_owned())?;
-        Ok(Self { orders: Some(orders), done, wake, thread: Some(thread) })
+        Ok(Self { orders: Some(orders), done, pending: Cell::new(0), wake, thread: Some(thread) })
     }
 
     /// Has something done, after what was asked for before.
@@ -66,6 +69,7 @@ impl Hands {
         if let Some(orders) = &self.orders {
             // The thread ends only with this value.
             let _ = orders.send((path, order));
+            self.pending.set(self.pending.get() + 1);
         }
     }
 
@@ -73,7 +77,14 @@ impl Hands {
     pub fn take(&self) -> Vec<Done> {
         let mut sink = [0; 64];
         while matches!(std::io::Read::read(&mut &self.wake, &mut sink), Ok(n) if n > 0) {}
-        self.done.try_iter().collect()
+        let done: Vec<Done> = self.done.try_iter().collect();
+        self.pending.set(self.pending.get().saturating_sub(done.len()));
+        done
+    }
+
+    /// True when nothing waits or is being done, and all that was done was taken.
+    pub fn is_idle(&self) -> bool {
+        self.pending.get() == 0
     }
 
     /// Waits until all is done.

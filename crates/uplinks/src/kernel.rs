@@ -24,7 +24,7 @@ pub(crate) struct Kernel {
     looked: Option<Instant>,
     /// When data last came, by address.
     data_came: BTreeMap<IpAddr, Instant>,
-    /// Bytes received and acknowledged, by address, at past times.
+    /// Bytes received and acknowledged, by the path's first address, at past times.
     totals: BTreeMap<IpAddr, Vec<(Instant, u64, u64)>>,
     pub subflows: Vec<Subflow>,
 }
@@ -46,25 +46,32 @@ impl Kernel {
         &self.manager
     }
 
-    /// Looks at all subflows: connections, and what those of each of `addresses` did since the last look.
-    pub fn sample(&mut self, addresses: &[IpAddr], now: Instant) -> Result<(u32, Vec<Sample>), IoError> {
+    /// Looks at all subflows: connections, and what those of each path did since the last look. A path has the
+    /// addresses of its interface, the one in use first.
+    pub fn sample(&mut self, paths: &[Vec<IpAddr>], now: Instant) -> Result<(u32, Vec<Sample>), IoError> {
         self.subflows = self.diagnosis.subflows()?;
         let mut tokens: BTreeMap<u32, Vec<IpAddr>> = BTreeMap::new();
         for subflow in self.subflows.iter().filter(|s| s.is_established) {
             tokens.entry(subflow.token).or_default().push(subflow.local.ip());
         }
-        let samples = addresses.iter().map(|address| self.sample_of(*address, &tokens, now)).collect();
+        let samples = paths.iter().map(|addresses| self.sample_of(addresses, &tokens, now)).collect();
         self.looked = Some(now);
         self.before = self.subflows.iter().map(|s| ((s.local, s.remote), *s)).collect();
         let connections = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
         Ok((connections, samples))
     }
 
-    fn sample_of(&mut self, address: IpAddr, tokens: &BTreeMap<u32, Vec<IpAddr>>, now: Instant) -> Sample {
+    fn sample_of(
+        &mut self,
+        addresses: &[IpAddr],
+        tokens: &BTreeMap<u32, Vec<IpAddr>>,
+        now: Instant,
+    ) -> Sample {
         let mut sample = Sample::default();
+        let Some(address) = addresses.first().copied() else { return sample };
         let (mut received, mut acked, mut new_data) = (0, 0, 0);
         let (mut unacked, mut quiet) = (false, None::<Duration>);
-        for s in self.subflows.iter().filter(|s| s.local.ip() == address && s.is_established) {
+        for s in self.subflows.iter().filter(|s| addresses.contains(&s.local.ip()) && s.is_established) {
             let before = self.before.get(&(s.local, s.remote));
             let arrived = s.segments_in.wrapping_sub(before.map_or(0, |b| b.segments_in));
             sample.arrived += u64::from(arrived);
@@ -90,7 +97,8 @@ impl Kernel {
         let came = self.data_came.get(&address);
         let is_expected = came.is_some_and(|at| now.saturating_since(*at) < EXPECTED_FOR);
         sample.is_due = sample.subflows > 0 && (unacked || is_expected);
-        let alone = tokens.values().filter(|at| !at.is_empty() && at.iter().all(|ip| *ip == address)).count();
+        let alone =
+            tokens.values().filter(|at| !at.is_empty() && at.iter().all(|ip| addresses.contains(ip))).count();
         sample.alone = u32::try_from(alone).unwrap_or(u32::MAX);
         let totals = self.totals.entry(address).or_default();
         totals.push((now, received, acked));

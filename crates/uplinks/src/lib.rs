@@ -13,12 +13,14 @@
 mod conflicts;
 mod console;
 mod daemon;
+mod demotion;
 mod error;
 mod fallbacks;
 pub mod guard;
 mod hands;
 mod interfaces;
 mod kernel;
+mod others;
 mod per_subflow;
 mod prober;
 mod profile;

@@ -8,6 +8,7 @@ use io::netlink::{DefaultRoute, MptcpLimits, Netlink, PathManager, SocketDiagnos
 use io::{Leftover, Namespace};
 use serde::{Deserialize, Serialize};
 
+use crate::demotion::{self, Demoted};
 use crate::{UplinkError, profile};
 
 /// The kind of instance, as in `/run/cellerator/multipath-PID`.
@@ -25,8 +26,10 @@ pub(crate) struct Record {
     pub sysctls: BTreeMap<String, String>,
     /// Limits before: further subflows, addresses of the peer.
     pub limits: Option<(u32, u32)>,
-    /// Default routes before they were demoted, as netlink messages.
+    /// Default routes before they were demoted, as netlink messages, with the interface.
     pub routes: Vec<String>,
+    /// Default routes in the order in which they stood before, as netlink messages.
+    pub order: Vec<String>,
     /// Endpoints that the daemon added.
     pub endpoints: Vec<IpAddr>,
     /// The guard process.
@@ -85,45 +88,14 @@ impl Record {
         }
         let Ok(netlink) = Netlink::open() else { return vec!["no netlink: routes stay demoted".to_owned()] };
         let mut problems = Vec::new();
-        for route in routes.iter().filter_map(|text| DefaultRoute::from_text(text)) {
-            problems.extend(bring_back(&netlink, &route).err().map(|error| error.to_string()));
+        let order: Vec<DefaultRoute> =
+            self.order.drain(..).filter_map(|text| DefaultRoute::from_text(&text)).collect();
+        for demoted in routes.iter().filter_map(|text| Demoted::from_text(text)) {
+            let result = demotion::restore(&netlink, &demoted, &order);
+            problems.extend(result.err().map(|error| error.to_string()));
         }
         problems
     }
-}
-
-/// Puts a route in the place of its demoted copy. A route whose interface or address is gone went with it.
-pub(crate) fn bring_back(netlink: &Netlink, route: &DefaultRoute) -> Result<(), io::IoError> {
-    let copy = route
-        .device()
-        .and_then(|device| netlink.default_routes(route.family(), device).ok())
-        .and_then(|routes| {
-            routes.into_iter().find(|one| one.metric() == route.demoted().metric() && one.leads_as(route))
-        });
-    let route = &match (copy, route.lifetime()) {
-        (Some(copy), _) => route.with_lifetime_of(&copy),
-        // Its lifetime has ended meanwhile, or its router took it back.
-        (None, Some(_)) => return Ok(()),
-        (None, None) => route.clone(),
-    };
-    let added = match netlink.add_default_route(route) {
-        Err(error) if error.is_already_there() => Ok(()),
-        Err(error) if is_gone(&error) => Ok(()),
-        result => result,
-    };
-    let deleted = match netlink.delete_default_route(&route.demoted()) {
-        Err(error) if is_gone(&error) => Ok(()),
-        result => result,
-    };
-    added.and(deleted)
-}
-
-fn is_gone(error: &io::IoError) -> bool {
-    error.is_not_there()
-        || matches!(
-            error.raw_os_error(),
-            Some(libc::ENODEV | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EINVAL)
-        )
 }
 
 /// This thread's network namespace.

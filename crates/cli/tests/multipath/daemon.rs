@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
-use io::netlink::{EndpointFlags, Family, MptcpEndpoint, Netlink, PathManager, SocketDiagnosis};
+use io::netlink::{EndpointFlags, Family, MptcpEndpoint, Netlink, PathManager, Place, SocketDiagnosis};
 use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
 use serde_json::Value;
 use units::Duration;
@@ -16,7 +16,7 @@ use crate::schema;
 /// Interface, the client's address, the server's.
 const UPLINKS: [(&str, &str, &str); 2] =
     [("wifi0", "10.100.0.2", "10.100.0.1"), ("lte0", "10.101.0.2", "10.101.0.1")];
-const SERVER: &str = "10.9.0.1";
+pub(super) const SERVER: &str = "10.9.0.1";
 pub(super) const SIGKILL: i32 = 9;
 pub(super) const SIGTERM: i32 = 15;
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -93,13 +93,17 @@ impl World {
         sysctl::read(&self.client, &format!("net/ipv4/{name}")).unwrap()
     }
 
-    fn endpoints(&self) -> usize {
+    pub(super) fn endpoints(&self) -> usize {
         self.client.run(|| PathManager::open().unwrap().endpoints().unwrap().len()).unwrap()
     }
 
     /// A connection with a byte each way; further subflows need the listener.
     pub(super) fn connect(&self) -> (TcpStream, TcpStream, TcpListener) {
-        let at: SocketAddr = format!("{SERVER}:9000").parse().unwrap();
+        self.connect_at(format!("{SERVER}:9000").parse().unwrap())
+    }
+
+    /// The same to an address of the server.
+    pub(super) fn connect_at(&self, at: SocketAddr) -> (TcpStream, TcpStream, TcpListener) {
         let listener = self.server.run(|| io::listen_multi_path(at, true)).unwrap().unwrap();
         let time = Duration::from_secs(5);
         let mut near = self.client.run(|| io::connect_multi_path(at, true, time)).unwrap().unwrap();
@@ -125,7 +129,7 @@ impl World {
         self.client.run(add).unwrap();
     }
 
-    fn subflows(&self) -> Vec<io::netlink::Subflow> {
+    pub(super) fn subflows(&self) -> Vec<io::netlink::Subflow> {
         self.client.run(|| SocketDiagnosis::open().unwrap().subflows().unwrap()).unwrap()
     }
 }
@@ -147,7 +151,7 @@ pub(super) fn spawn(namespace: &Namespace, arguments: &[&str]) -> Child {
     namespace.spawn(command, options).unwrap()
 }
 
-fn ip(namespace: &Namespace, lines: &str) {
+pub(super) fn ip(namespace: &Namespace, lines: &str) {
     let mut command = Command::new("ip");
     command.args(["-batch", "-"]).stdin(Stdio::piped());
     let mut child = namespace.spawn(command, SpawnOptions::default()).unwrap();
@@ -163,7 +167,12 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn start(world: &World, more: &[&str]) -> Self {
-        let mut arguments = vec!["multipath", "run", "--server", SERVER];
+        Self::start_at(world, SERVER, 2, more)
+    }
+
+    /// Starts one whose probes go to `server`, and waits until so many paths are up.
+    pub(super) fn start_at(world: &World, server: &str, paths: usize, more: &[&str]) -> Self {
+        let mut arguments = vec!["multipath", "run", "--server", server];
         arguments.extend(more);
         let mut child = spawn(&world.client, &arguments);
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -172,13 +181,13 @@ impl Daemon {
             BufReader::new(stdout).lines().map_while(Result::ok).for_each(|l| lines.lock().unwrap().push(l));
         });
         let daemon = Self { child, said };
-        until("both paths are up", || {
-            daemon.said.lock().unwrap().iter().filter(|line| line.contains("down -> up")).count() == 2
+        until("the paths are up", || {
+            daemon.said.lock().unwrap().iter().filter(|line| line.contains("down -> up")).count() == paths
         });
         daemon
     }
 
-    fn has_said(&self, words: &str) -> bool {
+    pub(super) fn has_said(&self, words: &str) -> bool {
         self.said.lock().unwrap().iter().any(|line| line.contains(words))
     }
 
@@ -254,10 +263,15 @@ fn a_server_that_never_answers_is_named() {
 }
 
 /// Metrics of the client's default routes through an interface, and the rest of a lifetime that they have.
-fn default_routes(world: &World, family: Family, name: &str) -> Vec<(u32, Option<u64>)> {
+pub(super) fn default_routes(world: &World, family: Family, name: &str) -> Vec<(u32, Option<u64>)> {
     let netlink = world.client.netlink().unwrap();
-    let routes = netlink.default_routes(family, netlink.index_of(name).unwrap()).unwrap();
-    routes.iter().map(|route| (route.metric(), route.lifetime().map(Duration::as_secs))).collect()
+    let index = netlink.index_of(name).unwrap();
+    let routes = netlink.default_routes(family).unwrap();
+    routes
+        .iter()
+        .filter(|route| route.leads_through(index))
+        .map(|route| (route.metric(), route.lifetime().map(Duration::as_secs)))
+        .collect()
 }
 
 #[test]
@@ -297,20 +311,20 @@ fn a_route_keeps_the_lifetime_that_its_router_told() {
          600",
     );
     let netlink = world.client.netlink().unwrap();
-    let index = netlink.index_of("wifi0").unwrap();
-    let route = netlink.default_routes(Family::V6, index).unwrap().remove(0);
+    let only = || netlink.default_routes(Family::V6).unwrap().remove(0);
+    let route = only();
     let left = |routes: Vec<(u32, Option<u64>)>| {
         let [(metric, Some(left))] = routes[..] else { panic!("{routes:?}") };
         assert!((580..=600).contains(&left), "{left} s are left");
         metric
     };
     assert_eq!(left(default_routes(&world, Family::V6, "wifi0")), 1_024);
-    netlink.add_default_route(&route.demoted()).unwrap();
+    netlink.add_default_route(&route.demoted(), Place::Last).unwrap();
     netlink.delete_default_route(&route).unwrap();
     assert_eq!(left(default_routes(&world, Family::V6, "wifi0")), 1_001_024);
-    let copy = netlink.default_routes(Family::V6, index).unwrap().remove(0);
+    let copy = only();
     assert!(copy.is_demoted() && copy.leads_as(&route));
-    netlink.add_default_route(&route.with_lifetime_of(&copy)).unwrap();
+    netlink.add_default_route(&route.with_lifetime_of(&copy), Place::Last).unwrap();
     netlink.delete_default_route(&copy).unwrap();
     assert_eq!(left(default_routes(&world, Family::V6, "wifi0")), 1_024);
 }

@@ -92,6 +92,11 @@ fn a_small_window_is_named_for_a_sender_that_paces_and_random_loss_for_one_that_
     let bed = Bed::build("window", &radio(40, 0));
     let found = of(&bed, &["--cc", "bbr,cubic", "--window", "20 KB"]);
     assert_eq!(limits(&found), ["receive window", "receive window"], "{}", found["verdict"]);
+    let verdict = found["verdict"].as_str().unwrap();
+    assert!(
+        verdict.ends_with(" KB), limited by the receive window.") && !verdict.contains(". "),
+        "{verdict}"
+    );
     drop(bed.end());
     let bed = Bed::build("lossy", &radio(40, 20_000));
     let found = of(&bed, &["--cc", "cubic"]);

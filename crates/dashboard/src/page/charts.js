@@ -139,20 +139,19 @@ class Chart {
   }
 }
 
-// A small line without axes.
-const sparkline = (values, count) => {
+// A small line from zero to the most of `values`, which are [ms, value], over so many seconds up to now.
+const sparkline = (values, seconds, most, now = Date.now()) => {
   const ns = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(ns, "svg"), path = document.createElementNS(ns, "path");
-  const most = Math.max(...values.map((value) => value ?? 0), 1e-9);
-  const from = count - values.length;
-  let isDown = false;
-  const line = values.map((value, at) => {
-    if (none(value)) { isDown = false; return ""; }
-    const step = `${isDown ? "L" : "M"}${from + at} ${(39 - 38 * value / most).toFixed(2)}`;
-    isDown = true;
-    return step;
+  let before = null;
+  const line = values.map(([at, value]) => {
+    if (none(value)) { before = null; return ""; }
+    // A gap in time is a gap.
+    const isNext = before !== null && at - before < 3000;
+    before = at;
+    return `${isNext ? "L" : "M"}${(seconds - (now - at) / 1000).toFixed(2)} ${(39 - 38 * value / Math.max(most, 1e-9)).toFixed(2)}`;
   });
-  svg.setAttribute("viewBox", `0 0 ${count - 1} 40`);
+  svg.setAttribute("viewBox", `0 0 ${seconds} 40`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("aria-hidden", "true");
   path.setAttribute("d", line.join(""));

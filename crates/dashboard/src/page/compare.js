@@ -119,12 +119,15 @@ const headline = (report) => {
   if (queue && verdict(queue, METRICS["queueing-delay"]) !== "open") {
     const by = Math.abs(queue.change.value), less = queue.change.value < 0 ? "less" : "more";
     const part = queue.control.value > 0 ? ` (${Math.round(by / queue.control.value * 100)} %)` : "";
-    said.push(`wait ${words.ms(by)}${part} ${less} in queues`);
+    said.push(`${words.ms(by)}${part} ${less} in queues`);
   }
   if (goodput && verdict(goodput, METRICS.goodput) !== "open") {
-    said.push(`get ${goodput.change.value.toFixed(2)} times the throughput`);
+    said.push(`${goodput.change.value.toFixed(2)} times the throughput`);
   }
-  if (said.length) return "Accelerated subscribers " + said.join(" and ") + ".";
+  if (said.length) {
+    const text = said.join(" and ");
+    return text[0].toUpperCase() + text.slice(1) + " for accelerated subscribers.";
+  }
   return report.is_running ? "No change is shown yet." : "No change is shown: it takes more time, or more subscribers.";
 };
 
@@ -132,8 +135,8 @@ const showCompare = (report, totals) => {
   const into = byId("compare");
   if (!report) {
     delete into.dataset.known;
-    const now = `Subscribers wait ${words.time(totals?.queueing_us)} in queues now, and get ${words.rate(totals?.downlink_goodput_bps)} together. `;
-    const text = now + "What they would have without acceleration is not measured: passed flows bypass the accelerator.";
+    const now = `Subscribers wait ${words.time(totals?.queueing_us)} in queues now, and get ${words.rate(totals?.downlink_goodput_bps)} together.`;
+    const text = "The gain is not measured yet: passed flows bypass the accelerator. " + now;
     const how = make("p", "note", "An A/B phase measures it on these same links: half of the subscribers are passed for a time. ", make("code", null, "cellerator ab start --for '30 min'"));
     const shown = into.querySelector("p.now");
     if (shown) setText(shown, text);

@@ -1,15 +1,10 @@
 "use strict";
-const KEPT = 120;
-let last = null, chosen = null, series = new Map(), events = null, one = null;
+const KEPT_S = 120;
+let last = null, chosen = null, events = null, one = null;
+const kept = new Kept(KEPT_S);
 
 const addressed = () => decodeURIComponent(location.hash.slice(1));
 const chosenOne = () => last?.accelerators.find((it) => it.name === chosen);
-const note = (name, value) => {
-  const all = series.get(name) || [];
-  all.push(value);
-  if (all.length > KEPT) all.shift();
-  series.set(name, all);
-};
 
 const TILES = [
   ["Goodput to subscribers", (it) => it.downlink_goodput_bps, words.rate],
@@ -22,12 +17,15 @@ const TILES = [
 const showTotals = (totals) => {
   const place = byId("totals");
   if (!place.children.length) {
-    TILES.forEach(([name]) => place.append(make("div", "tile", make("div", "name", name), make("div", "value", "–"), sparkline([], KEPT))));
+    TILES.forEach(([name]) => place.append(make("div", "tile", make("div", "name", name), make("div", "value", "–"),
+      make("div", "most"), sparkline([], KEPT_S, 1), make("div", "span", make("span", null, `−${KEPT_S / 60} min`), make("span", null, "now")))));
   }
   TILES.forEach(([name, of, write], at) => {
-    const tile = place.children[at];
+    const tile = place.children[at], values = kept.of(chosen + " " + name);
+    const most = Math.max(...values.map(([, value]) => value ?? 0), 0);
     setText(tile.children[1], totals ? write(of(totals)) : "–");
-    tile.replaceChild(sparkline(series.get(name) || [], KEPT), tile.lastChild);
+    setText(tile.children[2], most > 0 ? "most " + write(most) : "most –");
+    tile.replaceChild(sparkline(values, KEPT_S, most), tile.children[3]);
   });
 };
 
@@ -52,6 +50,8 @@ const showState = () => {
   const it = chosenOne();
   const what = !last ? "connecting" : !it ? "no accelerator runs" : it.trouble ? it.trouble : it.is_draining ? "draining" : `live, up ${words.span(it.uptime_s ?? 0)}`;
   setText(byId("state"), what);
+  const ways = it?.interfaces ? `: ${it.interfaces[0]} to servers, ${it.interfaces[1]} to subscribers` : "";
+  setText(byId("about"), it ? (it.name + ways) : "");
 };
 
 const FLOWS = [
@@ -66,8 +66,12 @@ const FLOWS = [
 const PASSED = [
   { name: "Server", of: (it) => it.server },
   { name: "Client's port", of: (it) => it.client.slice(it.client.lastIndexOf(":") + 1) },
-  { name: "Why", of: (it) => it.reason },
+  { name: "Why", of: (it) => it.reason, kind: "wide" },
 ];
+
+// Flows with something under way, then those that are accelerated, then others, and those that have ended last.
+const liveness = (flow) => (flow.in_flight_bytes > 0 || flow.debt_bytes > 0 ? 0 : flow.state === "accelerated" ? 1 : flow.state === "closed" ? 3 : 2);
+const liveFirst = (flows) => [...flows].sort((a, b) => liveness(a) - liveness(b) || (b.in_flight_bytes || 0) - (a.in_flight_bytes || 0));
 
 // A subscriber's page: its charts begin with the last minute that the server knows.
 class Subscriber {
@@ -124,7 +128,7 @@ class Subscriber {
     const what = detail.is_known ? `${detail.flow_count} ${detail.flow_count === 1 ? "flow" : "flows"}${found}, ${words.bytes(detail.held_bytes)} held` : "It has had no flow for a while.";
     setText(byId("one-note"), group + what);
     const key = (row) => row.client + " " + row.server + " " + row.direction;
-    tableInto(byId("flows"), FLOWS, detail.flows, key, "No flows at the moment.");
+    tableInto(byId("flows"), FLOWS, liveFirst(detail.flows), key, "No flows at the moment.");
     tableInto(byId("passed"), PASSED, detail.passed, (row) => row.client + " " + row.server + " " + row.reason, "None of late.");
   }
 }
@@ -144,10 +148,7 @@ const showPlace = () => {
   if (!address) showOverview();
   if (before) document.querySelector(`#subscribers a[href="#${CSS.escape(encodeURIComponent(before))}"]`)?.focus();
 };
-const choose = (name) => {
-  chosen = name;
-  series = new Map();
-};
+const choose = (name) => { chosen = name; };
 const take = (overview) => {
   last = overview;
   const names = overview.accelerators.map((it) => it.name);
@@ -159,8 +160,11 @@ const take = (overview) => {
     which.hidden = names.length < 2;
   }
   which.value = chosen ?? "";
-  const totals = chosenOne()?.totals;
-  if (totals) TILES.forEach(([name, of]) => note(name, of(totals)));
+  // Of each, whichever is shown, and on whatever page.
+  for (const it of overview.accelerators) {
+    if (it.totals) TILES.forEach(([name, of]) => kept.add(it.name + " " + name, of(it.totals)));
+  }
+  kept.save();
   showState();
   showPlace();
 };

@@ -31,6 +31,28 @@ const words = {
   },
 };
 
+// Values of some seconds, by name. They stay when the page is loaded again, but not longer than a tab.
+class Kept {
+  constructor(seconds) {
+    Object.assign(this, { seconds, all: new Map() });
+    try { this.all = new Map(JSON.parse(sessionStorage.getItem("kept") || "[]")); } catch { /* Then it begins anew. */ }
+  }
+
+  add(name, value, at = Date.now()) {
+    const values = this.of(name, at);
+    values.push([at, none(value) ? null : value]);
+    this.all.set(name, values);
+  }
+
+  of(name, now = Date.now()) {
+    return (this.all.get(name) || []).filter(([at]) => at > now - this.seconds * 1000 && at <= now);
+  }
+
+  save() {
+    try { sessionStorage.setItem("kept", JSON.stringify([...this.all])); } catch { /* Nothing is kept then. */ }
+  }
+}
+
 // A table whose rows stay what they are while their figures change. In a narrow page each row is a block of its own.
 // Columns: {name, of: (row) => text or node, link: (row) => address of a link, kind: class}.
 const tableInto = (place, columns, rows, keyOf, empty) => {

@@ -18,6 +18,8 @@ pub enum Width {
     Half,
     /// A telephone's.
     Narrow,
+    /// As wide, and flat: three panels take half the height, so that they fit a sheet beside other things.
+    Flat,
 }
 
 /// A pixel with one decimal.
@@ -50,7 +52,7 @@ const STRIP: (f64, f64) = (6.0, 11.0);
 impl Width {
     fn pixels(self) -> f64 {
         match self {
-            Self::Wide => 860.0,
+            Self::Wide | Self::Flat => 860.0,
             Self::Half => 480.0,
             Self::Narrow => 390.0,
         }
@@ -59,6 +61,7 @@ impl Width {
     fn class(self) -> &'static str {
         match self {
             Self::Wide => "chart wide",
+            Self::Flat => "chart",
             Self::Half => "chart half",
             Self::Narrow => "chart narrow",
         }
@@ -70,12 +73,13 @@ impl Width {
             Self::Wide => [290.0, 200.0, 140.0],
             Self::Half => [190.0, 150.0, 110.0],
             Self::Narrow => [230.0, 165.0, 125.0],
+            Self::Flat => [190.0, 110.0, 58.0],
         };
         heights[panels.clamp(1, 3) - 1]
     }
 
     fn ticks(self) -> usize {
-        if self == Self::Wide { 10 } else { 6 }
+        if matches!(self, Self::Wide | Self::Flat) { 10 } else { 6 }
     }
 }
 
@@ -118,6 +122,12 @@ impl Chart {
     #[must_use]
     pub fn figure(&self) -> Markup {
         self.captioned(&html! { (self.drawn(Width::Wide, false)) (self.drawn(Width::Narrow, false)) })
+    }
+
+    /// The same, flat, for a sheet that is printed: there is no narrow one.
+    #[must_use]
+    pub fn flat_figure(&self) -> Markup {
+        self.captioned(&self.drawn(Width::Flat, false))
     }
 
     /// It in a page, for one of two columns.

@@ -1,6 +1,6 @@
 //! Addresses of interfaces.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -8,6 +8,15 @@ use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, Addres
 
 use super::{Cidr, Family, InterfaceIndex, Netlink};
 use crate::IoError;
+
+/// An address from which an interface can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usable {
+    /// The address.
+    pub address: IpAddr,
+    /// The kernel no longer chooses it for what is new, such as a temporary one that was followed by another.
+    pub is_deprecated: bool,
+}
 
 impl Netlink {
     /// Gives an interface an address, usable at once (no duplicate-address detection for IPv6).
@@ -63,24 +72,24 @@ impl Netlink {
         Ok(found)
     }
 
-    /// The addresses from which an interface can be reached: not tentative, deprecated or link-local.
+    /// The addresses from which an interface can be reached, in the kernel's order: not tentative or link-local.
     ///
     /// # Errors
     /// When the kernel does not answer.
-    pub fn usable_addresses(&self, family: Family, index: InterfaceIndex) -> Result<Vec<Cidr>, IoError> {
+    pub fn usable_addresses(&self, family: Family, index: InterfaceIndex) -> Result<Vec<Usable>, IoError> {
         let mut request = AddressMessage::default();
         request.header.family = family.to_netlink();
         let answers = self.dump(RouteNetlinkMessage::GetAddress(request), || "list addresses".to_owned())?;
-        let unusable =
-            AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed | AddressHeaderFlags::Deprecated;
-        let is_usable = |answer: &RouteNetlinkMessage| match answer {
-            RouteNetlinkMessage::NewAddress(m) => {
-                m.header.scope == AddressScope::Universe && !m.header.flags.intersects(unusable)
-            }
-            _ => false,
-        };
-        let usable = answers.into_iter().filter(is_usable);
-        Ok(usable.filter_map(|answer| parse(answer, index)).collect())
+        let usable = answers.into_iter().filter_map(|answer| {
+            let RouteNetlinkMessage::NewAddress(m) = &answer else { return None };
+            let flags = m.header.flags;
+            let cannot = AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed;
+            let is_usable = m.header.scope == AddressScope::Universe && !flags.intersects(cannot);
+            let is_deprecated = flags.contains(AddressHeaderFlags::Deprecated);
+            let cidr = parse(answer, index).filter(|_| is_usable)?;
+            Some(Usable { address: cidr.address, is_deprecated })
+        });
+        Ok(usable.collect())
     }
 }
 

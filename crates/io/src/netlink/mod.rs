@@ -33,7 +33,8 @@ use netlink_packet_core::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-pub use default_routes::{DEMOTION, DefaultRoute};
+pub use addresses::Usable;
+pub use default_routes::{DEMOTION, DefaultRoute, Place};
 pub use diagnosis::{SocketDiagnosis, SocketIdentity, Subflow};
 pub use events::LinkEvents;
 pub use glance::Glance;
@@ -47,7 +48,7 @@ pub use packet_filter::{
     PacketFilter, Ruleset, Set,
 };
 pub use routes::Route;
-pub use rules::Rule;
+pub use rules::{Lookup, Rule};
 pub(crate) use settings::DeviceSetting;
 pub use wireless::Wireless;
 
@@ -160,6 +161,18 @@ impl Cidr {
     #[must_use]
     pub const fn family(&self) -> Family {
         Family::of(self.address)
+    }
+
+    /// The address begins with the network's prefix.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
+        };
+        let rest = 128 - u32::from(self.prefix_len_bits.min(128));
+        let differ = bits(self.address) ^ bits(address);
+        Family::of(address) == self.family() && differ.checked_shr(rest).unwrap_or(0) == 0
     }
 }
 

@@ -31,6 +31,7 @@ pub fn read(datagram: &[u8], number: u32) -> (Understood, Option<String>) {
             let route = route.map(|route| route.to_string().len()).is_some();
             let mtu = routes::stated_mtu(&answer, InterfaceIndex(1)).is_some();
             let rule = rules::parse(answer.clone(), family).map(|rule| rule.to_string().len()).is_some();
+            let _ = rules::lookup(answer.clone());
             usize::from(route) + usize::from(mtu) + usize::from(rule)
         });
         all.parsed += both.sum::<usize>();
@@ -75,5 +76,7 @@ pub fn default_route(text: &str) -> Option<String> {
     let route = DefaultRoute::from_text(text)?;
     // The settings of one that stands behind others.
     let _ = (route.metric(), route.is_demoted(), route.demoted().to_text());
+    let part = route.with_hops(|device| device == InterfaceIndex(1));
+    let _ = part.map(|part| (part.is_part_of(&route), part.is_shared()));
     Some(route.to_text())
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::RouteProtocol;
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 
-use super::{Family, Netlink, OWNER_PROTOCOL, Table};
+use super::{Cidr, Family, Netlink, OWNER_PROTOCOL, Table};
 use crate::IoError;
 
 const ICMP: u8 = libc::IPPROTO_ICMP as u8;
@@ -30,6 +30,19 @@ pub struct Rule {
     pub table: Table,
     /// Made by this program: carries [`OWNER_PROTOCOL`].
     pub is_own: bool,
+}
+
+/// Whose packets are looked up in a table, as far as a rule asks for source and interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// The table.
+    pub table: Table,
+    /// Packets from these addresses alone.
+    pub source: Option<Cidr>,
+    /// Packets of sockets that are bound to this interface alone.
+    pub oif: Option<String>,
+    /// Other conditions, too: a mark, a protocol, an inversion and the like.
+    pub has_other: bool,
 }
 
 impl fmt::Display for Rule {
@@ -83,6 +96,17 @@ impl Netlink {
         rules.sort_by_key(|rule| rule.priority);
         Ok(rules)
     }
+
+    /// What all rules of a family look up, those of others included.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn lookups(&self, family: Family) -> Result<Vec<Lookup>, IoError> {
+        let mut request = RuleMessage::default();
+        request.header.family = family.to_netlink();
+        let answers = self.dump(RouteNetlinkMessage::GetRule(request), || "list policy rules".to_owned())?;
+        Ok(answers.into_iter().filter_map(lookup).collect())
+    }
 }
 
 fn message(rule: &Rule) -> RuleMessage {
@@ -98,6 +122,27 @@ fn message(rule: &Rule) -> RuleMessage {
         message.attributes.push(RuleAttribute::Protocol(RouteProtocol::from(OWNER_PROTOCOL)));
     }
     message
+}
+
+pub(super) fn lookup(answer: RouteNetlinkMessage) -> Option<Lookup> {
+    let RouteNetlinkMessage::NewRule(message) = answer else { return None };
+    if message.header.action != RuleAction::ToTable {
+        return None;
+    }
+    let (mut table, mut source, mut oif) = (Table(u32::from(message.header.table)), None, None);
+    let mut has_other = message.header.flags.contains(RuleFlags::Invert) || message.header.tos != 0;
+    for attribute in message.attributes {
+        match attribute {
+            RuleAttribute::Table(stated) => table = Table(stated),
+            RuleAttribute::Source(address) => source = Some(Cidr::new(address, message.header.src_len)),
+            RuleAttribute::Oifname(name) => oif = Some(name),
+            // Every rule has these; all bits of `u32` mean that nothing is suppressed.
+            RuleAttribute::Priority(_) | RuleAttribute::Protocol(_) => {}
+            RuleAttribute::SuppressPrefixLen(u32::MAX) | RuleAttribute::SuppressIfGroup(u32::MAX) => {}
+            _ => has_other = true,
+        }
+    }
+    Some(Lookup { table, source, oif, has_other })
 }
 
 pub(super) fn parse(answer: RouteNetlinkMessage, family: Family) -> Option<Rule> {

@@ -152,6 +152,22 @@ fn a_nat_that_forgets_has_the_subflow_made_anew() {
     within(&o, "wifi", "add endpoint", 4_000, 500);
 }
 
+/// Until the machine was told, the endpoint of the only path stayed bound to an interface that was gone.
+#[test]
+fn an_interface_in_anothers_place_has_the_endpoint_made_anew() {
+    let back = "4 address wifi none\n6 address wifi 10.1.0.2\n6 replaced wifi\n10 end\n";
+    let alone = run(&format!("2 address lte none\n{back}"));
+    let up = within(&alone, "wifi", "down -> up", 6_000, 150);
+    within(&alone, "wifi", "remove endpoint 10.1.0.2", up, 0);
+    within(&alone, "wifi", "add endpoint 10.1.0.2", up, 0);
+    within(&alone, "wifi", "up: replaced", up, 0);
+    // Beside another path it has gone with the old interface: nothing is to be made anew.
+    let two = run(back);
+    within(&two, "wifi", "remove endpoint 10.1.0.2", 4_000, 0);
+    within(&two, "wifi", "add endpoint 10.1.0.2", 6_000, 150);
+    assert!(two.first("wifi", "up: replaced", 0).is_none());
+}
+
 #[test]
 fn flapping_has_to_wait_longer_each_time() {
     let o = run("4 flaps wifi 500ms 40\n60 end\n");
@@ -282,6 +298,7 @@ fn any_event() -> impl Strategy<Value = (u64, Event, bool)> {
             }
         ),
         (id.clone(), -125_i32..-80).prop_map(|(id, dbm)| Event::Strength(id, dbm)),
+        id.clone().prop_map(Event::Replaced),
         (id, any::<bool>()).prop_map(|(id, on)| Event::Retire(id, on)),
         (0_u32..3).prop_map(Event::Connections),
     ];
@@ -380,6 +397,8 @@ fn the_tests_here_see_every_rule() {
         "0 nat wifi 203.0.113.1\n4 nat wifi 203.0.113.9\n6 strength wifi -120\n8 nat wifi 203.0.113.10\n12 end\n",
         "4 retire wifi\n9 use wifi\n10 address wifi 10.1.0.9\n12 address wifi none\n14 end\n",
         "4 dies wifi\n4.1 returns wifi\n6 end\n",
+        "2 address lte none\n4 address wifi none\n6 address wifi 10.1.0.2\n6 replaced wifi\n8 strength wifi -120\n\
+         9 address wifi none\n10 address wifi 10.1.0.2\n10 replaced wifi\n12 end\n",
         "4 dies lte\n4 dies wifi\n4.5 strength wifi -120\n9 returns lte\n9.5 returns wifi\n12 strength wifi -80\n22 end\n",
     ];
     let mut seen = BTreeSet::new();

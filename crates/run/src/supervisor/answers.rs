@@ -187,6 +187,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             process: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             steering: self.attachment.name().to_owned(),
+            interface_names: Port::BOTH.map(|side| self.links.interfaces.name(side).to_owned()),
             are_up: Port::BOTH.map(|side| self.links.interfaces.condition(side).name() == "up"),
             is_draining: self.stop.is_some(),
             uptime_ms: now.saturating_since(self.started_at).as_millis(),
