@@ -317,7 +317,7 @@ def counted(accelerator, before):
 
 @check
 def window():
-    """a client with a receive window of 17 KB: 1 MB down, its window exceeded"""
+    """a client with a receive window of 17 KB: 1 MB down by `--window-policy` `honour`, and by `opportunistic`"""
     told = []
     # Linux 6.12 makes another window of the same memory than 6.1 does.
     memory = 30_400 if VERSION >= (6, 12) else 35_040
