@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -81,7 +81,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
 NIGHTLY := lint without-bpf-test advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
-	package-test rpm-test image-test tarball-arm64 query-test test-data middlebox multipath bench-probe chaos strangers deaths soak fuzz
+	package-test rpm-test image-test tarball-arm64 kernels query-test test-data middlebox multipath bench-probe chaos strangers deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)
@@ -257,6 +257,22 @@ docs-router: deps build ## Memory and processor time of a NAT router with 512 MB
 	@mkdir -p $(OUT)/docs
 	tools/measure-router $(CELLERATOR) $(OUT)/docs/router.json 1000 10000
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/router.json)
+
+NEEDS_MACHINE = command -v qemu-system-x86_64 >/dev/null || tools/install-deps --optional qemu-system-x86; \
+	tools/install-deps --optional busybox kmod; command -v wg >/dev/null || tools/install-deps --optional wireguard-tools
+
+kernels: deps build ## The program on Debian's kernels 6.1, 6.12 and the newest, emulated (as root, half an hour): CONTRIBUTING.md
+	@tools/need-root kernels
+	@$(NEEDS_PYTHON)
+	@$(NEEDS_MACHINE)
+	tools/kernels/test-kernels $(CELLERATOR) $(OUT)/docs/kernels.json
+
+docs-kernels: deps build ## The same, with README's table written anew, whatever was found
+	@tools/need-root docs-kernels
+	@$(NEEDS_PYTHON)
+	@$(NEEDS_MACHINE)
+	tools/kernels/test-kernels $(CELLERATOR) $(OUT)/docs/kernels.json || echo "  not all checks are ok: the table says which" >&2
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/kernels.json)
 
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
 	@tools/need-root recipes

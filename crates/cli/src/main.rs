@@ -133,6 +133,8 @@ fn refuse(error: &clap::Error) -> ! {
 }
 
 fn main() -> ExitCode {
+    // Watchdogs and successors execute `/proc/self/exe`, and would be called `exe`.
+    drop(io::set_thread_name(c"cellerator"));
     let arguments = output::without_dash(std::env::args_os().collect());
     let matches = examples::with_examples(Cli::command()).try_get_matches_from(arguments);
     let cli =

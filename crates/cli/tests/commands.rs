@@ -16,6 +16,7 @@ mod multipath;
 mod network;
 mod package;
 mod probe;
+mod processes;
 mod reproduce;
 mod schema;
 mod sim;

@@ -20,6 +20,7 @@ use crate::schema;
 
 #[path = "documents/datasets.rs"]
 mod datasets_page;
+mod kernels;
 mod probe;
 mod router;
 mod times;
@@ -105,6 +106,7 @@ fn rendered(block: &str) -> String {
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
         ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
         ("cellerator/router/1", "") => router::markdown(&document),
+        ("cellerator/kernels/1", "") => kernels::markdown(&document),
         ("cellerator/check-times/1", "") => times::markdown(&document),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
@@ -148,6 +150,16 @@ fn picture_files() -> Vec<(String, String)> {
         (format!("{PICTURES}/{}{suffix}.svg", picture.name), svg)
     };
     results.pictures.iter().flat_map(|picture| both.map(|kind| file(picture, kind))).collect()
+}
+
+const KERNELS_SCHEMA: &str = include_str!("../../../schemas/kernels.schema.json");
+
+#[test]
+fn the_kernels_results_follow_their_schema() {
+    schema::check_against(
+        &parsed("docs/results/kernels.json", &read("docs/results/kernels.json")),
+        KERNELS_SCHEMA,
+    );
 }
 
 #[test]
@@ -194,6 +206,7 @@ fn keep(from: &str) {
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
         "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
+        "cellerator/kernels/1" => ("kernels".to_owned(), text.trim_end().to_owned()),
         "cellerator/check-times/1" => ("check-times".to_owned(), text.trim_end().to_owned()),
         "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),
         schema if schema == lab::radios::SCHEMA => {

@@ -74,7 +74,9 @@ pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use peer_credentials::Caller;
 pub use prefetch::{prefetch, prefetch_lines};
 pub use private_file::{create_private, create_private_directory, effective_user, read_secret};
-pub use process::{PidFd, ProcessId, end_process, raise_descriptor_limit, resident_bytes, resident_bytes_of};
+pub use process::{
+    PidFd, ProcessId, end_process, raise_descriptor_limit, resident_bytes, resident_bytes_of, set_thread_name,
+};
 pub use put_in_place::put_in_place;
 pub use raw_socket::RawSocket;
 pub use ring_arena::RingArena;

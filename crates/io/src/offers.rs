@@ -76,6 +76,19 @@ pub fn tun() -> Result<Option<TunOffer>, IoError> {
     Ok(Some(TunOffer { super_packets: has(libc::IFF_VNET_HDR), queues: has(libc::IFF_MULTI_QUEUE) }))
 }
 
+/// True when modules of the kernel `release` are installed, and opening the node below `/dev` loads one of them.
+#[must_use]
+pub fn has_module_for(release: &str, node: &str) -> bool {
+    let nodes = std::fs::read_to_string(format!("/lib/modules/{release}/modules.devname"));
+    nodes.is_ok_and(|nodes| is_listed(&nodes, node))
+}
+
+/// A line of `modules.devname` is `MODULE NODE NUMBERS`.
+fn is_listed(nodes: &str, node: &str) -> bool {
+    let mut lines = nodes.lines().filter(|line| !line.starts_with('#'));
+    lines.any(|line| line.split(' ').nth(1) == Some(node))
+}
+
 /// `_IOR('T', 207, unsigned int)` of Linux's `if_tun.h`.
 const TUNGETFEATURES: libc::Ioctl = 0x8004_54cf_u32 as _;
 
@@ -162,6 +175,18 @@ mod tests {
     fn a_socket_is_there_or_not() {
         assert_eq!(socket(libc::AF_INET, libc::SOCK_DGRAM, 0), Offer::There);
         assert_eq!(socket(libc::AF_INET, libc::SOCK_DGRAM, 250), Offer::Missing);
+    }
+
+    #[test]
+    fn a_node_is_known_by_its_whole_name() {
+        let nodes =
+            "# Device nodes to trigger on-demand module loading.\ntun net/tun c10:200\nfuse fuse c10:229\n";
+        assert!(is_listed(nodes, "net/tun") && is_listed(nodes, "fuse"));
+        assert!(
+            !is_listed(nodes, "tun") && !is_listed(nodes, "net") && !is_listed(nodes, "Device"),
+            "{nodes}"
+        );
+        assert!(!has_module_for("no such release", "net/tun"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::origin::{Content, Origin};
 use crate::recorder::{Dropped, Recorder, Recording, Truth, counters, path_rtt};
 use crate::session::{Session, read_trace};
 use crate::shaped_origin::ShapedOrigin;
-use crate::topology::{Host, Network, server_address};
+use crate::topology::{DISCIPLINE, Host, Network, server_address};
 use crate::transfer::{Pages, Ping, Transfers};
 use crate::{Instance, LabError};
 
@@ -352,5 +352,7 @@ pub fn made_by(version: &str, line: &str) -> MadeBy {
             })
             .map(|line| line.trim().to_owned())
             .collect(),
+        qdisc: DISCIPLINE.to_owned(),
+        default_qdisc: read("/proc/sys/net/core/default_qdisc"),
     }
 }

@@ -10,6 +10,10 @@ use scenario::{CongestionControl, Family};
 use crate::LabError;
 use crate::error::Context;
 
+/// Queueing discipline of the lab's interfaces, whatever `net.core.default_qdisc` is: every kernel has it, and it neither
+/// drops nor reorders before the emulated link does.
+pub(crate) const DISCIPLINE: &str = "pfifo_fast";
+
 /// One of the three hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Host {
@@ -155,6 +159,7 @@ impl Network {
             let netlink = Netlink::open()?;
             netlink.set_up(netlink.index_of("lo")?)?;
             let tun = Tun::create(&config)?;
+            netlink.set_root_discipline(tun.index(), DISCIPLINE)?;
             for (address, prefix) in [(v4(net, last), 24), (v6(net, last), 64)] {
                 netlink.add_address(tun.index(), Cidr::new(address, prefix))?;
             }

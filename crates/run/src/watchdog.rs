@@ -56,6 +56,9 @@ const GIVEN: u8 = b'g';
 /// Sent by the watchdog: the steering was taken away.
 const REMOVED: u8 = b'h';
 
+/// The path to the file of this program, whatever has become of the one that it was started from.
+const OWN_FILE: &str = "/proc/self/exe";
+
 /// A dead watchdog is replaced after this time at the earliest.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
@@ -118,7 +121,7 @@ impl Guardian {
         let (program, arguments) = self.command.split_first().ok_or_else(|| {
             failed(std::io::Error::new(ErrorKind::NotFound, "no watchdog command is configured"))
         })?;
-        let mut command = Command::new(program);
+        let mut command = command_of(program);
         Lifeline::pass_on(&mut command);
         // Never written to: it carries the instance's lock, where there is room for one.
         let lock = instance.share_lock().map_or_else(|_| Stdio::null(), Stdio::from);
@@ -237,4 +240,15 @@ impl Guardian {
         drop(child.wait());
         Ok(())
     }
+}
+
+/// What starts `program`. This program itself is listed (`ps`) by the words that it was started with, not by that path.
+fn command_of(program: &str) -> Command {
+    let mut command = Command::new(program);
+    if program == OWN_FILE
+        && let Some(word) = std::env::args_os().next()
+    {
+        command.arg0(word);
+    }
+    command
 }

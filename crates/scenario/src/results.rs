@@ -123,6 +123,12 @@ pub struct MadeBy {
     pub runner: String,
     /// Other programs that took part: name and version.
     pub programs: Vec<String>,
+    /// Queueing discipline of the lab's interfaces; empty in virtual time.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub qdisc: String,
+    /// `net.core.default_qdisc`, which an accelerator's own devices have; empty in virtual time.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub default_qdisc: String,
 }
 
 /// One scenario's outcome.

@@ -22,7 +22,13 @@ impl Closed {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {
         let mut departure = None;
         let effect = self.relay.on_segment(&mut departure, segment, cx);
-        after(effect, departure)
+        let (verdict, next) = after(effect, departure);
+        // A host that has forgotten the flow answers by a reset what still comes for it, such as our acknowledgement after
+        // another process has gone on. Both streams have ended, and nothing is broken off.
+        match next {
+            Next::Leave(PassReason::Reset) => (verdict, Next::Leave(PassReason::Closed)),
+            next => (verdict, next),
+        }
     }
 
     pub(super) fn on_deadline(&mut self, last_activity: Instant, cx: &mut Context<'_>) -> Next {

@@ -1,5 +1,6 @@
 //! Queueing disciplines: what else handles packets at an interface.
 
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
@@ -27,11 +28,46 @@ impl Netlink {
     /// # Errors
     /// When the kernel does not answer.
     pub fn ingress_discipline(&self, interface: InterfaceIndex) -> Result<Option<String>, IoError> {
+        let kinds = self.disciplines(interface, |_| true)?;
+        Ok(kinds.into_iter().find(|kind| INGRESS.contains(&kind.as_str())))
+    }
+
+    /// The kind of the interface's queueing discipline for what goes out, if it has one.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn root_discipline(&self, interface: InterfaceIndex) -> Result<Option<String>, IoError> {
+        Ok(self.disciplines(interface, |parent| parent == TcHandle::ROOT)?.pop())
+    }
+
+    /// Gives the interface a queueing discipline for what goes out, with the defaults of its kind. One that is down keeps
+    /// it when it comes up; otherwise the kernel gives it that of `net.core.default_qdisc`.
+    ///
+    /// # Errors
+    /// When the kernel has no such kind, or the privilege is missing.
+    pub fn set_root_discipline(&self, interface: InterfaceIndex, kind: &str) -> Result<(), IoError> {
+        let mut message = TcMessage::default();
+        message.header.index = interface.get().cast_signed();
+        message.header.parent = TcHandle::ROOT;
+        message.attributes.push(TcAttribute::Kind(kind.to_owned()));
+        self.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, || {
+            format!("give interface {} the queueing discipline {kind}", interface.get())
+        })
+    }
+
+    /// Kinds of the interface's queueing disciplines below those parents.
+    fn disciplines(
+        &self,
+        interface: InterfaceIndex,
+        is_wanted: impl Fn(TcHandle) -> bool,
+    ) -> Result<Vec<String>, IoError> {
         let request = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
         let answers = self.dump(request, || "list queueing disciplines".to_owned())?;
         let is_here = |message: &TcMessage| message.header.index.cast_unsigned() == interface.get();
         let kinds = answers.into_iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewQueueDiscipline(message) if is_here(&message) => {
+            RouteNetlinkMessage::NewQueueDiscipline(message)
+                if is_here(&message) && is_wanted(message.header.parent) =>
+            {
                 message.attributes.into_iter().find_map(|attribute| match attribute {
                     TcAttribute::Kind(kind) => Some(kind),
                     _ => None,
@@ -39,7 +75,7 @@ impl Netlink {
             }
             _ => None,
         });
-        Ok(kinds.into_iter().find(|kind| INGRESS.contains(&kind.as_str())))
+        Ok(kinds.collect())
     }
 
     /// Priorities of the filters of the interface's clsact qdisc, in order: a filter that decides leaves nothing to those

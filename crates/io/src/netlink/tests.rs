@@ -66,6 +66,23 @@ fn veth_between_namespaces_with_addresses_and_routes() {
 }
 
 #[test]
+fn a_link_keeps_the_queueing_discipline_that_it_is_given_before_it_comes_up() {
+    let namespace = TestNamespace::create("discipline");
+    let netlink = namespace.netlink();
+    netlink
+        .create_veth(VethEnd { name: "given", namespace: None }, VethEnd { name: "other", namespace: None })
+        .unwrap();
+    let (given, other) = (netlink.index_of("given").unwrap(), netlink.index_of("other").unwrap());
+    netlink.set_root_discipline(given, "pfifo_fast").unwrap();
+    netlink.set_up(given).unwrap();
+    netlink.set_up(other).unwrap();
+    let of = |index| netlink.root_discipline(index).unwrap();
+    assert_eq!((of(given).as_deref(), of(other).as_deref()), (Some("pfifo_fast"), Some("noqueue")));
+    assert_eq!(netlink.ingress_discipline(given).unwrap(), None);
+    netlink.set_root_discipline(given, "no_such_kind").unwrap_err();
+}
+
+#[test]
 fn a_link_moves_to_another_namespace() {
     let (a, b) = (TestNamespace::create("move-a"), TestNamespace::create("move-b"));
     let netlink = a.netlink();

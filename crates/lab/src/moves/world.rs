@@ -21,7 +21,7 @@ use super::air::Devices;
 use crate::LabError;
 use crate::error::Context;
 use crate::radios::world::ip;
-use crate::topology::{RADIO, WAN};
+use crate::topology::{DISCIPLINE, RADIO, WAN};
 
 const MTU: u32 = 1_500;
 /// Port of the servers.
@@ -211,6 +211,7 @@ fn device(namespace: &Namespace, name: &str, addresses: &[(&str, u8)]) -> Result
     let made = namespace.run(|| -> Result<Tun, io::IoError> {
         let netlink = Netlink::open()?;
         let tun = Tun::create(&config)?;
+        netlink.set_root_discipline(tun.index(), DISCIPLINE)?;
         for (address, prefix) in addresses {
             if let Ok(address) = address.parse::<IpAddr>() {
                 netlink.add_address(tun.index(), Cidr::new(address, *prefix))?;

@@ -18,6 +18,7 @@ use scenario::{Family, MultiPath, MultiPathCase};
 
 use crate::LabError;
 use crate::error::Context;
+use crate::topology::DISCIPLINE;
 
 const MTU: u32 = 1_500;
 const LIMITS: MptcpLimits = MptcpLimits { subflows: 8, add_addr_accepted: 8 };
@@ -196,6 +197,7 @@ fn device(namespace: &Namespace, name: &str, number: usize, last: u8) -> Result<
     let made = namespace.run(|| -> Result<Tun, io::IoError> {
         let netlink = Netlink::open()?;
         let tun = Tun::create(&config)?;
+        netlink.set_root_discipline(tun.index(), DISCIPLINE)?;
         netlink.add_address(tun.index(), Cidr::new(radio_address(Family::Ipv4, number, last), 24))?;
         netlink.add_address(tun.index(), Cidr::new(radio_address(Family::Ipv6, number, last), 64))?;
         tun.set_up()?;

@@ -78,6 +78,13 @@ fn tun(machine: &Machine) -> Finding {
     match (&machine.tun, machine.options.get("TUN")) {
         (Ok(Some(_)), _) => of(Health::Good, ["there", "", ""]),
         (Err(why), _) => of(Health::Unknown, [why, "they are there, but this user may not ask", ""]),
+        (Ok(None), options) if machine.has_tun_node && options != Some(Built::Not) => {
+            if options.is_some() || machine.has_tun_module {
+                return of(Health::Good, ["there; the driver is loaded with the first one", "", ""]);
+            }
+            let means = "the kernel may have it: then the first device loads it";
+            of(Health::Unknown, ["the driver is not loaded", means, "modprobe tun"])
+        }
         (Ok(None), Some(Built::AsModule | Built::In)) => of(
             Health::Limited,
             ["the driver is not loaded", "no router can start before it is", "modprobe tun"],
@@ -94,8 +101,10 @@ fn tun(machine: &Machine) -> Finding {
 
 fn super_packets(machine: &Machine) -> Finding {
     let of = |health, texts| finding("TUN offloads", health, texts);
-    let Ok(Some(offer)) = machine.tun else {
-        return of(Health::Unknown, ["the driver cannot be asked", "", ""]);
+    let offer = match machine.tun {
+        Ok(Some(offer)) => offer,
+        Ok(None) => return of(Health::Unknown, ["known once the driver is loaded", "", ""]),
+        Err(_) => return of(Health::Unknown, ["the driver cannot be asked", "", ""]),
     };
     let has_udp = version_of(&machine.release).is_some_and(|version| version >= UDP_SINCE);
     match (offer.super_packets, offer.queues) {

@@ -18,6 +18,10 @@ pub(super) struct Machine {
     pub capabilities: Capabilities,
     /// What the driver can do; none where it is not loaded. An error where it may not be asked.
     pub tun: Result<Option<TunOffer>, String>,
+    /// `/dev/net/tun`, the opening of which loads the driver where the kernel has it, is there.
+    pub has_tun_node: bool,
+    /// The kernel's modules, as far as they are installed here, say that they have the driver.
+    pub has_tun_module: bool,
     pub tcx: Offer,
     pub packet_sockets: Offer,
     pub xdp_sockets: Offer,
@@ -72,9 +76,11 @@ impl Machine {
         let capabilities = Capabilities::effective()?;
         Ok(Self {
             options: BuildOptions::read(&release),
+            has_tun_module: offers::has_module_for(&release, TUN_NODE),
             release,
             capabilities,
             tun: offers::tun().map_err(|error| error.to_string()),
+            has_tun_node: Path::new("/dev").join(TUN_NODE).exists(),
             tcx: tcx(&netlink),
             packet_sockets: offers::packet_sockets(),
             xdp_sockets: offers::xdp_sockets(),
@@ -123,6 +129,8 @@ impl Interface {
 }
 
 const ETHERNET_HEADER_LEN: u32 = 14;
+/// Below `/dev`.
+const TUN_NODE: &str = "net/tun";
 
 fn number(path: &str) -> Option<u32> {
     sysctl::read_here(path).ok()?.trim().parse().ok()

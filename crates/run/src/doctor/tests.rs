@@ -33,6 +33,8 @@ fn able() -> Machine {
         options: BuildOptions::parse("CONFIG_TUN=m\nCONFIG_NET_XGRESS=y\nCONFIG_NET_SCH_INGRESS=m\n"),
         capabilities: Capabilities::of(&ALL),
         tun: Ok(Some(TunOffer { super_packets: true, queues: true })),
+        has_tun_node: true,
+        has_tun_module: true,
         tcx: Offer::There,
         packet_sockets: Offer::There,
         xdp_sockets: Offer::There,
@@ -114,14 +116,15 @@ fn what_was_not_built_in_is_said() {
 
 #[test]
 fn tun_devices_are_missing_not_loaded_or_less_able() {
-    limited(|machine| machine.tun = Ok(None), "TUN devices", "modprobe tun");
+    let unloaded = |machine: &mut Machine| (machine.tun, machine.has_tun_node) = (Ok(None), false);
+    limited(unloaded, "TUN devices", "modprobe tun");
     let without = |machine: &mut Machine| {
         machine.tun = Ok(None);
         machine.options = BuildOptions::parse("CONFIG_NET_XGRESS=y\n");
     };
     missing(without, "TUN devices", "CONFIG_TUN");
     let unknown = |machine: &mut Machine| {
-        machine.tun = Ok(None);
+        unloaded(machine);
         machine.options = BuildOptions::default();
     };
     missing(unknown, "TUN devices", "modprobe tun");
@@ -130,6 +133,30 @@ fn tun_devices_are_missing_not_loaded_or_less_able() {
     limited(|machine| machine.tun = offer(false, true), "TUN offloads", "2.6.27");
     let (denied, _) = after(|machine| machine.tun = Err("no".to_owned()), "TUN devices");
     assert_eq!((denied.health, denied.found.as_str()), (Health::Unknown, "no"));
+}
+
+#[test]
+fn a_driver_that_is_loaded_with_its_first_device_is_no_lack() {
+    let unloaded = |machine: &mut Machine| machine.tun = Ok(None);
+    let (tun, verdict) = after(unloaded, "TUN devices");
+    assert_eq!((tun.health, verdict, tun.mend.as_str()), (Health::Good, Health::Good, ""), "{tun:?}");
+    let (offloads, _) = after(unloaded, "TUN offloads");
+    assert_eq!(
+        (offloads.health, offloads.found.as_str()),
+        (Health::Unknown, "known once the driver is loaded")
+    );
+    // Where the kernel's options are not here, its modules tell.
+    let without_options = |machine: &mut Machine| {
+        unloaded(machine);
+        machine.options = BuildOptions::default();
+    };
+    assert_eq!(after(without_options, "TUN devices").0.health, Health::Good);
+    let without_modules = |machine: &mut Machine| {
+        without_options(machine);
+        machine.has_tun_module = false;
+    };
+    let (tun, verdict) = after(without_modules, "TUN devices");
+    assert_eq!((tun.health, verdict, tun.mend.as_str()), (Health::Unknown, Health::Good, "modprobe tun"));
 }
 
 #[test]

@@ -8,13 +8,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use handover::Fate;
 use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, IoError, Lifeline, PidFd, RECORD, RECORD_OF_DEAD, RunningTime, Waiter};
 use units::Duration;
 
+use super::command_of;
 use super::said::Said;
 use super::watch::Watched;
 use crate::console::{self, Question};
@@ -308,7 +309,7 @@ fn succeed(mut kept: Keepsakes, record_path: &Path) -> Result<u32, String> {
 fn start(successor: &[String], further: &[&OsStr], input: Stdio) -> Result<Child, String> {
     let (program, arguments) = successor.split_first().ok_or("no successor is configured")?;
     let output = std::io::stderr().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-    let mut command = Command::new(program);
+    let mut command = command_of(program);
     Lifeline::pass_on(&mut command);
     // With its copy of the other end of `input`: that is closed then when the successor ends.
     let command = command.args(arguments).args(further).process_group(0).stdin(input);

@@ -80,6 +80,23 @@ fn a_flow_in_the_place_of_another_one_has_its_own_times_and_packets() {
 }
 
 #[test]
+fn a_flow_that_has_ended_was_not_reset_by_what_a_host_says_afterwards() {
+    let mut bench = Bench::established(EngineConfig::default());
+    bench.engine.set_wants(Wants { events: false, ended: true });
+    let both = TcpFlags::FIN.with(TcpFlags::ACK);
+    bench.server_sends(1, 1, 0, both, 0);
+    bench.run_to(ms(10));
+    bench.client_sends(1, 1, 2, both);
+    bench.server_sends(1, 2, 1, TcpFlags::ACK, 0);
+    bench.client_sends(1, 2, 2, TcpFlags::RST.with(TcpFlags::ACK));
+    let told = taken(&mut bench);
+    let [Notice::Ended(ended)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(ended.reason, Some(PassReason::Closed));
+    let stats = bench.engine.stats();
+    assert_eq!((stats.passed_for(PassReason::Closed), stats.passed_for(PassReason::Reset)), (1, 0));
+}
+
+#[test]
 fn a_flow_that_is_passed_is_told_of_with_the_reason() {
     let mut bench = Bench::new(EngineConfig { flows_max: 1, ..EngineConfig::default() });
     bench.engine.set_wants(Wants { events: true, ended: false });
