@@ -164,8 +164,10 @@ docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER a
 	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=bbr,beside=quic,beside=quic-bbr --buffer both --seeds 5 \
 	  --schemes 'direct:cubic,accel:adaptive,accel:adaptive?schedule=off,accel:adaptive?schedule=off&without=competition' \
 	  --json $(OUT)/docs/contest-beside.json
+	$(CELLERATOR) contest 3g-hspa 4g-lte 4g-lte-drive 5g-nr 5g-nsa-drive --part alone=cubic:2,alone=quic,alone=quic-bbr \
+	  --seeds 3 --schemes 'direct:cubic,accel:adaptive,accel:adaptive?markers=true' --no-limit --json $(OUT)/docs/contest-alone.json
 	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json - >$(abspath $(OUT))/docs/contest-traces.json)
-	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(abspath $(OUT))/docs/contest-beside.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(abspath $(OUT))/docs/contest-beside.json $(abspath $(OUT))/docs/contest-alone.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
 
 docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOLDER holds the measured traces
 	@test -n "$(TRACES)" || { echo "docs-terms: name the folder of the measured traces: TRACES=FOLDER"; exit 1; }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use io::Clock;
-use run::{FlowLine, PassedLine};
+use run::{FlowLine, OpaqueLine, PassedLine};
 use serde::Serialize;
 use tokio::sync::watch;
 use top::{Ask, History, Moment, Sample, Source, Told, TopError};
@@ -55,6 +55,7 @@ struct Detail {
     flow_count: usize,
     is_whole: bool,
     held_bytes: u64,
+    opaque: Option<OpaqueLine>,
     flows: Vec<FlowLine>,
     passed: Vec<PassedLine>,
 }
@@ -186,6 +187,7 @@ impl Watching {
             flow_count: line.map_or(0, |line| line.flows as usize),
             is_whole: own.is_whole,
             held_bytes: line.map_or(0, |line| line.held_bytes),
+            opaque: line.and_then(|line| line.opaque.clone()),
             flows: own.flows().take(FLOWS_SHOWN_MAX).cloned().collect(),
             passed: own.passed.iter().take(FLOWS_SHOWN_MAX).cloned().collect(),
         };

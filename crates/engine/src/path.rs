@@ -98,14 +98,15 @@ impl Path {
     /// It is known what is under way of what passes, so that this waits for the window: something answers often enough,
     /// and the queue is first in, first out.
     pub(crate) fn opaque_is_gated(&self, now: Instant) -> bool {
-        let is_answered = self.in_flight > 0 || !self.turns.is_empty();
         self.opaque.get().is_some_and(|opaque| {
             let grain = opaque.under_way.grain();
             // What is gated stays so until its answers are rare.
             let grains = if opaque.queues.is_empty() { GRAINS } else { 1 };
-            (is_answered || opaque.has_source(now))
-                && !opaque.under_way.is_contradicted()
-                && grain.saturating_mul(grains) <= self.usual_in_flight()
+            let is_often = || grain.saturating_mul(grains) <= self.usual_in_flight();
+            // Flows with data to send ask by it as often as is needed.
+            let is_answered =
+                !self.turns.is_empty() || (self.in_flight > 0 || opaque.has_source(now)) && is_often();
+            is_answered && !opaque.under_way.is_contradicted()
         })
     }
 

@@ -59,7 +59,7 @@ pub struct SubscriberLine {
     /// What its controller lets be in flight, bytes; none where a rate alone limits it, and before there was data.
     pub window_bytes: Option<u64>,
     /// What passes to it in one schedule with its flows, or alone; none before anything did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub opaque: Option<OpaqueLine>,
 }
 

@@ -173,7 +173,18 @@ fn what_passed_while_nothing_answered_does_not_slow_what_follows() {
 /// Downloads that pass, without an accelerated flow: what all of them get from 3 s to 18 s, and the 95th percentile of the
 /// time that echo requests of somebody else take, ms. `answers` says whether the client answers the box's.
 fn alone(controllers: &[ControllerConfig], is_quic: bool, middlebox: Middlebox) -> (u64, u64) {
+    alone_over(|_| {}, controllers, is_quic, middlebox)
+}
+
+/// The same over a path that is changed.
+fn alone_over(
+    change: impl FnOnce(&mut sim::NetworkConfig),
+    controllers: &[ControllerConfig],
+    is_quic: bool,
+    middlebox: Middlebox,
+) -> (u64, u64) {
     let line_up = line_up(controllers).with(|config| {
+        change(config);
         config.radios[0].down.link.queue = link::QueueLimit::Bytes(Bytes::from_mib(4));
         config.flows.remove(0);
         config.ping = None;
@@ -248,6 +259,26 @@ fn tcp_that_passes_alone_has_a_short_queue() {
         assert!(with.0 * 100 >= without.0 * 97, "{with:?}, {without:?} without");
         assert!(with.1 * 3 <= without.1, "{with:?}, {without:?} without");
     }
+}
+
+#[test]
+fn what_is_answered_late_is_known_all_the_same() {
+    // The first answer comes after three times as long as what was not answered counts.
+    let cubic = ControllerConfig::Cubic(CubicParams::default());
+    let far = |config: &mut sim::NetworkConfig| {
+        let radio = &mut config.radios[0];
+        for path in [&mut radio.down, &mut radio.up] {
+            path.link.delay = link::DelayModel::Fixed(Duration::from_millis(150));
+        }
+    };
+    let (without, with) = (
+        alone_over(far, &[cubic], false, Middlebox::None),
+        alone_over(far, &[cubic], false, Middlebox::WithoutMarkers),
+    );
+    println!("{with:?}, {without:?} without");
+    assert!(with.0 * 100 >= without.0 * 90, "{with:?}, {without:?} without");
+    // The way itself takes 150 ms.
+    assert!((with.1 - 150) * 3 <= without.1 - 150, "{with:?}, {without:?} without");
 }
 
 #[test]

@@ -232,6 +232,9 @@ families! {
         => "Of those packets, ones marked (ECN) for the same reason";
     Counter "passed_in_turns_overdue_packets" Source::Half("opaque_overdue")
         => "Of those packets, ones sent beyond the window, since nothing had told for 100 ms what is under way";
+    Counter "echo_requests_sent" Source::Half("markers_sent")
+        => "Echo requests sent to know what has arrived of what passes";
+    Counter "echo_requests_answered" Source::Half("markers_answered") => "Of those, ones that were answered";
     Counter "bad_checksums" Source::Half("bad_checksums") => "Packets with a wrong checksum";
     Counter "unacceptable_acks" Source::Half("unacceptable_acks")
         => "Packets dropped for an acknowledgement that cannot be true, or for none";

@@ -126,12 +126,27 @@ class Subscriber {
     const group = isControl ? "In the control group of the A/B phase: its new flows pass, and nothing limits them. " : "";
     const found = detail.is_whole || detail.flows.length === detail.flow_count ? "" : `, ${detail.flows.length} of them found`;
     const what = detail.is_known ? `${detail.flow_count} ${detail.flow_count === 1 ? "flow" : "flows"}${found}, ${words.bytes(detail.held_bytes)} held` : "It has had no flow for a while.";
-    setText(byId("one-note"), group + what);
+    setText(byId("one-note"), group + what + passes(detail.opaque));
     const key = (row) => row.client + " " + row.server + " " + row.direction;
     tableInto(byId("flows"), FLOWS, liveFirst(detail.flows), key, "No flows at the moment.");
     tableInto(byId("passed"), PASSED, detail.passed, (row) => row.client + " " + row.server + " " + row.reason, "None of late.");
   }
 }
+
+// What passes to a subscriber, and what says how much of it has left.
+const KNOWN_BY = {
+  accelerated: "what has arrived is known by accelerated flows",
+  "passed-tcp": "what has arrived is known by TCP that passes",
+  echo: "what has arrived is known by echo requests",
+  none: "nothing tells what has arrived, so nothing waits",
+  contradicted: "answers contradict each other, so nothing waits",
+};
+const passes = (opaque) => {
+  if (!opaque) return "";
+  const kinds = [["of TCP", opaque.tcp_bytes], ["of QUIC", opaque.quic_bytes], ["of other UDP", opaque.udp_bytes], ["of something else", opaque.other_bytes]];
+  const text = kinds.filter(([, count]) => count > 0).map(([name, count]) => `${words.bytes(count)} ${name}`).join(", ");
+  return text ? `. Passed beside them: ${text}; ${KNOWN_BY[opaque.evidence] ?? opaque.evidence}` : "";
+};
 
 const showPlace = () => {
   const address = addressed();

@@ -125,7 +125,7 @@ impl Markers {
         }
         self.unanswered += 1;
         (self.asked_at, self.bytes) = (now, 0);
-        self.number = self.number + 1;
+        self.number += 1;
         Some(Marker { src, dst, traffic_class: self.traffic_class, number: self.number })
     }
 

@@ -17,7 +17,7 @@ use super::key::OpaqueKey;
 const MERGED: Duration = Duration::from_millis(1);
 
 /// Nothing is kept for longer, or beyond so many entries.
-const KEPT: Duration = Duration::from_secs(10);
+const KEPT: Duration = Duration::from_secs(30);
 const ENTRIES_MAX: usize = 8_192;
 
 /// An acknowledgement is looked for among so many entries of others at most.
@@ -75,6 +75,8 @@ pub(crate) struct Answer {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnderWay {
     entries: VecDeque<Entry>,
+    /// The first ones do not count any more, and wait for an answer only.
+    uncounted: usize,
     bytes: u64,
     /// All that has ever left, in bytes: a place in the order of what leaves.
     sent: u64,
@@ -91,6 +93,7 @@ pub(crate) struct UnderWay {
 }
 stored::fields!(UnderWay {
     entries,
+    uncounted: since(5, 0),
     bytes,
     sent: since(5, 0),
     released,
@@ -139,7 +142,8 @@ impl UnderWay {
         let now = stamp.sent_at;
         // What is sent again says nothing: what is said of it may be about the first time (RFC 6298 §3).
         let numbered = numbered.filter(|numbered| self.is_new(numbered));
-        if let Some(last) = self.entries.back_mut()
+        let counts = self.uncounted < self.entries.len();
+        if let Some(last) = self.entries.back_mut().filter(|_| counts)
             && last.numbered.is_none()
             && numbered.is_none()
             && now.saturating_since(last.stamp.sent_at) < MERGED
@@ -151,7 +155,9 @@ impl UnderWay {
         while self.entries.len() > ENTRIES_MAX {
             self.pop();
         }
-        self.forget_until(now - KEPT);
+        while self.entries.front().is_some_and(|entry| entry.stamp.sent_at <= now - KEPT) {
+            self.pop();
+        }
     }
 
     /// Nothing of its flow up to there was sent before, as far as it is known.
@@ -172,6 +178,7 @@ impl UnderWay {
 
     fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
+        self.uncounted = self.uncounted.saturating_sub(1);
         self.bytes -= u64::from(entry.bytes);
         Some(entry)
     }
@@ -231,10 +238,13 @@ impl UnderWay {
         self.entries.back().map(|entry| entry.stamp.sent_at)
     }
 
-    /// What was sent until then does not count any more.
+    /// What was sent until then does not count any more. Its answer is evidence all the same.
     pub(crate) fn forget_until(&mut self, sent_at: Instant) {
-        while self.entries.front().is_some_and(|entry| entry.stamp.sent_at <= sent_at) {
-            self.pop();
+        while let Some(entry) = self.entries.get_mut(self.uncounted)
+            && entry.stamp.sent_at <= sent_at
+        {
+            self.bytes -= u64::from(std::mem::take(&mut entry.bytes));
+            self.uncounted += 1;
         }
     }
 

@@ -8,7 +8,7 @@ use ratatui::style::Style;
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Axis, Cell, Chart, Dataset, GraphType, Paragraph, Row, Table};
-use run::{FlowLine, PassedLine};
+use run::{FlowLine, OpaqueLine, PassedLine};
 
 use super::{Theme, bits_per_s, bytes, duration_s, micros, reasons, three_digits};
 use crate::app::App;
@@ -22,15 +22,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, client: IpAddr,
         frame.render_widget(Line::from(format!(" {client}: waiting for the next sample")), area);
         return;
     };
+    let facts = fact_lines(detail, theme);
     let chart_height = (area.height / 2).saturating_sub(2).clamp(5, 16);
-    let [facts, charts, flows, passed] = Layout::vertical([
-        Constraint::Length(3),
+    let [facts_area, charts, flows, passed] = Layout::vertical([
+        Constraint::Length(facts.len().max(3) as u16),
         Constraint::Length(chart_height),
         Constraint::Fill(1),
         Constraint::Length(PASSED_LINES),
     ])
     .areas(area);
-    frame.render_widget(Paragraph::new(fact_lines(detail, theme)), facts);
+    frame.render_widget(Paragraph::new(facts), facts_area);
     draw_charts(frame, charts, detail, theme);
     draw_flows(frame, flows, detail, app.flows_above, theme);
     draw_passed(frame, passed, detail, theme);
@@ -64,7 +65,22 @@ fn fact_lines(detail: &Detail, theme: Theme) -> Vec<Line<'static>> {
         None => client.to_string(),
     };
     let name = Line::styled(format!(" {name}"), theme.heading());
-    vec![name, Line::from(gets.join("  ")), Line::from(may.join("  "))]
+    let passes = line.opaque.as_ref().map(|opaque| Line::from(passes(opaque)));
+    let lines = [name, Line::from(gets.join("  ")), Line::from(may.join("  "))];
+    lines.into_iter().chain(passes).collect()
+}
+
+/// What passes to a subscriber, and what says how much of it has left.
+fn passes(opaque: &OpaqueLine) -> String {
+    let kinds = [
+        ("TCP", opaque.tcp_bytes),
+        ("QUIC", opaque.quic_bytes),
+        ("UDP", opaque.udp_bytes),
+        ("else", opaque.other_bytes),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, count)| *count > 0);
+    let kinds: String = kinds.map(|(name, count)| format!("  {name} {}", bytes(count))).collect();
+    format!(" passed{kinds}  waiting {}  known by {}", bytes(opaque.waiting_bytes), opaque.evidence)
 }
 
 type Curve = fn(&Moment) -> Option<u64>;
