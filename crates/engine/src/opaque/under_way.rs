@@ -197,13 +197,13 @@ impl UnderWay {
     fn release_to(&mut self, place: u64, now: Instant) -> u32 {
         let mut bytes = 0u32;
         while let Some(first) = self.entries.front() {
-            if self.sent - self.bytes + u64::from(first.bytes) > place {
+            if self.released() + u64::from(first.bytes) > place {
                 break;
             }
             bytes = bytes.saturating_add(self.release_first(now));
         }
         // The entry that has some of it.
-        let left = u32::try_from(place.saturating_sub(self.sent - self.bytes)).unwrap_or(0);
+        let left = u32::try_from(place.saturating_sub(self.released())).unwrap_or(0);
         if left > 0
             && let Some(first) = self.entries.front_mut()
         {
@@ -246,6 +246,16 @@ impl UnderWay {
             self.bytes -= u64::from(std::mem::take(&mut entry.bytes));
             self.uncounted += 1;
         }
+        // Only what has a number can be answered.
+        while self.uncounted > 0 && self.entries.front().is_some_and(|entry| entry.numbered.is_none()) {
+            self.pop();
+        }
+    }
+
+    /// The place in the order of what leaves up to which all is known to have left. What an older version has stored
+    /// has no places: then it is too early.
+    fn released(&self) -> u64 {
+        self.sent.saturating_sub(self.bytes)
     }
 
     /// A request has been answered that was sent at `stamp`, behind the `place` in the order of what leaves.
