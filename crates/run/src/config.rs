@@ -38,6 +38,8 @@ pub struct Config {
     pub shards: usize,
     /// IPv6 prefix length that makes a subscriber, in bits, 1 to 128.
     pub ipv6_prefix_len: u8,
+    /// The engine schedules what passes ([`engine::EngineConfig::schedule_passed`]). Default true.
+    pub schedules: bool,
     /// The engine asks subscribers by echo requests ([`engine::EngineConfig::echo_markers`]). Default false.
     pub echo_markers: bool,
     /// Never sleep: one processor for each shard is busy all the time.
@@ -119,6 +121,7 @@ impl Default for Config {
             gso: true,
             shards: 0,
             ipv6_prefix_len: 64,
+            schedules: true,
             echo_markers: false,
             busy_poll: false,
             spin_margin_us: 0,

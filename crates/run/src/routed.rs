@@ -109,7 +109,13 @@ impl Site for RoutedSite {
                 steering
             }
         };
-        let filters = FilterWatch::start(plan.watched(config), steering.subscriber_steering())?;
+        let subscribers = steering.subscriber_steering();
+        if let Some(subscribers) = subscribers.as_ref().filter(|_| !config.schedules) {
+            // Those of a process before this one.
+            subscribers.permit(false);
+        }
+        let subscribers = subscribers.filter(|_| config.schedules);
+        let filters = FilterWatch::start(plan.watched(config), subscribers)?;
         let routed = Routed {
             ground,
             plan,

@@ -181,6 +181,7 @@ impl Settings {
             replace: self.replace.filter(|_| self.recover.is_none()),
             recover: self.recover,
             ipv6_prefix_len: self.engine.policy.ipv6_prefix(),
+            schedules: self.engine.schedules(),
             echo_markers: self.engine.has_echo_markers(),
             ..Config::default()
         };

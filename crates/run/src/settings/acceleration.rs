@@ -43,6 +43,10 @@ pub(super) struct EngineArgs {
     /// `opportunistic`
     #[arg(long, value_enum, default_value = "honour")]
     window_policy: Policy,
+    /// Leave what passes (QUIC, other UDP, TCP that is not accelerated) to itself: it takes no turns with accelerated
+    /// flows, and does not wait in a queue here
+    #[arg(long)]
+    no_schedule: bool,
     /// Ask subscribers with echo requests (ICMP) what has arrived, while QUIC or other UDP alone is under way to them:
     /// then that waits in a short queue, too. One request of 40 bytes follows each 6 kB, 5 to 25 ms apart. Programs
     /// must steer (tcx)
@@ -116,6 +120,7 @@ impl EngineArgs {
                 Policy::Honour => WindowPolicy::Honour,
                 Policy::Opportunistic => WindowPolicy::Opportunistic,
             },
+            schedule_passed: !self.no_schedule,
             echo_markers: self.echo_markers,
             hash_seed: RandomState::new().build_hasher().finish(),
             ..EngineConfig::default()
@@ -124,6 +129,11 @@ impl EngineArgs {
         config.validate().map_err(|error| format!("run: {}", in_flags(&error)))?;
         enough(&config)?;
         Ok(config)
+    }
+
+    /// What passes is scheduled.
+    pub(super) fn schedules(&self) -> bool {
+        !self.no_schedule && !self.no_accelerate && self.sharing == SharingArg::Subscriber
     }
 
     /// Subscribers are asked by echo requests.

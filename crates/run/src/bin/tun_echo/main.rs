@@ -103,7 +103,8 @@ fn accelerate_by<P: Processor + Send + 'static>(
 ) -> Result<(), String> {
     let controller =
         ControllerConfig::Rate(RateParams { r_cap: Rate::from_mbps(1_000), ..RateParams::default() });
-    let engine = EngineConfig { controller, echo_markers: config.echo_markers, ..engine };
+    let (schedule_passed, echo_markers) = (config.schedules, config.echo_markers);
+    let engine = EngineConfig { controller, schedule_passed, echo_markers, ..engine };
     let make = |shards| {
         let made = Accelerator::for_shards(&engine, shards, None);
         let made = made.map_err(|error| RunError::Settings(error.to_string()))?;
