@@ -103,9 +103,9 @@ impl Path {
             // What is gated stays so until its answers are rare.
             let grains = if opaque.queues.is_empty() { GRAINS } else { 1 };
             let is_often = || grain.saturating_mul(grains) <= self.usual_in_flight();
-            // Flows with data to send ask by it as often as is needed.
-            let is_answered =
-                !self.turns.is_empty() || (self.in_flight > 0 || opaque.has_source(now)) && is_often();
+            // Accelerated flows are asked by their data as often as is needed.
+            let is_own = self.in_flight > 0 || !self.turns.is_empty();
+            let is_answered = is_own || opaque.has_source(now) && is_often();
             is_answered && !opaque.under_way.is_contradicted()
         })
     }

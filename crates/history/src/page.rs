@@ -423,7 +423,7 @@ mod tests {
             assert!(text.contains("5 min of live traffic") && text.contains("Recorded throughout"));
         }
         let lone = html(&report(&minutes(2, 10), 0, 60));
-        assert!(lone.contains("120 s of live traffic, recorded within 60 min"), "{lone}");
+        assert!(lone.contains("2 min of live traffic, recorded within 60 min"), "{lone}");
         assert!(lone.contains("Figures of 120 s of it only") || lone.contains("Figures of 2 min of it only"));
         assert!(lone.contains("There is no earlier report"));
     }

@@ -331,10 +331,9 @@ impl Half {
         let opened = self.subscribers.get(subscriber_id).map_or(Instant::ZERO, |s| s.last_used);
         let Some(path) = self.path_of(subscriber_id) else { return opened };
         let last_used = path.last_used.max(opened);
-        let last_used =
-            if path.opaque.is_wanted() { last_used.max(path.opaque.active_until()) } else { last_used };
         if path.sampler.delivered() == Bytes::ZERO {
-            last_used
+            // What passes to it may come here without an answer.
+            if path.opaque.is_wanted() { last_used.max(path.opaque.active_until()) } else { last_used }
         } else {
             last_used + self.config.subscriber_memory
         }
