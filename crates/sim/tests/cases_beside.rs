@@ -92,7 +92,8 @@ fn uploads_calls_and_pages_have_figures_of_their_own() {
     assert!(beside[3..].iter().all(|one| one.goodput_mbps > 0.3));
     // Of the workload's flow alone: not of all that was sent.
     let own = outcome.figures.transfer.received_bytes / 1_400;
-    assert!(outcome.figures.retransmissions.segments < 2 * own, "{:?}", outcome.figures.retransmissions);
+    // The uplink is full: acknowledgements are lost there, and much is sent again.
+    assert!(outcome.figures.retransmissions.segments < 3 * own, "{:?}", outcome.figures.retransmissions);
 }
 
 #[test]
