@@ -253,7 +253,7 @@ impl UnderWay {
     }
 
     /// The place in the order of what leaves up to which all is known to have left. What an older version has stored
-    /// has no places: then it is too early.
+    /// has no places: it is before all of them.
     fn released(&self) -> u64 {
         self.sent.saturating_sub(self.bytes)
     }
