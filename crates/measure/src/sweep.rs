@@ -3,7 +3,7 @@
 //! Beside each run small packets go up and come back, which measure the round trip under that load.
 
 use io::IoError;
-use probe::{ClockEstimate, DATA_LEN, Direction, EchoSample, Pattern, RunFigures, RunLog, RunSpec};
+use probe::{ClockEstimate, DATA_LEN, Direction, Doubt, EchoSample, Pattern, RunFigures, RunLog, RunSpec};
 use serde::Serialize;
 use units::{Bytes, Duration, Rate};
 
@@ -22,6 +22,8 @@ const ECHO_EVERY: Duration = Duration::from_millis(20);
 const SHARES: [u64; 8] = [20, 40, 60, 80, 90, 100, 120, 150];
 /// Let the queue of one run be empty before the next.
 const PAUSE: Duration = Duration::from_millis(300);
+/// A run that the ends themselves spoiled is measured again, so often at most.
+const AGAIN_MAX: u8 = 2;
 /// A rate is below the knee while the 95th percentile of the delay variation is below this (RFC 9097
 /// Table 1, lower threshold) …
 pub(crate) const KNEE_DELAY_MS: f64 = 30.0;
@@ -55,6 +57,9 @@ pub struct Step {
     pub echoes_sent: u32,
     /// The same: came back.
     pub echoes_returned: u32,
+    /// Runs before this one, at the same rate, that the ends themselves spoiled: a sender that was kept from its
+    /// processor, a receiver without room.
+    pub spoiled_before: u8,
 }
 
 /// The most that the path carried.
@@ -116,6 +121,7 @@ pub struct SweepDocument {
 struct Measured {
     log: RunLog,
     beside: Option<RunLog>,
+    spoiled_before: u8,
 }
 
 impl Measured {
@@ -129,6 +135,7 @@ impl Measured {
             figures: RunFigures::of(&self.log, self.echoes(), clock),
             echoes_sent: sent,
             echoes_returned: self.echoes().len() as u32,
+            spoiled_before: self.spoiled_before,
         }
     }
 }
@@ -208,10 +215,9 @@ pub fn sweep(
             }
             watcher.say(&format!("{} at {rate}", direction.name()));
             let spec = load_spec(session, *direction, Pattern::Steady, rate, plan.packet, plan.length);
-            let (measured, failed) = one(session, spec, watcher)?;
+            let (measured, failed) = unspoiled(session, spec, watcher)?;
             failure = failed;
             steps.extend(measured);
-            session.rest(PAUSE)?;
         }
         let mut longest = None;
         // Small packets came through all the while.
@@ -230,6 +236,30 @@ pub fn sweep(
     Ok((document, failure))
 }
 
+/// One run, and again where the ends themselves spoiled it.
+fn unspoiled(
+    session: &mut Session<'_>,
+    spec: RunSpec,
+    watcher: &mut dyn Watcher,
+) -> Result<(Option<Measured>, Option<MeasureError>), IoError> {
+    let mut spoiled_before = 0;
+    loop {
+        let (mut measured, failure) = one(session, spec, watcher)?;
+        session.rest(PAUSE)?;
+        let why = measured.as_mut().and_then(|measured| {
+            measured.spoiled_before = spoiled_before;
+            RunFigures::of(&measured.log, &[], None).doubts.into_iter().find(Doubt::is_of_the_ends)
+        });
+        match why {
+            Some(why) if failure.is_none() && spoiled_before < AGAIN_MAX => {
+                watcher.say(&format!("again, because {why}"));
+                spoiled_before += 1;
+            }
+            _ => return Ok((measured, failure)),
+        }
+    }
+}
+
 /// One run with its round trips.
 fn one(
     session: &mut Session<'_>,
@@ -244,7 +274,7 @@ fn one(
     // Of a run that never began there is nothing to tell.
     let log =
         log.filter(|log| !log.departures.is_empty() || !log.arrivals.is_empty() || log.summary.sent > 0);
-    Ok((log.map(|log| Measured { log, beside }), failure))
+    Ok((log.map(|log| Measured { log, beside, spoiled_before: 0 }), failure))
 }
 
 fn document(

@@ -148,6 +148,14 @@ pub enum Doubt {
     NoArrivals,
 }
 
+impl Doubt {
+    /// True of what the sender's or the receiver's own system did: another run may be without it.
+    #[must_use]
+    pub const fn is_of_the_ends(&self) -> bool {
+        matches!(self, Self::Late(_) | Self::Rate(..) | Self::Refused(_) | Self::Overflowed(_))
+    }
+}
+
 impl core::fmt::Display for Doubt {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
