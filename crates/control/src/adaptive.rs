@@ -32,6 +32,9 @@
 //! | S: what may be in flight after a time-out | `silence.rs` |
 //! | N: what others have in the queue, and a window that competes | `competition.rs` |
 //!
+//! RTT and what is in flight are taken without what acknowledgements wait on their way back, where the engine knows it
+//! ([`Ack::return_wait`]): a full uplink is no queue of this link. What is in flight meanwhile is allowed on top.
+//!
 //! Without acknowledgements nothing is sent. What was learnt stays while the subscriber is idle, up to
 //! `memory`. While the base station reports, its bandwidth fills the bins.
 //!
@@ -93,6 +96,9 @@ const HELD_PACING_PERCENT: u64 = 150;
 
 /// The same where a buffer bounds the window, in per cent: it does not take a burst.
 const BOUND_PACING_PERCENT: u64 = 125;
+
+/// Acknowledgements that wait longer on their way back than this have a longer path: [`Floor`].
+const RETURN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Acknowledgements so close together came as one.
 const BUNCH: Duration = Duration::from_millis(2);
@@ -184,6 +190,10 @@ pub struct Adaptive {
     blocking: HeadOfLineBlocking,
     reports_valid_until: Instant,
     competition: Competition,
+    /// u: how long acknowledgements wait on their way back all the time.
+    return_wait: Duration,
+    /// W, and what is under way meanwhile because of u.
+    allowed: Bytes,
 }
 stored::fields!(Adaptive {
     params,
@@ -203,6 +213,8 @@ stored::fields!(Adaptive {
     blocking,
     reports_valid_until,
     competition: since(3, Competition::new()),
+    return_wait: since(5, Duration::ZERO),
+    allowed: since(5, Bytes::ZERO),
 });
 
 impl Adaptive {
@@ -226,6 +238,8 @@ impl Adaptive {
             blocking: HeadOfLineBlocking::default(),
             reports_valid_until: Instant::ZERO,
             competition: Competition::new(),
+            return_wait: Duration::ZERO,
+            allowed: params.initial_window,
             params,
         };
         new.update();
@@ -344,6 +358,7 @@ impl Adaptive {
             least: Bytes::new(self.params.mss.get().saturating_mul(SEGMENTS_MIN)),
             is_limited,
             now: ack.now,
+            left: ack.now - ack.return_wait,
         };
         self.competition.on_ack(ack, &seen);
     }
@@ -373,6 +388,27 @@ impl Adaptive {
         self.offer.average()
     }
 
+    /// What is in flight only because acknowledgements wait on their way back.
+    fn returning(&self) -> Bytes {
+        self.mean().unwrap_or(Rate::ZERO).bytes_in(self.return_wait)
+    }
+
+    /// `ack` as it would be had no acknowledgement waited on its way back: that queue is not the link's.
+    fn without_the_way_back(&mut self, ack: &Ack) -> Ack {
+        let waited = |rtt: Duration| rtt.saturating_sub(self.floor.get().unwrap_or(Duration::ZERO));
+        let most = ack.rtt.map_or(Duration::MAX, waited);
+        let return_wait = ack.return_wait.min(most);
+        self.return_wait = ack.lasting_return_wait.min(most).min(RETURN_WAIT_MAX);
+        let returning = self.returning();
+        Ack {
+            rtt: ack.rtt.map(|rtt| rtt - return_wait),
+            return_wait,
+            in_flight: ack.in_flight.saturating_sub(returning),
+            in_flight_before: ack.in_flight_before.saturating_sub(returning),
+            ..*ack
+        }
+    }
+
     /// What repairs hold back.
     fn held(&self, forecast: Rate) -> Bytes {
         // As it has been so far the mean is that of a link that was idle.
@@ -399,7 +435,8 @@ impl Adaptive {
         if self.has(Term::Competition) {
             window = self.competition.window(window, least);
         }
-        self.window = self.silence.bound(window);
+        self.allowed = self.silence.bound(window + self.returning());
+        self.window = self.allowed.min(window);
         self.pacing_rate = match floor {
             Some(floor) => {
                 let by_window = Rate::from_transfer(self.window, floor.max(Duration::from_millis(1)));
@@ -470,6 +507,7 @@ impl Controller for Adaptive {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
+        let ack = &self.without_the_way_back(ack);
         self.last_ack = ack.now;
         self.silence.on_ack(ack.delivered);
         if ack.is_window_limited {
@@ -555,7 +593,8 @@ impl Controller for Adaptive {
 
     fn control(&self) -> Control {
         Control {
-            window: self.window,
+            // What an older version has stored has no allowance.
+            window: self.allowed.max(self.window),
             pacing_rate: self.pacing_rate,
             send_quantum: quantum_for(self.pacing_rate, self.params.mss),
         }

@@ -102,6 +102,8 @@ impl<C: Controller> Link<C> {
             peer_window: Bytes::MAX,
             delivered_total: total,
             rtt: Some(rtt),
+            return_wait: Duration::ZERO,
+            lasting_return_wait: Duration::ZERO,
             min_rtt: self.min_rtt,
             rate,
             in_flight,

@@ -124,6 +124,10 @@ pub struct Ack {
     pub delivered_total: Bytes,
     /// Round-trip time of the newest segment it covers, never of a retransmitted one.
     pub rtt: Option<Duration>,
+    /// How much of it was a wait of this acknowledgement on its way back; zero where nobody can tell.
+    pub return_wait: Duration,
+    /// The least of such waits of late: what the way back holds all the time.
+    pub lasting_return_wait: Duration,
     /// Smallest round-trip time in the filter's memory.
     pub min_rtt: Option<Duration>,
     /// Delivery rate over the flight it ends, when one could be measured.

@@ -107,6 +107,7 @@ mod tests {
     #[test]
     fn what_a_flow_costs_is_known() {
         // Hundreds of thousands lie in the table, and each packet fetches one: whoever needs more says why.
-        assert!(size_of::<Flow>() <= 13 * 64, "{}", size_of::<Flow>());
+        // The last 48 bytes tell a full uplink from a full downlink (`tcp::ReturnDelay`).
+        assert!(size_of::<Flow>() <= 14 * 64, "{}", size_of::<Flow>());
     }
 }

@@ -6,7 +6,7 @@ use control::{
     Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, RateSampler, RecentMax,
     SendStamp, Sent,
 };
-use tcp::AckOutcome;
+use tcp::{AckOutcome, ReturnWait};
 use units::{Bytes, Duration, Instant, Rate};
 
 pub(crate) mod family;
@@ -24,6 +24,9 @@ use crate::opaque;
 
 /// Memory of the delivery rate that sizes the window offered to servers.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
+
+/// How long a wait of acknowledgements of one flow counts for the others.
+const RETURN_MEMORY: Duration = Duration::from_millis(200);
 
 /// Answers come often enough where each of them releases less than this part of what is usually under way.
 const GRAINS: u64 = 3;
@@ -50,6 +53,8 @@ pub(crate) struct Path {
     pub(crate) sight: Sight,
     /// What passes to the subscriber.
     pub(crate) opaque: opaque::Place,
+    /// How long its acknowledgements wait on their way back all the time, and when that was seen.
+    return_wait: (Duration, Instant),
 }
 stored::fields!(Path {
     controller,
@@ -64,6 +69,7 @@ stored::fields!(Path {
     delivery_rate,
     sight,
     opaque,
+    return_wait: since(5, (Duration::ZERO, Instant::ZERO)),
 });
 
 impl Path {
@@ -82,6 +88,7 @@ impl Path {
             delivery_rate: RecentMax::new(RATE_MEMORY),
             sight: Sight::default(),
             opaque: opaque::Place::default(),
+            return_wait: (Duration::ZERO, Instant::ZERO),
         }
     }
 
@@ -129,10 +136,11 @@ impl Path {
     pub(crate) fn on_ack(
         &mut self,
         out: &AckOutcome,
-        min_rtt: Option<Duration>,
+        (min_rtt, waited): (Option<Duration>, ReturnWait),
         in_flight_before: u64,
         now: Instant,
     ) {
+        self.note_return(waited, now);
         if let Some(rtt) = out.rtt {
             self.sight.on_round_trip(rtt, min_rtt.unwrap_or(rtt));
         }
@@ -167,6 +175,8 @@ impl Path {
             peer_window: Bytes::from(out.window),
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
+            return_wait: waited.this.max(self.return_wait.0),
+            lasting_return_wait: self.return_wait.0,
             min_rtt,
             rate,
             in_flight: Bytes::new(self.under_way()),
@@ -175,6 +185,15 @@ impl Path {
             is_recovering: out.is_recovering,
             is_window_limited: in_flight_before + piece > window,
         });
+    }
+
+    /// Follows how long acknowledgements wait all the time: the longest of its flows, of which each knows what it has
+    /// seen itself.
+    fn note_return(&mut self, waited: ReturnWait, now: Instant) {
+        let (wait, at) = self.return_wait;
+        if waited.lasting >= wait || now.saturating_since(at) > RETURN_MEMORY {
+            self.return_wait = (waited.lasting, now);
+        }
     }
 
     /// A flow that passes has acknowledged a packet sent at `stamp`: `bytes` have left that were not known to have.
@@ -196,6 +215,8 @@ impl Path {
             peer_window: Bytes::MAX,
             delivered_total: self.sampler.delivered(),
             rtt,
+            return_wait: self.return_wait.0,
+            lasting_return_wait: self.return_wait.0,
             min_rtt: None,
             rate,
             in_flight: Bytes::new(self.under_way()),
@@ -289,7 +310,12 @@ mod tests {
             let before = path.controller.control().window;
             let out = AckOutcome { acked: 1_000, delivered: 1_000, ..AckOutcome::default() };
             for _ in 0..before.get() / 1_000 {
-                path.on_ack(&out, None, in_flight_before(before.get()), Instant::from_millis(1));
+                path.on_ack(
+                    &out,
+                    (None, ReturnWait::default()),
+                    in_flight_before(before.get()),
+                    Instant::from_millis(1),
+                );
             }
             path.controller.control().window.saturating_sub(before)
         };

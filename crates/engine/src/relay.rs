@@ -170,6 +170,7 @@ impl Relay {
                 taken_tsval: nothing_taken(sink.timestamp.unwrap_or(0)),
                 is_tsval_old: false,
                 fin_end: None,
+                return_delay: tcp::ReturnDelay::default(),
             },
             source: SourceSide {
                 ip: template,

@@ -18,6 +18,7 @@ mod intervals;
 mod opportunism;
 mod receiver;
 mod recovery;
+mod return_delay;
 mod ring;
 mod scoreboard;
 mod sender;
@@ -25,6 +26,7 @@ mod sender;
 pub use buffer::{BufferPlace, StreamBuffer};
 pub use receiver::{Arrival, Promises, Receiver, SegmentIn};
 pub use recovery::RttEstimator;
+pub use return_delay::{ReturnDelay, ReturnWait};
 pub use ring::{NoMemory, Ring, RingProvider};
 pub use scoreboard::ScoreboardMemory;
 pub use sender::{

@@ -103,6 +103,8 @@ pub(super) struct Observation {
     /// The window is in use.
     pub is_limited: bool,
     pub now: Instant,
+    /// When it would have come had it not waited on its way.
+    pub left: Instant,
 }
 
 /// Less in flight, to see what is left of the queue; then as much as before at once, to see how fast the link is.
@@ -350,13 +352,13 @@ impl Competition {
             (None, _) if seen.in_flight <= look.kept(seen.least) => {
                 look.marked = Some((seen.now, seen.in_flight));
             }
-            (Some((at, _)), None) if seen.now >= at + rtt => look.after = Some((seen.now, rtt)),
+            (Some((at, _)), None) if seen.left >= at + rtt => look.after = Some((seen.left, rtt)),
             (Some(_), Some(_)) => look.train += delivered,
             _ => {}
         }
         let (Some((_, kept)), Some((at, after))) = (look.marked, look.after) else { return };
         let look = *look;
-        let elapsed = seen.now.saturating_since(at);
+        let elapsed = seen.left.saturating_since(at);
         let is_late = elapsed > after * LOOK_ROUND_TRIPS;
         let is_empty = after.saturating_sub(seen.floor) <= seen.near * 2;
         let is_through = look.train >= look.window.saturating_sub(kept).mul_ratio(3, 4);

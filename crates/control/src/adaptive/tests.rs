@@ -75,6 +75,43 @@ fn the_window_is_the_sum_of_the_formula() {
 }
 
 #[test]
+fn what_waits_on_its_way_back_is_no_queue_and_is_in_flight_on_top() {
+    let mut feed = Feed::new();
+    feed.settle();
+    let (window, floor) = (feed.window(), feed.control.floor());
+    // The same link; each acknowledgement comes 200 ms later.
+    for _ in 0..3_000 {
+        feed.now += 1;
+        feed.total += MSS;
+        feed.control.on_ack(&Ack {
+            now: at(feed.now),
+            delivered: Bytes::new(MSS),
+            delivered_total: Bytes::new(feed.total),
+            rtt: Some(ms(260)),
+            return_wait: ms(200),
+            lasting_return_wait: ms(200),
+            in_flight: Bytes::new(250_000),
+            in_flight_before: Bytes::new(250_000 + MSS),
+            is_window_limited: true,
+            ..Ack::default()
+        });
+    }
+    assert_eq!((feed.control.floor(), feed.control.headroom()), (floor, ms(5)));
+    assert_eq!(feed.window(), window + 200_000);
+    // No wait is longer than the round trip is above the floor, whatever a client's clock says.
+    feed.control.on_ack(&Ack {
+        now: at(feed.now + 1),
+        delivered: Bytes::new(MSS),
+        rtt: Some(ms(30)),
+        return_wait: ms(5_000),
+        lasting_return_wait: ms(5_000),
+        ..Ack::default()
+    });
+    assert_eq!(feed.control.floor(), floor);
+    assert!((window + 10_000..window + 10_500).contains(&feed.window()), "{}", feed.window());
+}
+
+#[test]
 fn times_follow_the_grain_of_the_link() {
     let mut feed = Feed::new();
     // An acknowledgement each millisecond: bins of an eighth of the round trip; D as long as it.

@@ -33,6 +33,10 @@ const CONTRADICTS: Duration = Duration::from_millis(80);
 /// What an answer releases is smoothed over so many.
 const SMOOTHED: u64 = 8;
 
+/// One answer counts for at most so many times the grain, and so many bytes more.
+const GROWTH: u64 = 4;
+const GROWN_AT_ONCE: u64 = 12_000;
+
 /// So many of them, one after the other, are no accident.
 const CONTRADICTIONS: u32 = 8;
 
@@ -229,7 +233,9 @@ impl UnderWay {
     fn on_released(&mut self, bytes: u32, now: Instant) {
         self.evidence_at = now;
         if bytes > 0 {
-            self.grain = (self.grain * (SMOOTHED - 1) + u64::from(bytes)) / SMOOTHED;
+            // The first answer after an outage releases all that waited for it.
+            let bytes = u64::from(bytes).min(self.grain * GROWTH + GROWN_AT_ONCE);
+            self.grain = (self.grain * (SMOOTHED - 1) + bytes) / SMOOTHED;
         }
     }
 

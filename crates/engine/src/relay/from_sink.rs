@@ -216,8 +216,11 @@ impl Relay {
         }
         if let Some(path) = cx.path.as_deref_mut() {
             let in_flight_before = path.under_way();
+            let times = tcp.options.timestamps;
+            let waited =
+                times.map(|times| self.sink.return_delay.on_packet(times.value, cx.now)).unwrap_or_default();
             path.adjust_in_flight(before, self.sender.in_flight());
-            path.on_ack(&out, self.sender.rtt().min(), in_flight_before, cx.now);
+            path.on_ack(&out, (self.sender.rtt().min(), waited), in_flight_before, cx.now);
         }
         self.count(&out, cx);
         if out.acked > 0 || from_elsewhere.is_some() {

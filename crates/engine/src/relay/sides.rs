@@ -1,5 +1,6 @@
 //! What each host of a relayed flow has sent so far: packets are made in the one's name for the other.
 
+use tcp::ReturnDelay;
 use units::SeqNum;
 use wire::{Ip, Tcp, TcpFlags};
 
@@ -60,8 +61,20 @@ pub(crate) struct SinkSide {
     pub(super) is_tsval_old: bool,
     /// One past its FIN, once sent.
     pub(super) fin_end: Option<SeqNum>,
+    /// Its way to us.
+    pub(super) return_delay: ReturnDelay,
 }
-stored::fields!(SinkSide { ip, isn, nxt, acks, tsval, is_tsval_old, fin_end, taken_tsval: since(3, 0) });
+stored::fields!(SinkSide {
+    ip,
+    isn,
+    nxt,
+    acks,
+    tsval,
+    is_tsval_old,
+    fin_end,
+    taken_tsval: since(3, 0),
+    return_delay: since(5, ReturnDelay::default()),
+});
 
 impl SinkSide {
     /// Notes what numbers an acceptable segment takes up: they are believed up to `limit`.

@@ -286,6 +286,8 @@ impl Connection {
             peer_window: Bytes::from(out.window),
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
+            return_wait: Duration::ZERO,
+            lasting_return_wait: Duration::ZERO,
             min_rtt,
             rate,
             in_flight: Bytes::from(self.in_flight()),

@@ -197,6 +197,8 @@ impl SubflowSender {
             peer_window: Bytes::MAX,
             delivered_total: self.sampler.delivered(),
             rtt: out.rtt,
+            return_wait: Duration::ZERO,
+            lasting_return_wait: Duration::ZERO,
             min_rtt,
             rate,
             in_flight: Bytes::from(self.sender.in_flight()),

@@ -37,6 +37,7 @@ impl Bench {
             least: Bytes::new(4 * MSS),
             is_limited: true,
             now: self.now,
+            left: self.now,
         };
         let (now, delivered) = (self.now, Bytes::new(MSS));
         let rate = Rate::from_transfer(Bytes::new(self.window), rtt).min(seen.mean);
