@@ -255,6 +255,8 @@ impl Run {
             peer_window: if self.link.discards_one_in > 0 { Bytes::new(100_000) } else { Bytes::MAX },
             delivered_total: self.sampler.delivered(),
             rtt: Some(rtt),
+            return_wait: Duration::ZERO,
+            lasting_return_wait: Duration::ZERO,
             min_rtt: self.min_rtt,
             rate,
             in_flight: Bytes::new(self.in_flight()),
