@@ -35,6 +35,8 @@ pub fn control(bytes: &[u8]) {
                     peer_window: Bytes::MAX,
                     delivered_total: total,
                     rtt: Some(rtt),
+                    return_wait: Duration::from_micros(word(2) * 153),
+                    lasting_return_wait: Duration::from_micros(word(10) * 15),
                     min_rtt: Some(rtt),
                     rate: Some(RateSample { rate, delivered, interval: rtt, is_app_limited: !is_limited }),
                     in_flight,
