@@ -32,7 +32,9 @@ use capture::Datagram;
 use units::{Duration, Instant};
 
 use connection_ids::ConnectionIds;
-use flow::{HTTPS, QuicFlow, Seen};
+use flow::{HTTPS, MOVES_MAX, QuicFlow, Seen};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use header::{Headers, is_known};
 use lru::{Key, Lru};
 
@@ -67,6 +69,8 @@ pub struct QuicAnalyzer {
     flows: Lru<Box<QuicFlow>>,
     conversations: Lru<Counts>,
     ids: ConnectionIds,
+    /// Flows whose client has moved, by the ends that they had.
+    old_keys: HashMap<Key, u32, FixedState>,
     /// Flows that may be QUIC so far.
     opened: u64,
     ports: BTreeMap<u16, Counts>,
@@ -88,6 +92,7 @@ impl QuicAnalyzer {
             flows: Lru::new(flows_max),
             conversations: Lru::new(conversations_max),
             ids: ConnectionIds::default(),
+            old_keys: HashMap::with_hasher(FixedState::with_seed(0)),
             opened: 0,
             ports: BTreeMap::new(),
             reports: Vec::new(),
@@ -136,7 +141,10 @@ impl QuicAnalyzer {
     /// The place of the flow that a datagram belongs to, which may be new; none for other UDP.
     fn flow_of(&mut self, point: u16, seen: &Seen<'_>) -> Option<u32> {
         let key = Key::new(point, seen.source, seen.destination);
-        let known = self.flows.place(&key);
+        let known = self.flows.place(&key).or_else(|| {
+            // What was under way when the client moved.
+            self.old_keys.get(&key).copied().filter(|_| seen.is_short())
+        });
         if let Some(moved) = self.moved(point, seen, known) {
             return Some(moved);
         }
@@ -185,7 +193,12 @@ impl QuicAnalyzer {
         if let Some((_, before)) = before {
             flow.absorb(&before);
         }
-        self.flows.rename(place, Key::new(point, seen.source, seen.destination));
+        if let Some(old) = self.flows.rename(place, Key::new(point, seen.source, seen.destination))
+            && let Some(flow) = self.flows.get_mut(place).filter(|flow| flow.old_keys.len() < MOVES_MAX)
+        {
+            flow.old_keys.push(old);
+            self.old_keys.insert(old, place);
+        }
         Some(place)
     }
 
@@ -205,6 +218,11 @@ impl QuicAnalyzer {
         if let Some(server) = flow.server() {
             for id in &flow.server_ids {
                 self.ids.remove(flow.point, server, *id);
+            }
+        }
+        for old in &flow.old_keys {
+            if self.old_keys.get(old) == Some(&place) {
+                self.old_keys.remove(old);
             }
         }
         match flow.evidence() {

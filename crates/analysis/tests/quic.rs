@@ -146,6 +146,31 @@ impl Tape {
 const CLIENT_ID: &[u8] = &[0xc1; 5];
 const SERVER_ID: &[u8] = &[0x51; 8];
 
+/// A flow of everything that a report can have, one of two connections, and other UDP.
+pub(crate) fn report() -> UdpReport {
+    let mut tape = Tape::new();
+    tape.open(0, CLIENT_ID, SERVER_ID);
+    let value = |us: u64| us / 60_000 % 2 == 1;
+    for us in (100_000..1_000_000).step_by(500) {
+        let up = tape.short(SERVER_ID, value(us), 30);
+        tape.send_us(us, tape.client, tape.server, &up);
+        let down = tape.short(CLIENT_ID, value(us - 40_000), 1_000);
+        tape.send_us(us + 1, tape.server, tape.client, &down);
+    }
+    for ms in [2_000, 3_000] {
+        let packet = tape.short(SERVER_ID, false, 50);
+        tape.send(ms, address("10.0.0.77:61000"), tape.server, &packet);
+        let packet = tape.short(CLIENT_ID, false, 50);
+        tape.send(ms + 500, tape.server, address("10.0.0.77:61000"), &packet);
+        tape.send(ms + 503, address("10.0.0.77:61000"), tape.server, &packet);
+    }
+    tape.client = address("10.0.0.3:50000");
+    tape.open(4_000, &[], &[1; 8]);
+    tape.open(4_100, &[], &[2; 8]);
+    tape.send(4_200, tape.client, address("10.0.0.9:53"), &[7; 30]);
+    tape.finish()
+}
+
 #[test]
 fn a_handshake_shows_its_version_and_both_halves_of_its_round_trip() {
     let mut tape = Tape::new();
@@ -348,6 +373,13 @@ fn a_client_whose_address_changes_is_known_by_its_connection_id() {
         }
         let answer = tape.short(CLIENT_ID, false, 500);
         tape.send(530, tape.server, other, &answer);
+        if used == SERVER_ID {
+            // What was under way then.
+            let late = tape.short(CLIENT_ID, false, 500);
+            tape.down(540, &late);
+            let late = tape.short(SERVER_ID, false, 500);
+            tape.up(541, &late);
+        }
         tape.finish()
     };
     let found = moved(SERVER_ID, SERVER_ID);
@@ -356,7 +388,7 @@ fn a_client_whose_address_changes_is_known_by_its_connection_id() {
     assert_eq!((step.from, step.to, step.time_ns), (address("10.0.0.1:50000"), other, 510_000_000));
     assert_eq!((flow.first, found.other.datagrams), (address("10.0.0.1:50000"), 0));
     let [up, down] = flow.directions.as_array().each_ref().map(|way| way.datagrams);
-    assert_eq!((up, down), (5, 3), "what the server sent there before is counted, too");
+    assert_eq!((up, down), (6, 4), "what the server sent there before is counted, too");
     // Another ID may be anybody's, and an empty or short one everybody's.
     for (id, used) in [(SERVER_ID, &[0x52; 8][..]), (&[], &[0x51; 8]), (&[0x51; 3], &[0x51; 8])] {
         let found = moved(id, used);

@@ -11,6 +11,7 @@ use super::connection_ids::ConnectionIds;
 use super::course::{Course, Span};
 use super::handshake::Handshake;
 use super::header::{ConnectionId, Header, Headers, ID_MAX, Kind};
+use super::lru::Key;
 use super::pauses::Pauses;
 use super::report::{Move, QuicEvidence, QuicPackets};
 use super::spin::Spin;
@@ -30,7 +31,7 @@ const APART: Duration = Duration::from_secs(3);
 const IDS_MAX: usize = 4;
 const INITIAL_IDS_MAX: usize = 16;
 /// Moves of a flow that are listed.
-const MOVES_MAX: usize = 8;
+pub(super) const MOVES_MAX: usize = 8;
 /// Datagrams of a direction among which copies are found.
 const RECENT: usize = 8;
 /// Captured bytes that tell a datagram from all others: a short header, the longest ID, and twelve that are encrypted.
@@ -161,6 +162,8 @@ pub(crate) struct QuicFlow {
     pub(crate) ways: PerDirection<Way>,
     pub(crate) moves: Vec<Move>,
     pub(crate) moves_left_out: u64,
+    /// Its ends before it moved, for what was under way then.
+    pub(crate) old_keys: Vec<Key>,
 }
 
 impl QuicFlow {
@@ -201,6 +204,7 @@ impl QuicFlow {
             ways: PerDirection::default(),
             moves: Vec::new(),
             moves_left_out: 0,
+            old_keys: Vec::new(),
         }
     }
 
@@ -222,8 +226,13 @@ impl QuicFlow {
         self.client.map(|client| if client == Direction::FromFirst { second } else { first })
     }
 
+    /// The direction of what `source` sends; a client's old addresses are the client's, too.
     fn direction(&self, source: SocketAddr) -> Direction {
-        Direction::from_second_if(source != self.ends[0])
+        match self.client.zip(self.server()) {
+            Some((client, server)) if source == server => client.reverse(),
+            Some((client, _)) if !self.moves.is_empty() => client,
+            _ => Direction::from_second_if(source != self.ends[0]),
+        }
     }
 
     /// True when a datagram opens a connection of its own on ports that were silent.

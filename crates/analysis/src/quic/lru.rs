@@ -101,13 +101,12 @@ impl<T> Lru<T> {
         self.places.len() >= self.max
     }
 
-    /// Gives a value other ends, which must be free.
-    pub(crate) fn rename(&mut self, place: u32, key: Key) {
-        if let Some(node) = self.node(place) {
-            let old = std::mem::replace(&mut node.key, key);
-            self.places.remove(&old);
-            self.places.insert(key, place);
-        }
+    /// Gives a value other ends, which must be free; the ones it had.
+    pub(crate) fn rename(&mut self, place: u32, key: Key) -> Option<Key> {
+        let old = std::mem::replace(&mut self.node(place)?.key, key);
+        self.places.remove(&old);
+        self.places.insert(key, place);
+        Some(old)
     }
 
     pub(crate) fn remove(&mut self, place: u32) -> Option<(Key, T)> {
@@ -196,7 +195,7 @@ mod tests {
                         prop_assert_eq!(lru.remove(place).unwrap().1, list.remove(index).0);
                     }
                     (3, Some(index), Some(place)) if !list.iter().any(|one| one.0 == port + 20) => {
-                        lru.rename(place, key(port + 20));
+                        prop_assert_eq!(lru.rename(place, key(port + 20)), Some(key(port)));
                         *lru.get_mut(place).unwrap() = port + 20;
                         list[index].0 = port + 20;
                     }

@@ -12,8 +12,8 @@
 //! refused so than reordering explains, the values are random: one of sixteen paths at least must not spin, and
 //! such ends should choose their values at random (RFC 9000 §17.4).
 //!
-//! An edge is seen with the next packet of its direction. So a round trip counts only if packets came densely before
-//! the edges at both of its ends; those of a sparse flow would be its pauses.
+//! An edge is seen with the next packet of its direction. So a round trip counts only if packets came densely in it and
+//! before it; those of a sparse flow would be its pauses.
 
 use units::{Duration, Instant};
 
@@ -26,8 +26,11 @@ const PACKETS_MIN: u64 = 16;
 const CONSTANT_MIN: u64 = 8;
 /// One refused change in so many packets is more than reordering.
 const REFUSED_SHARE: u64 = 10;
-/// Of a round trip, in which changes are late packets, and which the packet before an edge may be away.
+/// Part of a round trip in which changes are late packets, and that may lie between two packets.
 const PART: u64 = 4;
+/// Round trips in which a value that spins would have changed, and the round trip taken if none is known.
+const CONSTANT_TRIPS: u64 = 4;
+const ROUND_TRIP: Duration = Duration::from_millis(250);
 /// Round trips that make a path one that spins.
 const SAMPLES_MIN: u64 = 2;
 
@@ -54,7 +57,10 @@ struct Way {
     edge: Option<Instant>,
     /// The packet before the last edge was near enough.
     was_exact: bool,
+    first: Instant,
     previous: Instant,
+    /// Longest time between two packets since the last edge.
+    gap_max: Duration,
     round_trips: Samples<Duration>,
     /// From the other direction's edge to this one's.
     halves: Samples<Duration>,
@@ -68,8 +74,9 @@ pub(crate) struct Spin {
     last: Option<(Direction, Instant)>,
     /// Edges since the last one that was not the other direction's turn.
     in_turn: u32,
-    /// Shortest round trip so far.
+    /// Shortest round trip so far, and that of the handshake.
     shortest: Option<Duration>,
+    handshake: Option<Duration>,
 }
 
 impl Spin {
@@ -84,14 +91,16 @@ impl Spin {
         client: Option<Direction>,
     ) {
         let other = self.ways[direction.reverse()].value;
-        let reference = self.shortest.into_iter().chain(handshake).min();
+        self.handshake = handshake;
+        let reference = self.round_trip();
         let way = &mut self.ways[direction];
         way.packets += 1;
         let gap = now.saturating_since(std::mem::replace(&mut way.previous, now));
         let Some(value) = way.value else {
-            way.value = Some(bit);
+            (way.value, way.first) = (Some(bit), now);
             return;
         };
+        way.gap_max = way.gap_max.max(gap);
         if value == bit {
             return;
         }
@@ -108,18 +117,24 @@ impl Spin {
         self.on_edge(direction, bit, now, gap);
     }
 
+    /// The shortest one known.
+    fn round_trip(&self) -> Option<Duration> {
+        self.shortest.into_iter().chain(self.handshake).min()
+    }
+
     fn on_edge(&mut self, direction: Direction, bit: bool, now: Instant, gap: Duration) {
         let is_one_way = self.ways[direction.reverse()].packets == 0;
         let way = &mut self.ways[direction];
         way.value = Some(bit);
         way.edges += 1;
         let interval = way.edge.replace(now).map(|edge| now.saturating_since(edge));
-        let is_exact = interval.is_some_and(|interval| gap * PART <= interval);
+        let is_within = |gap: Duration| interval.is_some_and(|interval| gap * PART <= interval);
+        let (is_exact, is_dense) = (is_within(gap), is_within(std::mem::take(&mut way.gap_max)));
         let was_exact = std::mem::replace(&mut way.was_exact, is_exact);
         let before = self.last.replace((direction, now));
         let is_in_turn = before.is_none_or(|(last, _)| last != direction);
         self.in_turn = if is_in_turn { self.in_turn.saturating_add(1) } else { 0 };
-        if !is_exact || !(is_one_way || is_in_turn) {
+        if !is_dense || !(is_one_way || is_in_turn) {
             return;
         }
         if let Some((_, cause)) = before.filter(|_| !is_one_way) {
@@ -139,7 +154,12 @@ impl Spin {
         if packets < PACKETS_MIN {
             return SpinState::Unclear;
         }
-        if seen().any(|way| way.packets >= CONSTANT_MIN && way.edges + way.refused == 0) {
+        let long = self.round_trip().unwrap_or(ROUND_TRIP) * CONSTANT_TRIPS;
+        let is_constant = |way: &Way| {
+            let lasted = way.previous.saturating_since(way.first);
+            way.packets >= CONSTANT_MIN && way.edges + way.refused == 0 && lasted >= long
+        };
+        if seen().any(is_constant) {
             return SpinState::Constant;
         }
         if sum(|way| way.refused) * REFUSED_SHARE > packets {
@@ -316,5 +336,20 @@ mod tests {
         let spin = follow(&seen, Some(60));
         assert_eq!(spin.state(), SpinState::Spinning);
         assert!(spin.round_trips().max().unwrap() < Duration::from_millis(65));
+        // A pause that no edge follows at once: the first packets after it still have the old value.
+        let late = path(500, 6_000_000, |_, spun, _| spun);
+        let shifted =
+            late.into_iter().map(|(us, way, bit)| (us + if us < 2_010_000 { 0 } else { 700_000 }, way, bit));
+        let spin = follow(&shifted.collect::<Vec<_>>(), Some(60));
+        assert_eq!(spin.state(), SpinState::Spinning);
+        assert!(spin.round_trips().max().unwrap() < Duration::from_millis(65));
+    }
+
+    #[test]
+    fn a_moment_is_not_constant() {
+        let moment: Vec<Seen> = (0..100).map(|n| (n * 300, SERVER, true)).collect();
+        assert_eq!(follow(&moment, None).state(), SpinState::Unclear);
+        assert_eq!(follow(&moment, Some(60)).state(), SpinState::Unclear);
+        assert_eq!(follow(&moment, Some(6)).state(), SpinState::Constant);
     }
 }
