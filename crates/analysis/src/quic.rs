@@ -187,7 +187,7 @@ impl QuicAnalyzer {
         if !is_other || !is_of_server {
             return None;
         }
-        let before = known.and_then(|known| self.flows.remove(known));
+        let before = known.and_then(|known| self.take_out(known));
         let flow = self.flows.get_mut(place)?;
         flow.move_client(seen.source, seen.now);
         if let Some((_, before)) = before {
@@ -206,15 +206,17 @@ impl QuicAnalyzer {
         self.flows.touch(place, self.now);
         let Some(flow) = self.flows.get_mut(place) else { return };
         flow.handle(seen);
-        if let Some(id) = flow.take_new_id()
-            && let Some(server) = flow.server()
-        {
-            self.ids.add(flow.point, server, id, place);
+        let new_ids = flow.take_new_ids();
+        if let Some(server) = flow.server() {
+            for id in new_ids {
+                self.ids.add(flow.point, server, id, place);
+            }
         }
     }
 
-    fn end_flow(&mut self, place: u32) {
-        let Some((key, flow)) = self.flows.remove(place) else { return };
+    /// Removes a flow, and whatever leads to it.
+    fn take_out(&mut self, place: u32) -> Option<(Key, Box<QuicFlow>)> {
+        let (key, flow) = self.flows.remove(place)?;
         if let Some(server) = flow.server() {
             for id in &flow.server_ids {
                 self.ids.remove(flow.point, server, *id);
@@ -225,6 +227,11 @@ impl QuicAnalyzer {
                 self.old_keys.remove(old);
             }
         }
+        Some((key, flow))
+    }
+
+    fn end_flow(&mut self, place: u32) {
+        let Some((key, flow)) = self.take_out(place) else { return };
         match flow.evidence() {
             Some(evidence) => {
                 self.result.quic_flows += 1;

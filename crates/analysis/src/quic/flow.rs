@@ -148,9 +148,9 @@ pub(crate) struct QuicFlow {
     pub(crate) id_changes: PerDirection<u64>,
     /// Destination IDs of the client's Initial packets, and the server's IDs in long headers.
     initial_ids: SmallVec<[ConnectionId; 2]>,
-    /// IDs by which it is found at another address, and the one among them that is new.
+    /// IDs by which it is found at another address, and those among them that are new.
     pub(crate) server_ids: SmallVec<[ConnectionId; 2]>,
-    new_id: Option<ConnectionId>,
+    new_ids: SmallVec<[ConnectionId; 2]>,
     /// Connections that use these ports.
     pub(crate) connections: u64,
     /// A bit for each value seen of the five protected bits of short headers.
@@ -194,7 +194,7 @@ impl QuicFlow {
             id_changes: PerDirection::default(),
             initial_ids: SmallVec::new(),
             server_ids: SmallVec::new(),
-            new_id: None,
+            new_ids: SmallVec::new(),
             connections: 0,
             short_values: 0,
             handshake: Handshake::default(),
@@ -375,13 +375,13 @@ impl QuicFlow {
             && !self.server_ids.contains(&id)
         {
             self.server_ids.push(id);
-            self.new_id = Some(id);
+            self.new_ids.push(id);
         }
     }
 
-    /// The ID that has become known with the last datagram, once.
-    pub(crate) fn take_new_id(&mut self) -> Option<ConnectionId> {
-        self.new_id.take()
+    /// The IDs that have become known with the last datagram, once.
+    pub(crate) fn take_new_ids(&mut self) -> SmallVec<[ConnectionId; 2]> {
+        std::mem::take(&mut self.new_ids)
     }
 
     fn on_short(&mut self, direction: Direction, spin: bool, seen: &Seen<'_>) {
