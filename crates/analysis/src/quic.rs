@@ -43,7 +43,7 @@ pub use report::{
     QuicFlowReport, QuicHandshake, QuicInferred, QuicPackets, QuicVersion, SpinReport, UdpReport,
 };
 
-/// Flows in progress that may be QUIC: up to 4 KB each.
+/// Flows in progress that may be QUIC: some 4 KB each when they last long, half of it when they begin.
 const FLOWS_MAX: usize = 1 << 16;
 /// Conversations in progress of other UDP: some 100 bytes each.
 const CONVERSATIONS_MAX: usize = 1 << 17;

@@ -426,3 +426,14 @@ impl QuicFlow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_stays_small() {
+        // Tens of thousands in progress: see `FLOWS_MAX`.
+        assert!(size_of::<QuicFlow>() <= 2_048, "{}", size_of::<QuicFlow>());
+    }
+}

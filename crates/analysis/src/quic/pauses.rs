@@ -31,7 +31,8 @@ impl Pauses {
     pub(crate) fn on_packet(&mut self, direction: Direction, now: Instant, handshake: Option<Duration>) {
         let pause_min = PAUSE_MIN.max(handshake.unwrap_or(Duration::ZERO) * 2);
         let gap = self.last.map(|last| now.saturating_since(last)).unwrap_or(Duration::ZERO);
-        self.last = Some(now);
+        // A clock that was set back makes no pause.
+        self.last = self.last.max(Some(now));
         if gap >= pause_min {
             self.count += 1;
             self.total += gap;
@@ -96,6 +97,12 @@ mod tests {
         assert_eq!(follow(&packets, None).count, 3, "nothing is known of the path");
         let pauses = follow(&packets, Some(300));
         assert_eq!((pauses.count, pauses.answers(FromSecond).count()), (0, 0), "packets may be under way");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_pause() {
+        let packets = [(1_000, FromFirst), (200, FromSecond), (1_050, FromFirst)];
+        assert_eq!(follow(&packets, None).count, 0);
     }
 
     #[test]

@@ -95,7 +95,8 @@ impl Spin {
         let reference = self.round_trip();
         let way = &mut self.ways[direction];
         way.packets += 1;
-        let gap = now.saturating_since(std::mem::replace(&mut way.previous, now));
+        let gap = now.saturating_since(way.previous);
+        way.previous = way.previous.max(now);
         let Some(value) = way.value else {
             (way.value, way.first) = (Some(bit), now);
             return;

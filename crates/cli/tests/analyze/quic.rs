@@ -124,6 +124,6 @@ fn a_comparison_says_that_quic_is_left_out() {
 
 #[test]
 fn words_of_the_json_are_explained() {
-    let out = text(&analyze(&["--explain", "spin"], &[]).stdout);
+    let out = text(&analyze(&["--explain", "quic"], &[]).stdout);
     assert!(out.contains("quic_spin.state = random: Not spinning"), "{out}");
 }

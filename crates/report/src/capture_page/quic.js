@@ -65,7 +65,7 @@ function quicTable(head) {
   };
   body.append(...flows.map(row));
   const names = [["Flow"], ["Ends", "arrow: from the client"], ["QUIC"], ["Duration"], ["1 > 2", "payload, rate"], ["2 > 1", "payload, rate"], ["Pauses", "of both ends"], ["Handshake", "inferred: round trip"], ["Spin bit", "inferred: median (n)"], ["Flowlets", "inferred: shortest (n)"], ["Moves", "inferred"]];
-  const table = el("table", { class: "flows" }, el("thead", {}, el("tr", {}, ...names.map(([name, note], i) => el("th", { scope: "col", class: i === 0 || i === 3 || i === 10 ? null : "t" }, name, note ? el("small", {}, note) : null)))), body);
+  const table = el("table", { class: "flows" }, el("thead", {}, el("tr", {}, ...names.map(([name, note], i) => el("th", { scope: "col", class: i === 0 || i === 3 || i === 10 ? "plain" : "t plain" }, name, note ? el("small", {}, note) : null)))), body);
   choose(flows[0]);
   return el("div", {}, el("div", { class: "scroll rows" }, table), graphs);
 }
@@ -80,13 +80,30 @@ function packetTable(flow) {
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { class: "t" }, "Direction"), ...names.map(([name, note]) => el("th", {}, name, note ? el("small", {}, note) : null)))), el("tbody", {}, ...rows)));
 }
 
+// The round trips that are inferred, each divided at the capture point.
+function roundTrips(flow) {
+  const client = flow.inferred.client ?? 0, names = flow.inferred.client === null ? ["first end", "second end"] : ["client", "server"];
+  const of = (answers, read) => [answers[client], answers[1 - client]].map(a => a ? read(a) : null);
+  const h = flow.inferred.handshake, { spin, flowlets } = flow.inferred;
+  const rows = [["Handshake", [h.to_client_ms, h.to_server_ms]], ["Spin bit, medians", spin ? of(spin.answers, a => a.p50_ms) : [null, null]], ["Flowlets, shortest", flowlets ? of(flowlets.answers, a => a.min_ms) : [null, null]]].filter(([, both]) => both.some(is));
+  if (!rows.length) return [];
+  const width = 760, left = 130, right = 250, row = 24, most = Math.max(...rows.map(([, both]) => (both[0] ?? 0) + (both[1] ?? 0))) || 1;
+  const W = x => (x ?? 0) / most * (width - left - right);
+  const parts = rows.map(([name, both], i) => {
+    const y = i * row + 3, split = left + W(both[0]);
+    const said = both.map((x, k) => `${names[k]} ${ms(x)}`).join(", ");
+    return svg("g", {}, svg("text", { x: left - 8, y: y + 13, "text-anchor": "end" }, name), svg("rect", { x: left, y, width: W(both[0]).toFixed(1), height: 17, class: "c" }), svg("rect", { x: split.toFixed(1), y, width: W(both[1]).toFixed(1), height: 17, class: "b" }), svg("text", { x: split + W(both[1]) + 6, y: y + 13 }, said));
+  });
+  return [el("h3", {}, "Inferred round trips, divided at the capture point"), svg("svg", { class: "boxes", style: "max-width: 760px", viewBox: `0 0 ${width} ${rows.length * row + 2}`, role: "img", "aria-label": rows.map(([name, both]) => `${name}: ${both.map((x, k) => `${names[k]} ${ms(x)}`).join(", ")}`).join("; ") }, ...parts)];
+}
+
 // Payload over time in both directions, and where the client moved.
 function quicFlow(host, flow) {
   const { bin_ms: width, bytes: carried } = flow.course, wide = width / 1e3, n = Math.max(carried[0].length, carried[1].length);
   host.append(el("h3", {}, `QUIC flow ${flow.id}: ${flow.first} and ${flow.second}`));
   for (const move of flow.inferred.moves) host.append(el("p", { class: "finding" }, `Inferred: the client moved from ${move.from} to ${move.to} after ${duration((move.time_ns - flow.start_ns) / 1e9)}, by the same connection ID.`));
   if (flow.inferred.connections > 1) host.append(el("p", { class: "finding" }, `Inferred: ${count(flow.inferred.connections)} connections on these ports, whose round trips are not told apart.`));
-  host.append(packetTable(flow));
+  host.append(packetTable(flow), ...roundTrips(flow));
   if (n < 2) return;
   const more = carried[1].reduce((a, b) => a + b, 0) > carried[0].reduce((a, b) => a + b, 0) ? 1 : 0, names = ["1 > 2", "2 > 1"];
   const rates = carried.map(values => values.map(x => x * 8 / wide)), view = new View(0, n * wide);
