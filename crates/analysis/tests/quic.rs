@@ -302,6 +302,13 @@ fn headers_that_are_cut_off_say_what_they_can() {
         assert_eq!((up.packets.initial, up.packets.short), (2, 1));
         assert_eq!(up.payload_max, 1_213, "lengths are those on the wire");
     }
+    // 64 bytes do not have the server's ID: that the client changes the ID it uses tells as much.
+    let mut tape = Tape::new();
+    tape.snaplen = 50;
+    tape.open(0, &[0xc1; 8], SERVER_ID);
+    let flow = tape.flow();
+    assert_eq!((flow.inferred.connections, flow.inferred.handshake.total_ms), (1, Some(15.0)));
+    assert_eq!(flow.connection_id_bytes.as_array(), &[None, None]);
     // Nothing but the first byte: long or short.
     let mut tape = Tape::new();
     tape.snaplen = 29;

@@ -244,7 +244,8 @@ impl QuicFlow {
                 .is_some_and(|header| self.is_new_connection(&header, seen.payload_len))
     }
 
-    /// True of a client's Initial packet for an ID that this connection does not know (RFC 9000 §7.2).
+    /// True of a client's Initial packet for an ID that this connection does not know (RFC 9000 §7.2). Where IDs are cut
+    /// off nobody knows.
     fn is_new_connection(&self, header: &Header, payload_len: usize) -> bool {
         let is_same_client = || {
             let own = self.client.and_then(|client| self.chosen[client]).filter(|id| id.len() > 0);
@@ -253,6 +254,7 @@ impl QuicFlow {
         header.kind == Kind::Initial
             && payload_len >= INITIAL_MIN
             && !self.initial_ids.is_empty()
+            && header.source.is_some()
             && header.destination.is_some_and(|id| !self.initial_ids.contains(&id))
             && !is_same_client()
     }

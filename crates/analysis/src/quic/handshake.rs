@@ -42,6 +42,8 @@ impl Flight {
 pub(crate) struct Handshake {
     asked: Option<Flight>,
     asked_version: Option<u32>,
+    /// The ID that the client made up for the server.
+    asked_id: Option<ConnectionId>,
     answered: Option<Flight>,
     answer_kind: Option<Kind>,
     /// Where the client's reply has to go.
@@ -57,7 +59,8 @@ impl Handshake {
         let asks = matches!(header.kind, Kind::Initial | Kind::OtherLong);
         match (self.asked, self.answered) {
             (None, None) if asks => {
-                (self.asked, self.asked_version) = (Some(Flight::at(now)), header.version);
+                self.asked = Some(Flight::at(now));
+                (self.asked_version, self.asked_id) = (header.version, header.destination);
             }
             (Some(asked), None) if asks => self.asked = Some(Flight { last: now, ..asked }),
             (Some(_), Some(_)) if self.replied.is_none() && self.is_reply(header) => self.replied = Some(now),
@@ -69,9 +72,11 @@ impl Handshake {
         if self.answer_kind == Some(Kind::VersionNegotiation) {
             return header.version.is_some() && header.version != self.asked_version;
         }
-        match (self.answer_id, header.destination) {
-            (Some(chosen), Some(used)) => chosen == used,
-            // The IDs are cut off: keys for this type come with the server's answer.
+        match (self.answer_id, header.destination, self.asked_id) {
+            (Some(chosen), Some(used), _) => chosen == used,
+            // The server's ID is cut off: only its answer can have made the client use another one.
+            (None, Some(used), Some(asked)) if used != asked => true,
+            // Keys for this type come with the server's answer.
             _ => header.kind == Kind::Handshake,
         }
     }
