@@ -8,6 +8,7 @@ use crate::analyzer::Sink;
 use crate::event::Event;
 use crate::mptcp::MptcpReport;
 use crate::pairs::Pair;
+use crate::quic::UdpReport;
 use crate::report::FlowReport;
 
 /// Name and version of the JSON schema.
@@ -63,6 +64,10 @@ impl<W: Write> DocumentWriter<W> {
             write_lines(out, &findings.pairs)?;
             write!(out, "],\n\"captures\": [")?;
             write_lines(out, &findings.captures)?;
+            write!(out, "],\n\"udp\": ")?;
+            serde_json::to_writer(&mut *out, &findings.udp)?;
+            write!(out, ",\n\"quic\": [")?;
+            write_lines(out, &findings.udp.quic)?;
             writeln!(out, "]}}")?;
             out.flush()
         });
@@ -103,6 +108,8 @@ pub struct Findings {
     pub mptcp: Vec<MptcpReport>,
     /// Flows captured at both ends.
     pub pairs: Vec<Pair>,
+    /// All UDP, and its QUIC flows.
+    pub udp: UdpReport,
 }
 
 /// What made a result.
@@ -137,7 +144,9 @@ pub struct CaptureFile {
     pub skipped: Skipped,
     /// TCP segments.
     pub segments: u64,
-    /// The same by interface, where each is a capture point of its own.
+    /// UDP datagrams; they count as packets without TCP, too.
+    pub datagrams: u64,
+    /// Packets and segments by interface, where each is a capture point of its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceCount>,
 }

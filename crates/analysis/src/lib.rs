@@ -1,9 +1,11 @@
-//! TCP flows and their metrics from captured segments.
+//! TCP flows and their metrics from captured segments, and QUIC flows from datagrams.
 //!
 //! [`Analyzer::handle_segment`] takes segments in the order of capture; finished flows and single events come
 //! out through a [`Sink`]. Memory is proportional to flows in progress and what they have in flight: sequence
 //! space is remembered by its holes, sent segments until they are acknowledged, and a flow's state goes when
 //! it ends.
+//!
+//! [`QuicAnalyzer::handle`] takes datagrams in the same order; what it finds comes at its end, and is bounded.
 //!
 //! Everything is decided from the packets alone. There is no clock: time is that of the packets, and the same
 //! packets give the same result bit for bit. What cannot be known is absent (`None`, JSON `null`), never
@@ -29,6 +31,7 @@ mod packet;
 mod packet_ids;
 mod pairs;
 mod parts;
+mod quic;
 mod recovery;
 mod report;
 mod ring;
@@ -51,6 +54,11 @@ pub use mptcp::{
 pub use packet::{PacketKind, PacketView};
 pub use pairs::{FlowEnds, Pair, PairFinder};
 pub use parts::{Finding, FindingMerger, PARTS_MAX, Part, part_of};
+pub use quic::{
+    CourseReport, FlowletReport, Move, OtherUdp, PauseReport, PortUdp, QuicAnalyzer, QuicDirection,
+    QuicEvidence, QuicFlowReport, QuicHandshake, QuicInferred, QuicPackets, QuicVersion, SpinReport,
+    UdpReport,
+};
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{
     AckReport, DirectionReport, End, FlagReport, FlowReport, Handshake, HopLimitReport, LossReport,

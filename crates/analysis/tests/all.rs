@@ -16,5 +16,6 @@ mod made;
 mod multipath;
 mod pairs;
 mod parts;
+mod quic;
 mod schema;
 mod strays;

@@ -88,6 +88,7 @@ fn document(wants_events: bool) -> Value {
         problem: None,
         skipped,
         segments: 11,
+        datagrams: 0,
         interfaces: vec![InterfaceCount { interface: 1, packets: 12, segments: 11 }],
     };
     let made_by = MadeBy { cellerator: "0".to_owned(), command: "test".to_owned() };
@@ -96,7 +97,8 @@ fn document(wants_events: bool) -> Value {
     for flow in [kept.flows.clone(), kept.flows].concat() {
         writer.on_flow(&flow);
     }
-    let findings = Findings { captures: vec![capture], mptcp: multipath(), pairs: pairs() };
+    let findings =
+        Findings { captures: vec![capture], mptcp: multipath(), pairs: pairs(), udp: crate::quic::report() };
     serde_json::from_slice(&writer.finish(&findings).unwrap()).unwrap()
 }
 
@@ -164,6 +166,9 @@ fn the_results_are_as_their_schema_says() {
     let mut value = document(true);
     assert_eq!(problems(&value), [""; 0]);
     assert_eq!(value["flows"].as_array().map(Vec::len), Some(2));
+    assert_eq!(value["quic"].as_array().map(Vec::len), Some(2));
+    assert!(value["quic"][0]["inferred"]["moves"].as_array().is_some_and(|moves| !moves.is_empty()));
+    assert!(value["udp"]["other"]["ports"].as_array().is_some_and(|ports| !ports.is_empty()));
     assert!(value["events"].as_array().is_some_and(|events| events.len() >= 5));
     value["flows"][0]["vantage"] = "nowhere".into();
     value["flows"][0]["directions"][0]["packets"] = "many".into();

@@ -1,10 +1,10 @@
-//! Readers of packet captures, down to the innermost TCP segment of each packet.
+//! Readers of packet captures, down to the innermost TCP segment or UDP datagram of each packet.
 //!
 //! [`Reader`] reads pcap, pcapng and snoop from any [`std::io::Read`], one packet at a time and without a copy:
 //! [`Reader::advance`] moves to the next packet, [`Reader::current`] lends it. [`decompressed`]
 //! looks through gzip and Zstandard, [`Merged`] reads several files in the order of time,
-//! [`Ordered`] those of one file that are a little out of it, and [`decode`] finds the TCP segment behind link headers and
-//! tunnels.
+//! [`Ordered`] those of one file that are a little out of it, [`decode`] finds the TCP segment behind link headers and
+//! tunnels, and [`datagram`] the UDP datagram.
 //!
 //! Why own parsers: a file that ends or breaks anywhere must give everything before that place and
 //! say where it is, records of the three old header layouts must be told apart, and a packet must
@@ -15,6 +15,7 @@
 #![deny(clippy::float_arithmetic)]
 
 mod compression;
+mod datagram;
 mod decode;
 mod error;
 mod link;
@@ -32,6 +33,7 @@ mod window;
 mod writer;
 
 pub use compression::decompressed;
+pub use datagram::{Datagram, datagram};
 pub use decode::{Segment, Skip, decode};
 pub use error::CaptureError;
 pub use link::LinkType;

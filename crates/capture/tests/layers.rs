@@ -542,3 +542,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_innermost_datagram_is_found_behind_links_and_tunnels() {
+    let inner = udp(443, &[0xc0; 30]);
+    let found = |link: u16, frame: &[u8]| capture::datagram(LinkType(link), frame, frame.len() as u32);
+    let gtp = [0x30, 255, 0, 0, 0, 0, 0, 1];
+    let tunnelled = ipv4(17, &udp(2152, &behind(&gtp, &ipv6(17, &inner))));
+    for (link, frame, is_tunnelled) in [
+        (101, ipv4(17, &inner), false),
+        (101, ipv6(17, &inner), false),
+        (1, ethernet(&ipv4(17, &inner)), false),
+        (1, ethernet(&tunnelled), true),
+    ] {
+        let datagram = found(link, &frame).unwrap();
+        assert_eq!((datagram.udp.src_port, datagram.udp.dst_port), (40_000, 443));
+        assert_eq!((datagram.payload(&frame), datagram.udp.payload_len), (&[0xc0; 30][..], 30));
+        assert_eq!(datagram.is_tunnelled, is_tunnelled);
+        // Cut off, it is as long as it was.
+        let cut = &frame[..frame.len() - 29];
+        let datagram = capture::datagram(LinkType(link), cut, frame.len() as u32).unwrap();
+        assert_eq!((datagram.payload(cut), datagram.udp.payload_len), (&[0xc0][..], 30));
+    }
+    // On a tunnel's port without the tunnel.
+    assert_eq!(found(101, &ipv4(17, &udp(4789, &[0; 60]))).unwrap().udp.dst_port, 4789);
+    assert_eq!(found(101, &v4()).unwrap_err(), Skip::NotTcp);
+    assert_eq!(found(101, &ipv4(17, &inner)[..27]).unwrap_err(), Skip::Cut);
+    let mut fragment = ipv4(17, &inner);
+    fragment[6] = 0x20;
+    assert_eq!(found(101, &fragment).unwrap_err(), Skip::Fragment);
+}

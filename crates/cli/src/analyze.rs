@@ -7,6 +7,7 @@ mod groups;
 mod inputs;
 mod many;
 mod outputs;
+mod quic;
 mod table;
 mod threads;
 
@@ -236,11 +237,11 @@ fn found<S: Sink>(
         (_, true) => Points::Interfaces(Vec::new()),
         _ => Points::Files,
     };
-    let feed = Feed::new(inputs, points, args.html.is_some());
+    let feed = Feed::new(inputs, points, args.html.is_some(), config.idle);
     let (feed, Paired { sink, pairs }) = threads::run(threads, config, feed, Paired { sink, pairs })?;
-    let (captures, mptcp) = feed.finish();
+    let (captures, mptcp, udp) = feed.finish();
     let pairs = pairs.map(PairFinder::finish).unwrap_or_default();
-    Ok((sink, Findings { captures, mptcp, pairs }))
+    Ok((sink, Findings { captures, mptcp, pairs, udp }))
 }
 
 /// Passes everything on, and finds flows captured at both ends.

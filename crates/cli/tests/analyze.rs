@@ -8,6 +8,7 @@ mod many;
 mod metamorphic;
 mod outputs;
 mod page;
+mod quic;
 mod times;
 mod truth;
 
@@ -137,7 +138,7 @@ fn text_says_what_was_skipped_and_sorted() {
     udp.extend([0; 8]);
     let mut fragment = udp.clone();
     fragment[6..10].copy_from_slice(&[0x20, 0, 64, 6]);
-    // No IP, no TCP twice, a fragment, a TCP header cut in half; the last two come 2 ms late.
+    // No IP, UDP twice, a fragment, a TCP header cut in half; the last two come 2 ms late.
     let frames = [vec![0x05; 30], udp.clone(), udp, fragment, file[40..60].to_vec()];
     for (us, frame) in [440_000, 441_000, 442_000, 439_000, 440_500_u32].into_iter().zip(frames) {
         for word in [0, us, frame.len() as u32, frame.len() as u32] {
@@ -146,7 +147,7 @@ fn text_says_what_was_skipped_and_sorted() {
         file.extend(frame);
     }
     let out = text(&analyze(&["-"], &file).stdout);
-    let said = "-: 13 packets, 8 of TCP, 1 not IP, 2 not TCP, 1 fragments, 1 with headers cut, 1 steps back in \
+    let said = "-: 13 packets, 8 of TCP, 2 of UDP, 1 not IP, 1 fragments, 1 with headers cut, 1 steps back in \
                 time, 2 put in the order of time";
     assert_eq!(out.lines().next(), Some(said));
     let json: Value = serde_json::from_slice(&analyze(&["-", "--json"], &file).stdout).expect("JSON");

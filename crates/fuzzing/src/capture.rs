@@ -4,11 +4,11 @@ use std::io::Read;
 use std::sync::Mutex;
 
 use analysis::{
-    Analyzer, Config, DocumentWriter, Event, FindingMerger, FlowReport, MadeBy, Part, SegmentRecord, Sink,
-    part_of,
+    Analyzer, Config, DocumentWriter, Event, FindingMerger, FlowReport, MadeBy, Part, QuicAnalyzer,
+    SegmentRecord, Sink, part_of,
 };
-use capture::{Format, Health, Merged, Ordered, Reader, Reassembly, Record, Segment, decode};
-use units::Instant;
+use capture::{Format, Health, Merged, Ordered, Reader, Reassembly, Record, Segment, datagram, decode};
+use units::{Duration, Instant};
 
 /// What may come out of a packed file at most, bytes: enough for any seed, too little to wait for.
 const UNPACKED_MAX: u64 = 1 << 18;
@@ -271,14 +271,22 @@ fn in_parts(passages: &[SegmentRecord]) -> Vec<u8> {
 pub fn analyzer(bytes: &[u8]) {
     let Ok(mut reader) = Reader::new(bytes).map(Ordered::new) else { return };
     let mut study = Study::new();
+    let (mut quic, mut datagrams) = (QuicAnalyzer::new(Duration::from_secs(900)), 0);
     let mut fragments = Reassembly::default();
     while let Ok(true) = reader.advance() {
         let frame = reader.current().expect("advance() said there is a frame");
         // Frames without a segment are counted by the caller, and nothing else.
         if let Ok(segment) = fragments.decode(0, frame.link, frame.bytes, frame.wire_len, frame.time) {
             study.take(0, &segment, frame.time);
+        } else if let Ok(found) = datagram(frame.link, frame.bytes, frame.wire_len) {
+            datagrams += 1;
+            quic.handle(0, 0, &found, frame.bytes, frame.time);
         }
     }
+    let udp = quic.finish();
+    let ways = udp.quic.iter().flat_map(|flow| flow.directions.as_array());
+    let of_quic: u64 = ways.map(|way| way.datagrams + way.duplicates).sum();
+    assert_eq!((udp.datagrams, of_quic + udp.other.datagrams), (datagrams, datagrams));
     let direct = study.finish();
     let mut merged = Merged::new(vec![Mutex::new(Some(std::io::Cursor::new(bytes.to_vec())))]);
     let mut fragments = Reassembly::default();

@@ -18,6 +18,7 @@ mod mutation;
 mod packet;
 mod probe;
 mod probe_tcp;
+mod quic;
 mod shells;
 mod text;
 
@@ -53,6 +54,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pcapng", run: capture::pcapng },
     Target { name: "packed", run: capture::packed },
     Target { name: "analyzer", run: capture::analyzer },
+    Target { name: "quic", run: crate::quic::quic },
     Target { name: "journal", run: kept::journal },
     Target { name: "record", run: kept::record },
     Target { name: "inventory", run: kept::inventory },

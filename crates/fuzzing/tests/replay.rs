@@ -101,6 +101,7 @@ replays!(
     pcapng,
     packed,
     analyzer,
+    quic,
     engine,
     engine_analyzed,
     journal,

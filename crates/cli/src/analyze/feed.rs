@@ -1,7 +1,10 @@
 //! [`Feed`]: from captures to segments.
 
-use analysis::{CaptureFile, InterfaceCount, MptcpAnalyzer, MptcpReport, SegmentRecord};
-use capture::{Merged, Reassembly, mptcp_options};
+use analysis::{
+    CaptureFile, InterfaceCount, MptcpAnalyzer, MptcpReport, QuicAnalyzer, SegmentRecord, UdpReport,
+};
+use capture::{Merged, Reassembly, Skip, datagram, mptcp_options};
+use units::Duration;
 
 use super::inputs::Input;
 
@@ -41,14 +44,16 @@ pub(super) struct Feed {
     fragments: Reassembly,
     captures: Vec<CaptureFile>,
     mptcp: MptcpAnalyzer,
+    quic: QuicAnalyzer,
     points: Points,
     /// Segments given.
     segments: u64,
 }
 
 impl Feed {
-    /// With `keeps_mappings`, what packets of Multipath TCP carry is kept for graphs.
-    pub(super) fn new(inputs: Vec<Input>, points: Points, keeps_mappings: bool) -> Self {
+    /// With `keeps_mappings`, what packets of Multipath TCP carry is kept for graphs. A QUIC flow that is silent for
+    /// `idle` has ended.
+    pub(super) fn new(inputs: Vec<Input>, points: Points, keeps_mappings: bool, idle: Duration) -> Self {
         let captures = inputs.iter().map(Input::as_capture).collect();
         let (merged, mptcp) = (Merged::new(inputs), MptcpAnalyzer::default());
         Self {
@@ -56,6 +61,7 @@ impl Feed {
             fragments: Reassembly::default(),
             captures,
             mptcp: if keeps_mappings { mptcp.keeping_mappings() } else { mptcp },
+            quic: QuicAnalyzer::new(idle),
             points,
             segments: 0,
         }
@@ -79,6 +85,12 @@ impl Feed {
                 Ok(segment) => segment,
                 Err(skip) => {
                     self.captures[source].skipped.count(*skip);
+                    if *skip == Skip::NotTcp
+                        && let Ok(found) = datagram(record.link, record.bytes, record.wire_len)
+                    {
+                        self.captures[source].datagrams += 1;
+                        self.quic.handle(point, source as u16, &found, record.bytes, record.time);
+                    }
                     continue;
                 }
             };
@@ -103,8 +115,8 @@ impl Feed {
         true
     }
 
-    /// The captures' health, and what their Multipath TCP options tell.
-    pub(super) fn finish(mut self) -> (Vec<CaptureFile>, Vec<MptcpReport>) {
+    /// The captures' health, what their Multipath TCP options tell, and their UDP.
+    pub(super) fn finish(mut self) -> (Vec<CaptureFile>, Vec<MptcpReport>, UdpReport) {
         for (capture, health) in self.captures.iter_mut().zip(self.merged.healths()) {
             capture.packets = health.packets;
             capture.clipped = health.clipped;
@@ -120,7 +132,7 @@ impl Feed {
                 capture.problem = Some(problem.error.to_string());
             }
         }
-        (self.captures, self.mptcp.finish())
+        (self.captures, self.mptcp.finish(), self.quic.finish())
     }
 }
 

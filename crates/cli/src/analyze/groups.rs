@@ -55,7 +55,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
     let mut page = args.html.is_some().then(CapturePage::new);
     let mut all = Findings::default();
     let mut environments = Vec::new();
-    let mut first_flow = 0;
+    let (mut first_flow, mut quic_flows) = (0, 0);
     let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
     for group in &args.group {
         let (name, pattern) = group
@@ -85,6 +85,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
                     .finish(&findings)
                     .map_err(|error| format!("{}: writing failed: {error}", root.display()))?;
             }
+            quic_flows += findings.udp.quic_flows;
             all.captures.extend(findings.captures);
             all.mptcp.extend(findings.mptcp);
         }
@@ -95,6 +96,9 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         false => comparison(&environments),
     };
     print(text.as_bytes())?;
+    if quic_flows > 0 {
+        eprintln!("cellerator: QUIC flows are not compared, but TCP alone: {quic_flows} are left out");
+    }
     if let (Some(page), Some(path)) = (page, &args.html) {
         let file = std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut out = std::io::BufWriter::new(file);

@@ -81,6 +81,7 @@ impl Input {
             problem: None,
             skipped: Skipped::default(),
             segments: 0,
+            datagrams: 0,
             interfaces: Vec::new(),
         }
     }

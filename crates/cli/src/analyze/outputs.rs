@@ -197,7 +197,7 @@ impl Output for Top {
     fn finish(mut self: Box<Self>, findings: &Findings, _made_by: &MadeBy) -> io::Result<()> {
         self.thin();
         let mut out = io::stdout().lock();
-        out.write_all(table(findings, &self.flows, self.all_flows, Words::default().columns()).as_bytes())?;
+        out.write_all(table(findings, &self, Words::default().columns()).as_bytes())?;
         out.flush()
     }
     fn name(&self) -> String {

@@ -8,10 +8,12 @@ use analysis::{
 };
 use figures::Table;
 
+use super::quic::describe_udp;
+
 /// Keeps the flows with most data, so that memory does not grow with the capture.
 pub(super) struct Top {
     /// Flows to keep at most.
-    limit: usize,
+    pub(super) limit: usize,
     pub(super) flows: Vec<FlowReport>,
     /// A flow with less data than this is not among them.
     floor: u64,
@@ -47,8 +49,10 @@ impl Sink for Top {
     }
 }
 
-/// The table for people: captures, then flows with their two directions and what was found.
-pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize, columns: usize) -> String {
+/// The table for people: captures, then flows with their two directions and what was found, then UDP.
+pub(super) fn table(findings: &Findings, top: &Top, columns: usize) -> String {
+    let Top { limit, flows, all_flows, .. } = top;
+    let all_flows = *all_flows;
     let mut text = String::new();
     for capture in &findings.captures {
         let _ = writeln!(text, "{}", capture_line(capture));
@@ -59,7 +63,8 @@ pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize,
         false => String::new(),
     };
     let flows_word = if all_flows == 1 { "flow" } else { "flows" };
-    let _ = writeln!(text, "\n{all_flows} {flows_word}{which}\n");
+    let of_tcp = if findings.udp.datagrams > 0 { "TCP " } else { "" };
+    let _ = writeln!(text, "\n{all_flows} {of_tcp}{flows_word}{which}\n");
     for flow in flows {
         describe(&mut text, flow, columns);
     }
@@ -69,6 +74,7 @@ pub(super) fn table(findings: &Findings, flows: &[FlowReport], all_flows: usize,
     for connection in &findings.mptcp {
         describe_multipath(&mut text, connection);
     }
+    describe_udp(&mut text, &findings.udp, *limit, columns);
     text
 }
 
@@ -123,10 +129,14 @@ fn data(flow: &FlowReport) -> u64 {
 
 fn capture_line(capture: &CaptureFile) -> String {
     let mut line = format!("{}: {} packets, {} of TCP", capture.file, capture.packets, capture.segments);
+    if capture.datagrams > 0 {
+        let _ = write!(line, ", {} of UDP", capture.datagrams);
+    }
     let skipped = &capture.skipped;
+    let other = if capture.datagrams > 0 { "neither" } else { "not TCP" };
     for (count, what) in [
         (skipped.not_ip, "not IP"),
-        (skipped.not_tcp, "not TCP"),
+        (skipped.not_tcp.saturating_sub(capture.datagrams), other),
         (skipped.fragment, "fragments"),
         (skipped.cut, "with headers cut"),
         (skipped.unknown_link, "of an unknown link type"),
@@ -279,7 +289,7 @@ fn end(end: End) -> &'static str {
     }
 }
 
-fn number(value: Option<f64>) -> String {
+pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }
 
@@ -287,6 +297,6 @@ fn count(value: Option<u64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-fn rtt(summary: Option<SampleSummary>) -> String {
+pub(super) fn rtt(summary: Option<SampleSummary>) -> String {
     summary.map_or_else(|| "-".to_owned(), |s| format!("{:.2}/{:.2}/{:.2}", s.min_ms, s.p50_ms, s.p95_ms))
 }

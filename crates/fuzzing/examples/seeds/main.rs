@@ -16,6 +16,7 @@ mod layers;
 #[path = "../../../capture/tests/made/mod.rs"]
 mod made;
 mod packets;
+mod quic;
 mod recorded;
 mod shells;
 
@@ -77,6 +78,7 @@ fn main() {
     write(root, "trace", packets::trace());
     write(root, "scenario", packets::scenario());
     write(root, "script", packets::script());
+    write(root, "quic", quic::quic());
     write(root, "engine", packets::engine());
     write(root, "engine_analyzed", packets::engine());
     write(root, "pcap", captures::pcap());

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use analysis::{
-    CaptureFile, Direction, Event, EventKind, Findings, FlowReport, MadeBy, PacketKind, PacketView, Sink,
+    CaptureFile, Direction, Event, EventKind, Findings, FlowReport, MadeBy, PacketKind, PacketView,
+    QuicFlowReport, Sink, UdpReport,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -30,6 +31,8 @@ use rows::Row;
 
 /// Flows listed at most: those with most data.
 const FLOWS_MAX: usize = 5_000;
+/// QUIC flows listed at most: those with most data.
+const QUIC_MAX: usize = 1_000;
 /// Flows held beyond these before the lightest go.
 const SURPLUS: usize = 1_000;
 /// Packed packets held while reading at most, bytes; compressed they are about a third.
@@ -38,7 +41,7 @@ const HELD_MAX: usize = 40 << 20;
 const PACKED_MAX: usize = 12 << 20;
 
 /// The scripts, in the order in which they need each other.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 11] = [
     include_str!("decode.js"),
     include_str!("format.js"),
     include_str!("plot.js"),
@@ -48,6 +51,7 @@ const SCRIPTS: [&str; 10] = [
     include_str!("table.js"),
     include_str!("overview.js"),
     include_str!("multipath.js"),
+    include_str!("quic.js"),
     include_str!("page.js"),
 ];
 
@@ -88,6 +92,8 @@ struct Head<'a> {
     made_by: &'a MadeBy,
     captures: &'a [CaptureFile],
     mptcp: Vec<Connection<'a>>,
+    udp: &'a UdpReport,
+    quic: Vec<&'a QuicFlowReport>,
     flows: u64,
     start_ns: u64,
     rows: Vec<Row<'a>>,
@@ -247,6 +253,8 @@ impl CapturePage {
             made_by,
             captures: &findings.captures,
             mptcp: findings.mptcp.iter().map(|one| Connection::of(one, origin_ns)).collect(),
+            udp: &findings.udp,
+            quic: listed(&findings.udp),
             flows: self.flows,
             start_ns: origin_ns,
             rows,
@@ -262,6 +270,15 @@ impl CapturePage {
         }
         Ok(())
     }
+}
+
+/// The QUIC flows with most data, in the order of first packets.
+fn listed(udp: &UdpReport) -> Vec<&QuicFlowReport> {
+    let mut flows: Vec<&QuicFlowReport> = udp.quic.iter().collect();
+    flows.sort_by_key(|flow| (Reverse(flow.payload_bytes()), flow.id));
+    flows.truncate(QUIC_MAX);
+    flows.sort_by_key(|flow| flow.id);
+    flows
 }
 
 const SCHEMA: &str = include_str!("../../../../schemas/analysis.schema.json");

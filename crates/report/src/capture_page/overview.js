@@ -3,7 +3,9 @@
 function tiles(head) {
   const sum = read => head.captures.reduce((total, capture) => total + (read(capture) ?? 0), 0);
   const carried = head.course.bytes.reduce((a, b) => a + b, 0), again = head.course.repeated.reduce((a, b) => a + b, 0);
-  const found = [[count(sum(c => c.packets)), `packets in ${count(head.captures.length)} capture${head.captures.length === 1 ? "" : "s"}`], [count(head.flows), `TCP flow${head.flows === 1 ? "" : "s"}${head.captures.length > 1 ? ", one for each place where a connection was captured" : ""}`], [bytes(carried), "of payload"], [carried ? percent(again / carried) : missing, "of it sent again"], [duration(head.course.bin_s * head.course.bytes.length), "from first to last packet"]];
+  const found = [[count(sum(c => c.packets)), `packets in ${count(head.captures.length)} capture${head.captures.length === 1 ? "" : "s"}`], [count(head.flows), `TCP flow${head.flows === 1 ? "" : "s"}${head.captures.length > 1 ? ", one for each place where a connection was captured" : ""}`], [bytes(carried), "of payload of TCP"], [carried ? percent(again / carried) : missing, "of it sent again"], [duration(head.course.bin_s * head.course.bytes.length), "from first to last packet"]];
+  if (head.udp.datagrams && !head.flows) found.splice(2);
+  if (head.udp.datagrams) found.splice(2, 0, [count(head.udp.quic_flows), `QUIC flow${head.udp.quic_flows === 1 ? "" : "s"}, and ${count(head.udp.other.datagrams)} datagrams of other UDP`]);
   const dropped = sum(c => c.dropped), broken = head.captures.filter(c => c.problem).length;
   if (dropped) found.push([count(dropped), "packets lost while capturing"]);
   if (broken) found.push([count(broken), "captures not read to their end"]);
@@ -110,8 +112,8 @@ function quantileTable(figure, groups) {
 }
 
 function captures(head) {
-  const skipped = c => [["fragment", "fragments"], ["cut", "with headers cut"], ["unknown_link", "of unknown link type"], ["not_ip", "not IP"], ["not_tcp", "IP, not TCP"]].filter(([name]) => c.skipped[name]).map(([name, words]) => `${count(c.skipped[name])} ${words}`).join(", ");
-  const rows = head.captures.map(c => el("tr", {}, el("td", { class: "t" }, c.file), ...[c.packets, c.segments, c.clipped, c.dropped, c.time_steps_back, c.sorted].map(n => el("td", {}, is(n) ? count(n) : "not said")), el("td", { class: "t wrap" }, skipped(c)), el("td", { class: "t wrap" }, c.problem ?? "read to its end")));
-  const names = ["Packets", "of TCP", "clipped", "lost while capturing", "steps back in time", "put in order"];
+  const skipped = c => [["fragment", "fragments"], ["cut", "with headers cut"], ["unknown_link", "of unknown link type"], ["not_ip", "not IP"], ["not_tcp", "IP, not TCP (UDP is counted here, too)"]].filter(([name]) => c.skipped[name]).map(([name, words]) => `${count(c.skipped[name])} ${words}`).join(", ");
+  const rows = head.captures.map(c => el("tr", {}, el("td", { class: "t" }, c.file), ...[c.packets, c.segments, c.datagrams, c.clipped, c.dropped, c.time_steps_back, c.sorted].map(n => el("td", {}, is(n) ? count(n) : "not said")), el("td", { class: "t wrap" }, skipped(c)), el("td", { class: "t wrap" }, c.problem ?? "read to its end")));
+  const names = ["Packets", "of TCP", "of UDP", "clipped", "lost while capturing", "steps back in time", "put in order"];
   document.getElementById("captures").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", { class: "t" }, "File"), ...names.map(name => el("th", {}, name)), el("th", { class: "t" }, "Without TCP"), el("th", { class: "t" }, "State"))), el("tbody", {}, ...rows)));
 }

@@ -6,12 +6,14 @@ async function start() {
   const when = new Date(head.start_ns / 1e6).toISOString().replace("T", " ").replace(/\..*/, " UTC");
   const names = head.captures.map(c => c.file.split("/").at(-1));
   document.title = `Capture analysis: ${names[0] ?? ""}${names.length > 1 ? ` and ${names.length - 1} more` : ""}`;
-  document.getElementById("made").textContent = `${names.slice(0, 3).join(", ")}${names.length > 3 ? `, … (${names.length} files)` : ""} · ${head.flows ? `starts ${when}` : "no TCP"} · Cellerator ${head.made_by.cellerator}`;
+  document.getElementById("made").textContent = `${names.slice(0, 3).join(", ")}${names.length > 3 ? `, … (${names.length} files)` : ""} · ${head.flows ? `starts ${when}` : head.udp.datagrams ? "UDP only" : "no TCP and no UDP"} · Cellerator ${head.made_by.cellerator}`;
   document.getElementById("command").textContent = head.made_by.command;
   tiles(head);
   coursePlot(head);
   captures(head);
   multipath(head);
+  document.getElementById("flows").parentElement.hidden = !head.flows && head.udp.datagrams > 0;
+  udp(head);
   distributions(head);
   const table = new FlowTable(head, row => showFlow(head, row));
   const wanted = /flow=(\d+)/.exec(location.hash)?.[1];

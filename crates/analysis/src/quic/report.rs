@@ -1,0 +1,380 @@
+//! [`UdpReport`]: what is known of the UDP of a capture; [`QuicFlowReport`]: of one QUIC flow. `None` is "cannot be
+//! known", never zero.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use units::Duration;
+
+use super::flow::{QuicFlow, Way};
+use super::header::{Kind, version_name};
+use super::spin::SpinState;
+use crate::direction::{Direction, PerDirection};
+use crate::report::{SampleSummary, summary};
+use crate::samples::Samples;
+
+/// All UDP of the captures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct UdpReport {
+    /// Datagrams, duplicates and those of QUIC included.
+    pub datagrams: u64,
+    /// Flows taken for QUIC.
+    pub quic_flows: u64,
+    /// Of these, flows that are not listed, because others had more data.
+    pub quic_flows_left_out: u64,
+    /// Flows that were ended though they may have gone on, because there were too many at a time.
+    pub ended_early: u64,
+    /// What is not taken for QUIC.
+    pub other: OtherUdp,
+    /// The QUIC flows, those with most data if there are very many, in the order of first packets.
+    #[serde(skip)]
+    pub quic: Vec<QuicFlowReport>,
+}
+
+/// UDP that is not taken for QUIC.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OtherUdp {
+    /// Pairs of ends; those that were silent for long count again.
+    pub conversations: u64,
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Bytes of their IP packets.
+    pub ip_bytes: u64,
+    /// The ports with most bytes, at most ten.
+    pub ports: Vec<PortUdp>,
+}
+
+/// Other UDP of one port.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PortUdp {
+    /// The lower one of the two ports.
+    pub port: u16,
+    /// As in [`OtherUdp`].
+    pub conversations: u64,
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Bytes of their IP packets.
+    pub ip_bytes: u64,
+}
+
+/// Why a flow is taken for QUIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuicEvidence {
+    /// A long header of a known version, whose lengths fit.
+    Version,
+    /// Long headers of another version, of which one repeats a connection ID that the other end chose.
+    ConnectionIds,
+    /// Port 443, and nothing but short headers whose protected bits vary: a guess.
+    Port,
+}
+
+/// A QUIC flow. Headers give all of it but [`QuicInferred`]; nothing is decrypted.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuicFlowReport {
+    /// Number among those listed, in the order of first packets.
+    pub id: u64,
+    /// Capture point.
+    pub point: u16,
+    /// Place, among the captures, of the file in which its first packet lies.
+    pub capture: u16,
+    /// Sender of the first packet, with its first address.
+    pub first: SocketAddr,
+    /// The other end.
+    pub second: SocketAddr,
+    /// First packet, nanoseconds since 1970-01-01 UTC.
+    pub start_ns: u64,
+    /// First packet to last, seconds.
+    pub duration_s: f64,
+    /// Inside a tunnel.
+    pub is_tunnelled: bool,
+    /// Why it is taken for QUIC.
+    pub recognized_by: QuicEvidence,
+    /// Version of the client's first long header.
+    pub version_offered: Option<QuicVersion>,
+    /// Version of the server's last long header.
+    pub version: Option<QuicVersion>,
+    /// Length of the connection ID that each end chose in long headers, bytes.
+    pub connection_id_bytes: PerDirection<Option<u64>>,
+    /// Both directions.
+    pub directions: PerDirection<QuicDirection>,
+    /// Times in which both ends were silent: at least 100 ms, and twice the handshake's round trip.
+    pub pauses: PauseReport,
+    /// Payload over time.
+    pub course: CourseReport,
+    /// What is not in any header, but follows from when packets came.
+    pub inferred: QuicInferred,
+}
+
+/// A version of QUIC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QuicVersion {
+    /// Its number, as `0x00000001`.
+    pub number: String,
+    /// Its name, as `1`; none if it is not known.
+    pub name: Option<String>,
+}
+
+impl QuicVersion {
+    fn of(version: u32) -> Self {
+        Self { number: format!("{version:#010x}"), name: version_name(version) }
+    }
+}
+
+/// Packets by type, as far as they were captured: a datagram may have several, and where the capture keeps only its
+/// beginning, only the first are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QuicPackets {
+    /// Initial.
+    pub initial: u64,
+    /// 0-RTT.
+    pub zero_rtt: u64,
+    /// Handshake.
+    pub handshake: u64,
+    /// Retry.
+    pub retry: u64,
+    /// Version Negotiation.
+    pub version_negotiation: u64,
+    /// Long headers of other versions, or too short to tell.
+    pub other_long: u64,
+    /// Short headers: 1-RTT.
+    pub short: u64,
+    /// Datagrams that do not begin as a packet.
+    pub unrecognized: u64,
+}
+
+impl QuicPackets {
+    pub(super) fn count(&mut self, kind: Kind) {
+        let place = match kind {
+            Kind::Initial => &mut self.initial,
+            Kind::ZeroRtt => &mut self.zero_rtt,
+            Kind::Handshake => &mut self.handshake,
+            Kind::Retry => &mut self.retry,
+            Kind::VersionNegotiation => &mut self.version_negotiation,
+            Kind::OtherLong => &mut self.other_long,
+            Kind::Short { .. } => &mut self.short,
+        };
+        *place += 1;
+    }
+}
+
+/// One direction of a QUIC flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuicDirection {
+    /// Datagrams, without duplicates.
+    pub datagrams: u64,
+    /// Datagrams that were captured again.
+    pub duplicates: u64,
+    /// Bytes of their IP packets.
+    pub ip_bytes: u64,
+    /// Bytes of UDP payload: headers, acknowledgements and data sent again are in it.
+    pub payload_bytes: u64,
+    /// Longest payload.
+    pub payload_max: u64,
+    /// Packets by type.
+    pub packets: QuicPackets,
+    /// Packets with ECT(0) or ECT(1).
+    pub ect: u64,
+    /// Packets with the mark of congestion (CE).
+    pub ce: u64,
+    /// Bits of payload per second, from the direction's first packet to its last.
+    pub active_bps: Option<f64>,
+}
+
+/// Silences of both ends.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PauseReport {
+    /// How many.
+    pub count: u64,
+    /// All of them.
+    pub total_ms: f64,
+    /// The longest.
+    pub longest_ms: f64,
+}
+
+/// Payload over time.
+#[derive(Clone, Debug, Serialize)]
+pub struct CourseReport {
+    /// Width of a bin, milliseconds.
+    pub bin_ms: f64,
+    /// Bytes of UDP payload in each bin from the first packet on, at most 128.
+    pub bytes: [Vec<u64>; 2],
+}
+
+/// What is inferred of a QUIC flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct QuicInferred {
+    /// Direction of what the client sends.
+    pub client: Option<Direction>,
+    /// Connections on these ports; round trips of several are not told apart, and are absent.
+    pub connections: u64,
+    /// The handshake's round trip.
+    pub handshake: QuicHandshake,
+    /// Round trips by the spin bit.
+    pub spin: Option<SpinReport>,
+    /// Round trips by the first answer after a pause.
+    pub flowlets: Option<FlowletReport>,
+    /// How often each end began to use another connection ID for the other end.
+    pub connection_id_changes: PerDirection<Option<u64>>,
+    /// The client's other addresses, known by the connection ID: at most eight.
+    pub moves: Vec<Move>,
+    /// Moves beyond these.
+    pub moves_left_out: u64,
+}
+
+/// The round trip of a handshake. Times include what the ends took to answer.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct QuicHandshake {
+    /// Client's first Initial packet to the server's first answer: the part between capture point and server.
+    pub to_server_ms: Option<f64>,
+    /// The server's answer to the client's reply: the part between capture point and client.
+    pub to_client_ms: Option<f64>,
+    /// Their sum, the whole path's.
+    pub total_ms: Option<f64>,
+    /// Client's first Initial packet to its first 1-RTT packet.
+    pub complete_ms: Option<f64>,
+}
+
+/// Round trips by the spin bit.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpinReport {
+    /// `spinning`, `constant`, `random` or `unclear`; round trips are given of the first alone.
+    pub state: &'static str,
+    /// 1-RTT packets looked at.
+    pub packets: u64,
+    /// Edges.
+    pub edges: u64,
+    /// Changes of the bit that were no edges: late packets, or random values.
+    pub refused: u64,
+    /// Round trips of the whole path, with what the ends waited.
+    pub rtt: Option<SampleSummary>,
+    /// How long each end took to answer the other's edge, as seen at the capture point.
+    pub answers: PerDirection<Option<SampleSummary>>,
+}
+
+/// Round trips by the first answer after a pause.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowletReport {
+    /// How long each end took to answer the first packet after a pause, as seen at the capture point: at least its part
+    /// of the round trip.
+    pub answers: PerDirection<Option<SampleSummary>>,
+    /// The sum of the shortest ones.
+    pub rtt_min_ms: Option<f64>,
+}
+
+/// A client that goes on at another address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// First packet from there, nanoseconds since 1970-01-01 UTC.
+    pub time_ns: u64,
+    /// Its address before.
+    pub from: SocketAddr,
+    /// Its address from then on.
+    pub to: SocketAddr,
+}
+
+impl QuicFlowReport {
+    /// Bytes of payload in both directions.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.directions.iter().map(|direction| direction.payload_bytes).sum()
+    }
+
+    /// The report of a flow taken for QUIC because of `recognized_by`.
+    pub(super) fn of(flow: &QuicFlow, recognized_by: QuicEvidence) -> Self {
+        let [first, second] = flow.opened;
+        Self {
+            id: flow.number,
+            point: flow.point,
+            capture: flow.capture,
+            first,
+            second,
+            start_ns: flow.start.as_nanos(),
+            duration_s: flow.last.saturating_since(flow.start).as_secs_f64(),
+            is_tunnelled: flow.is_tunnelled,
+            recognized_by,
+            version_offered: flow.offered.map(QuicVersion::of),
+            version: flow.version.map(QuicVersion::of),
+            connection_id_bytes: PerDirection::each(|way| flow.chosen[way].map(|id| id.len() as u64)),
+            directions: PerDirection::each(|direction| way_report(&flow.ways[direction])),
+            pauses: PauseReport {
+                count: flow.pauses.count,
+                total_ms: flow.pauses.total.as_millis_f64(),
+                longest_ms: flow.pauses.longest.as_millis_f64(),
+            },
+            course: CourseReport {
+                bin_ms: flow.course.width().as_millis_f64(),
+                bytes: Direction::BOTH.map(|direction| flow.course.bytes(direction)),
+            },
+            inferred: inferred(flow),
+        }
+    }
+}
+
+fn way_report(way: &Way) -> QuicDirection {
+    let seconds = way.span.duration().map(Duration::as_secs_f64).filter(|seconds| *seconds > 0.0);
+    QuicDirection {
+        datagrams: way.datagrams,
+        duplicates: way.duplicates,
+        ip_bytes: way.ip_bytes,
+        payload_bytes: way.payload_bytes,
+        payload_max: way.payload_max,
+        packets: way.packets,
+        ect: way.ect,
+        ce: way.ce,
+        active_bps: seconds.map(|seconds| way.payload_bytes as f64 * 8.0 / seconds),
+    }
+}
+
+fn inferred(flow: &QuicFlow) -> QuicInferred {
+    let handshake = &flow.handshake;
+    let ms = |time: Option<Duration>| time.map(Duration::as_millis_f64);
+    let is_one = flow.connections <= 1;
+    // IDs of another length than the handshake's look like a new one in every packet.
+    let changes = |direction: Direction| {
+        let is_known = flow.chosen[direction.reverse()].is_some_and(|id| id.len() > 0);
+        let changes = flow.id_changes[direction];
+        let is_plausible = changes <= 8 || changes * 4 <= flow.ways[direction].packets.short;
+        Some(changes).filter(|_| is_known && is_plausible && is_one)
+    };
+    QuicInferred {
+        client: flow.client,
+        connections: flow.connections.max(1),
+        handshake: QuicHandshake {
+            to_server_ms: ms(handshake.to_server()).filter(|_| is_one),
+            to_client_ms: ms(handshake.to_client()).filter(|_| is_one),
+            total_ms: ms(handshake.total()).filter(|_| is_one),
+            complete_ms: ms(handshake.complete()).filter(|_| is_one),
+        },
+        spin: is_one.then(|| spin(flow)),
+        flowlets: is_one.then(|| flowlets(flow)),
+        connection_id_changes: PerDirection::each(changes),
+        moves: flow.moves.clone(),
+        moves_left_out: flow.moves_left_out,
+    }
+}
+
+fn spin(flow: &QuicFlow) -> SpinReport {
+    let spin = &flow.spin;
+    let state = spin.state();
+    let of = |samples: &Samples<Duration>| summary(samples).filter(|_| state == SpinState::Spinning);
+    SpinReport {
+        state: match state {
+            SpinState::Spinning => "spinning",
+            SpinState::Constant => "constant",
+            SpinState::Random => "random",
+            SpinState::Unclear => "unclear",
+        },
+        packets: spin.packets(),
+        edges: spin.edges(),
+        refused: spin.refused(),
+        rtt: of(spin.round_trips()),
+        answers: PerDirection::each(|direction| of(spin.half(direction))),
+    }
+}
+
+fn flowlets(flow: &QuicFlow) -> FlowletReport {
+    let answers = PerDirection::each(|direction| summary(flow.pauses.answers(direction)));
+    let [first, second] = answers.as_array().map(|answers| answers.map(|times| times.min_ms));
+    FlowletReport { answers, rtt_min_ms: first.zip(second).map(|(first, second)| first + second) }
+}
