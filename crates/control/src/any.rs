@@ -302,7 +302,8 @@ mod tests {
             let config = ControllerConfig::named(name).expect("listed").with_mss(Bytes::new(500));
             let quantum = config.build().control().send_quantum.get();
             assert!(
-                quantum >= 500 && quantum.is_multiple_of(500) || ["adaptive", "rate", "fixed"].contains(name),
+                quantum >= 500 && quantum.is_multiple_of(500)
+                    || ["adaptive", "adaptive-server", "rate", "fixed"].contains(name),
                 "{name}"
             );
         }

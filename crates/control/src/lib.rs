@@ -14,7 +14,7 @@
 //! | file | algorithm | source |
 //! |---|---|---|
 //! | `adaptive.rs` | forecast of the link, headroom by its effect | docs/algorithms/adaptive.md |
-//! | `server.rs` | the law of `adaptive` for one connection of a server's kernel | docs/algorithms/adaptive-server.md |
+//! | `server.rs` | the law of `adaptive` for one connection of a server's kernel | docs/congestion.md |
 //! | `fixed.rs` | a constant rate | \[MA\] Fig 2 |
 //! | `rate.rs` | bandwidth estimate, two RTT thresholds | \[MA\] equations (3)–(5), Table 2 |
 //! | `new_reno.rs` | window halving | RFC 5681, RFC 6582 |

@@ -687,3 +687,6 @@ impl Law {
         self.pacing_rate = rate.min(RATE_MAX);
     }
 }
+
+#[cfg(test)]
+mod tests;
