@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ::coupled::{CoupledError, Loaded, Status};
+use ::coupled::{Loaded, Status};
 use clap::{Subcommand, ValueEnum};
 use control::coupled::Scheme;
 use figures::Table;
@@ -105,15 +105,15 @@ fn load(args: &LoadArgs) -> Result<ExitCode, String> {
     let held =
         ::coupled::hold(args.scheme.scheme(), !args.register_only, &signals, &mut |line| words.say(line));
     held.map_err(|error| {
-        show_log(&error, args.verbose);
+        show_log(error.log(), args.verbose);
         error.to_string()
     })?;
     Ok(interruption::code(signals.taken()))
 }
 
 /// What the verifier said, where it was the one who refused.
-fn show_log(error: &CoupledError, is_whole: bool) {
-    let Some(log) = error.log() else { return };
+pub fn show_log(log: Option<&str>, is_whole: bool) {
+    let Some(log) = log else { return };
     let lines: Vec<&str> = log.lines().collect();
     let hidden = if is_whole { 0 } else { lines.len().saturating_sub(LOG_LINES) };
     if hidden > 0 {

@@ -24,7 +24,7 @@ pub struct Args {
     /// presets. `+FILE` behind a trace gives the uplink its own trace
     #[arg(required = true, value_name = "TRACE[+UPLINK]")]
     traces: Vec<String>,
-    /// What controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per
+    /// What controls the sending: direct:NAME (the server), kernel:adaptive, accel:NAME (the accelerator, per
     /// client), split:NAME (the accelerator, per flow). Parameters: accel:rate?alpha=40ms&beta=60ms
     #[arg(long, value_delimiter = ',', default_value = "direct:cubic,direct:bbr,accel:rate,accel:adaptive")]
     schemes: Vec<String>,

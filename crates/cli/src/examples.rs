@@ -117,6 +117,21 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("drwa detach", &[("The one that runs here", "drwa detach")]),
     ("drwa status", &[("All that is attached", "drwa status"), ("For a program", "drwa status --json")]),
+    ("congestion", &[("At a server, until Ctrl-C: all new connections", "congestion load")]),
+    (
+        "congestion load",
+        &[
+            ("All new connections of this network namespace", "congestion load"),
+            ("A web server's", "congestion load --port 443"),
+            ("Those of a service", "congestion load --cgroup /sys/fs/cgroup/system.slice/nginx.service"),
+            ("Those that ask for it by TCP_CONGESTION", "congestion load --register-only"),
+        ],
+    ),
+    ("congestion unload", &[("What is loaded", "congestion unload")]),
+    (
+        "congestion status",
+        &[("Connections that use it", "congestion status"), ("For a program", "congestion status --json")],
+    ),
     ("reload", &[("Read the settings file anew", "reload")]),
     ("multipath", &[("Every uplink of this host", "multipath run --server probe.example.net")]),
     (

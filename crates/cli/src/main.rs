@@ -33,6 +33,7 @@ mod report;
 mod reproduce;
 mod run;
 mod served;
+mod server_congestion;
 mod sim;
 mod stability;
 mod sweep;
@@ -92,6 +93,8 @@ enum Command {
     FeedbackAdapter(feedback_adapter::Args),
     /// Manage the receive windows of this machine's own connections, against bufferbloat (as root)
     Drwa(drwa::Args),
+    /// Have this machine's own connections sent by `adaptive` as the kernel's congestion control (as root)
+    Congestion(server_congestion::Args),
     /// Show what acceleration does: downloads over emulated 3G, LTE and 5G, with and without it
     Demo(demo::Args),
     /// Draw what a controller does to a link, or compute the stability of a queue
@@ -160,6 +163,7 @@ fn main() -> ExitCode {
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),
         Command::Demo(args) => demo::main(&args),
         Command::Drwa(args) => drwa::main(&args),
+        Command::Congestion(args) => server_congestion::main(&args),
         Command::Model(args) => model::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),

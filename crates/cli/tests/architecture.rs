@@ -29,6 +29,7 @@ const LAYERS: &[&str] = &[
     "cellerator-bpf-build",
     "cellerator-drwa",
     "cellerator-coupled",
+    "cellerator-congestion",
     "cellerator-measure",
     "cellerator-uplinks",
     "cellerator-report",
@@ -85,7 +86,8 @@ fn packages() -> BTreeMap<String, Vec<String>> {
 }
 
 /// Those with the feature `bpf`.
-const WITH_BPF: [&str; 3] = ["cellerator-io", "cellerator-drwa", "cellerator-coupled"];
+const WITH_BPF: [&str; 4] =
+    ["cellerator-io", "cellerator-drwa", "cellerator-coupled", "cellerator-congestion"];
 
 /// What turns the feature `bpf` of `package` on: dependencies of a kind, `dev` or none.
 fn turns_on<'a>(package: &'a Value, kind: Option<&str>) -> Vec<&'a str> {
@@ -130,7 +132,7 @@ fn a_plain_build_has_no_bpf_and_every_test_has_it() {
         assert!(turns_on(package, None).is_empty(), "{name}: a plain build would have BPF");
         assert!(package["features"]["default"].is_null(), "{name}: a plain build would have BPF");
         let reached = reached(name);
-        // With drwa's or coupled's, io's is on.
+        // With drwa's, coupled's or congestion's, io's is on.
         let mut on = turns_on(package, Some("dev"));
         if !on.is_empty() {
             on.push("cellerator-io");

@@ -234,7 +234,7 @@ fn panel(label: &str, mut lines: Vec<Series>, ground: Option<Series>, top: f64) 
 
 const fn sent_by(treatment: Treatment) -> &'static str {
     match treatment {
-        Treatment::Direct => "without accelerator",
+        Treatment::Direct | Treatment::Kernel => "without accelerator",
         Treatment::Accelerated => "sent by the accelerator",
         Treatment::Split => "split TCP",
         Treatment::Drwa => "window lowered",

@@ -63,6 +63,7 @@ impl LabContest<'_> {
             self.contest.schemes.iter().map(|s| case(s, &settings.path)).collect::<Result<_, _>>()?;
         // Computed before: the lab wants the processors for itself.
         let mut document = self.contest.limits();
+        let _loaded = self.load()?;
         match self.make_all(&cases, &mut document, progress) {
             Err(ContestError::Interrupted) => {
                 let finished = document.traces.len() + document.runs.len();
@@ -72,6 +73,20 @@ impl LabContest<'_> {
             made => made?,
         }
         Ok(document)
+    }
+
+    /// The congestion control in BPF, where a scheme is in the kernel and nobody has loaded it; it goes with the value.
+    fn load(&self) -> Result<Option<congestion::Program>, ContestError> {
+        let Some(scheme) = self.contest.schemes.iter().find(|one| one.treatment == Treatment::Kernel) else {
+            return Ok(None);
+        };
+        let failed =
+            |error: io::IoError| ContestError::Lab { run: scheme.label.clone(), problem: error.to_string() };
+        let mut program = congestion::Program::load(&congestion::Setup::usual()).map_err(failed)?;
+        match program.register() {
+            Err(error) if error.is_already_there() => Ok(None),
+            done => done.map(|()| Some(program)).map_err(failed),
+        }
     }
 
     fn make_all(
@@ -213,6 +228,7 @@ fn case(scheme: &Scheme, path: &PathSettings) -> Result<Case, ContestError> {
         path.window_max.map_or_else(String::new, |max| format!(", \"--window-max\", \"{}\"", Quantity(max)));
     let (control, arguments) = match scheme.treatment {
         // The name that scenarios know it by.
+        Treatment::Kernel => (congestion::KERNEL_NAME, String::new()),
         Treatment::Direct => (if name == "new-reno" { "reno" } else { name }, String::new()),
         Treatment::Accelerated => ("cubic", format!("arguments = [\"--controller\", \"{name}\"{window}]")),
         Treatment::Split | Treatment::Drwa => {
@@ -250,6 +266,7 @@ mod tests {
         assert_eq!(bbr.server.congestion_control.unwrap().name(), "bbr");
         assert_eq!(bbr.client.rmem().unwrap(), "4096 131072 268435456");
         assert_eq!(of("direct:new-reno").unwrap().server.congestion_control.unwrap().name(), "reno");
+        assert_eq!(of("kernel:adaptive").unwrap().server.congestion_control.unwrap().name(), "adaptive");
         let rate = of("accel:rate").unwrap();
         assert_eq!(rate.accelerator.run_arguments(), ["--controller", "rate", "--window-max", "8 MB"]);
         assert_eq!(rate.server.congestion_control.unwrap().name(), "cubic");

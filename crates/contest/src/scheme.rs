@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use control::{ControllerConfig, CubicParams, ParameterValue, RateParams};
+use control::{AdaptiveServerParams, ControllerConfig, CubicParams, ParameterValue, RateParams};
 use engine::{Action, EngineConfig, Policy, Sharing};
 use scenario::parameter_value;
 use units::Duration;
@@ -15,6 +15,8 @@ use crate::ContestError;
 pub enum Treatment {
     /// In the server; no accelerator.
     Direct,
+    /// In the server's kernel as a BPF program, where kernels take part; simulated by its reference. No accelerator.
+    Kernel,
     /// In the accelerator, one for all flows of the client.
     Accelerated,
     /// In the accelerator, one per flow: conventional split TCP.
@@ -24,13 +26,14 @@ pub enum Treatment {
 }
 
 impl Treatment {
-    const ALL: [Self; 4] = [Self::Direct, Self::Accelerated, Self::Split, Self::Drwa];
+    const ALL: [Self; 5] = [Self::Direct, Self::Kernel, Self::Accelerated, Self::Split, Self::Drwa];
 
     /// The name used on the command line and in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
+            Self::Kernel => "kernel",
             Self::Accelerated => "accel",
             Self::Split => "split",
             Self::Drwa => "drwa",
@@ -38,7 +41,7 @@ impl Treatment {
     }
 }
 
-/// A way of sending, written `direct:cubic`, `accel:rate`, `split:bbr`, `drwa:cubic`, with other parameters
+/// A way of sending, written `direct:cubic`, `kernel:adaptive`, `accel:rate`, `split:bbr`, `drwa:cubic`, with other parameters
 /// than the defaults `accel:rate?alpha=40ms&beta=60ms`; `feedback=20ms` among these has the base station
 /// report with that delay, with `schedule=off` what passes does not take turns with what is accelerated, and with
 /// `markers=true` echo requests ask what has left of what passes.
@@ -97,7 +100,7 @@ impl Scheme {
     #[must_use]
     pub fn engine(&self) -> Option<EngineConfig> {
         let sharing = match self.treatment {
-            Treatment::Direct => return None,
+            Treatment::Direct | Treatment::Kernel => return None,
             Treatment::Accelerated => Sharing::Subscriber,
             Treatment::Split => Sharing::Flow,
             Treatment::Drwa => {
@@ -119,7 +122,7 @@ impl Scheme {
     #[must_use]
     pub fn server_controller(&self) -> ControllerConfig {
         match self.treatment {
-            Treatment::Direct | Treatment::Drwa => self.controller,
+            Treatment::Direct | Treatment::Kernel | Treatment::Drwa => self.controller,
             Treatment::Accelerated | Treatment::Split => ControllerConfig::Cubic(CubicParams::default()),
         }
     }
@@ -140,13 +143,22 @@ impl FromStr for Scheme {
         let (treatment, name) = path.split_once(':').unwrap_or((path, ""));
         let treatment = Treatment::ALL.into_iter().find(|t| t.name() == treatment).ok_or_else(|| {
             wrong(
-                "write direct:NAME, accel:NAME, split:NAME or drwa:NAME, as in direct:cubic,accel:rate"
+                "write direct:NAME, kernel:adaptive, accel:NAME, split:NAME or drwa:NAME, as in \
+                 direct:cubic,accel:rate"
                     .to_owned(),
             )
         })?;
-        let mut controller = ControllerConfig::named(name).ok_or_else(|| {
-            wrong(format!("no controller `{name}`; there are {}", ControllerConfig::NAMES.join(", ")))
-        })?;
+        let mut controller = match (treatment, name) {
+            (Treatment::Kernel, "adaptive") => {
+                ControllerConfig::AdaptiveServer(AdaptiveServerParams::default())
+            }
+            (Treatment::Kernel, _) => {
+                return Err(wrong(format!("kernel:NAME is kernel:adaptive; write direct:{name}")));
+            }
+            (_, name) => ControllerConfig::named(name).ok_or_else(|| {
+                wrong(format!("no controller `{name}`; there are {}", ControllerConfig::NAMES.join(", ")))
+            })?,
+        };
         if let ControllerConfig::Rate(rate) = &mut controller {
             *rate = RateParams::learning();
         }
@@ -175,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_controller_makes_a_scheme_of_each_kind() {
-        for treatment in Treatment::ALL {
+        for treatment in Treatment::ALL.into_iter().filter(|one| *one != Treatment::Kernel) {
             for name in ControllerConfig::NAMES {
                 let text = format!("{}:{name}", treatment.name());
                 let scheme: Scheme = text.parse().unwrap();
@@ -183,6 +195,16 @@ mod tests {
                 assert_eq!(scheme.engine().is_none(), treatment == Treatment::Direct);
             }
         }
+    }
+
+    #[test]
+    fn a_server_s_kernel_has_adaptive_alone() {
+        let scheme: Scheme = "kernel:adaptive".parse().unwrap();
+        assert_eq!(scheme.controller.name(), "adaptive-server");
+        assert_eq!(scheme.server_controller(), scheme.controller);
+        assert!(scheme.engine().is_none());
+        let wrong = "kernel:cubic".parse::<Scheme>().unwrap_err().to_string();
+        assert!(wrong.contains("write direct:cubic"), "{wrong}");
     }
 
     #[test]

@@ -8,11 +8,11 @@ use units::{Bytes, Duration, Instant};
 
 use crate::parameters::Parameters as _;
 use crate::{
-    Ack, Adaptive, AdaptiveParams, Bbr, Bbr3, Bbr3Params, BbrParams, Bic, BicParams, C2tcp, C2tcpParams,
-    Control, Controller, Copa, CopaParams, Cubic, CubicParams, Feedback, Fixed, FixedParams, HTcp,
-    HTcpParams, HighSpeed, HighSpeedParams, Known, Loss, NewReno, NewRenoParams, ParameterError,
-    ParameterValue, RateControl, RateParams, Sent, Sprout, SproutParams, Vegas, VegasParams, Veno,
-    VenoParams, Verus, VerusParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
+    Ack, Adaptive, AdaptiveParams, AdaptiveServer, AdaptiveServerParams, Bbr, Bbr3, Bbr3Params, BbrParams,
+    Bic, BicParams, C2tcp, C2tcpParams, Control, Controller, Copa, CopaParams, Cubic, CubicParams, Feedback,
+    Fixed, FixedParams, HTcp, HTcpParams, HighSpeed, HighSpeedParams, Known, Loss, NewReno, NewRenoParams,
+    ParameterError, ParameterValue, RateControl, RateParams, Sent, Sprout, SproutParams, Vegas, VegasParams,
+    Veno, VenoParams, Verus, VerusParams, Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams,
     WindowAdaptation, WindowAdaptationParams,
 };
 
@@ -210,6 +210,9 @@ controllers! {
     /// This project's own.
     Adaptive(Adaptive, AdaptiveParams) = "adaptive"
         .accelerates("The shortest queue that keeps a varying link busy; needs no configuration"),
+    /// The same law for one connection of a server.
+    AdaptiveServer(AdaptiveServer, AdaptiveServerParams) = "adaptive-server"
+        .of_servers("adaptive", "adaptive"),
     /// A constant rate.
     Fixed(Fixed, FixedParams) = "fixed".accelerates("A constant rate"),
     /// \[MA\]'s rate control.
@@ -299,7 +302,8 @@ mod tests {
             let config = ControllerConfig::named(name).expect("listed").with_mss(Bytes::new(500));
             let quantum = config.build().control().send_quantum.get();
             assert!(
-                quantum >= 500 && quantum.is_multiple_of(500) || ["adaptive", "rate", "fixed"].contains(name),
+                quantum >= 500 && quantum.is_multiple_of(500)
+                    || ["adaptive", "adaptive-server", "rate", "fixed"].contains(name),
                 "{name}"
             );
         }

@@ -14,6 +14,7 @@
 //! | file | algorithm | source |
 //! |---|---|---|
 //! | `adaptive.rs` | forecast of the link, headroom by its effect | docs/algorithms/adaptive.md |
+//! | `server.rs` | the law of `adaptive` for one connection of a server's kernel | docs/congestion.md |
 //! | `fixed.rs` | a constant rate | \[MA\] Fig 2 |
 //! | `rate.rs` | bandwidth estimate, two RTT thresholds | \[MA\] equations (3)–(5), Table 2 |
 //! | `new_reno.rs` | window halving | RFC 5681, RFC 6582 |
@@ -68,6 +69,7 @@ mod properties;
 mod rate;
 mod round;
 mod sampler;
+pub mod server;
 #[cfg(test)]
 mod shared_link;
 mod sprout;
@@ -97,6 +99,7 @@ pub use new_reno::{NewReno, NewRenoParams};
 pub use parameters::{ParameterError, ParameterValue};
 pub use rate::{R_CAP_START, RateControl, RateParams};
 pub use sampler::{RateSample, RateSampler, SendStamp};
+pub use server::{AdaptiveServer, AdaptiveServerParams};
 pub use sprout::{Sprout, SproutParams};
 pub use vegas::{Vegas, VegasParams};
 pub use veno::{Veno, VenoParams};

@@ -6,9 +6,9 @@
 use units::{Bytes, Duration, Rate};
 
 use crate::{
-    AdaptiveParams, Bbr3Params, BbrParams, BicParams, C2tcpParams, CopaParams, CubicParams, FixedParams,
-    HTcpParams, HighSpeedParams, Law, NewRenoParams, RateParams, SproutParams, Terms, VegasParams,
-    VenoParams, VerusParams, WestwoodParams, WestwoodPlusParams, WindowAdaptationParams,
+    AdaptiveParams, AdaptiveServerParams, Bbr3Params, BbrParams, BicParams, C2tcpParams, CopaParams,
+    CubicParams, FixedParams, HTcpParams, HighSpeedParams, Law, NewRenoParams, RateParams, SproutParams,
+    Terms, VegasParams, VenoParams, VerusParams, WestwoodParams, WestwoodPlusParams, WindowAdaptationParams,
 };
 
 /// The value of a parameter.
@@ -184,6 +184,7 @@ parameters! {
         bin, bins, constant, headroom_min, headroom_max, starved_permille, headroom_gain, starved_below, delay_max,
         initial_window, memory, without, mss,
     }
+    AdaptiveServerParams { mss }
     FixedParams { rate, mss, window }
     RateParams {
         k_segments, lambda_permille, alpha, beta, mu_permille, r_cap, r_cap_memory, r_cap_is_start, r_cap_from_feedback, stale_after,

@@ -178,8 +178,9 @@ mod tests {
         // Linux's module of that name has the filter of 2004.
         assert_eq!(both("westwood"), ("westwood2001", "westwood"));
         assert_eq!(both("westwood-plus"), ("westwood", "westwood-plus"));
+        assert_eq!(both("adaptive"), ("adaptive", "adaptive-server"));
         assert_eq!(
-            (CongestionControl::named("new-reno"), CongestionControl::named("adaptive")),
+            (CongestionControl::named("new-reno"), CongestionControl::named("adaptive-server")),
             (None, None)
         );
         assert_eq!(CongestionControl::default().name(), "cubic");

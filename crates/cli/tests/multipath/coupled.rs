@@ -29,7 +29,7 @@ fn has_struct_ops() -> bool {
 }
 
 /// Two radios that lose at random and by full queues; the first is dead for a second and a half.
-fn scenario(name: &str, control: &str, keys: &str) -> PathBuf {
+pub(super) fn scenario(name: &str, control: &str, keys: &str) -> PathBuf {
     let text = format!(
         r#"
 name = "{name}"
@@ -189,12 +189,12 @@ fn every_window_in_the_kernel_is_the_references() {
 }
 
 /// What `ss` says of a namespace's connections: end points, and the congestion control.
-fn controls(namespace: &Namespace) -> Vec<(String, String)> {
+pub(super) fn controls(namespace: &Namespace) -> Vec<(String, String)> {
     let mut command = Command::new("ss");
     command.args(["-HtinO", "state", "established"]).stdout(Stdio::piped());
     let child = namespace.spawn(command, SpawnOptions::default()).unwrap();
     let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
-    let known = ["cubic", "reno", "bbr", "lia", "balia"];
+    let known = ["cubic", "reno", "bbr", "lia", "balia", "adaptive"];
     let of_line = |line: &str| {
         let control = line.split_whitespace().find(|word| known.contains(word)).unwrap_or_default();
         (line.to_owned(), control.to_owned())
@@ -203,7 +203,7 @@ fn controls(namespace: &Namespace) -> Vec<(String, String)> {
 }
 
 /// The controls of connections of the server's port.
-fn of_port(namespace: &Namespace, port: u16) -> Vec<String> {
+pub(super) fn of_port(namespace: &Namespace, port: u16) -> Vec<String> {
     let is_of = |line: &str| line.contains(&format!(":{port} "));
     controls(namespace).into_iter().filter(|(line, _)| is_of(line)).map(|(_, control)| control).collect()
 }
@@ -221,17 +221,17 @@ fn load(namespace: &Namespace, scheme: &str) -> Child {
     child
 }
 
-fn available() -> String {
+pub(super) fn available() -> String {
     sysctl::read_here("net/ipv4/tcp_available_congestion_control").unwrap()
 }
 
-fn signal(child: &mut Child, signal: i32) {
+pub(super) fn signal(child: &mut Child, signal: i32) {
     io::PidFd::open(child.id()).unwrap().send_signal(signal).unwrap();
     child.wait().unwrap();
 }
 
 /// A megabyte from the server's end to the client's.
-fn transfer(far: &mut TcpStream, near: &mut TcpStream) {
+pub(super) fn transfer(far: &mut TcpStream, near: &mut TcpStream) {
     std::thread::scope(|scope| {
         scope.spawn(|| far.write_all(&vec![7; 1 << 20]).unwrap());
         near.read_exact(&mut vec![0; 1 << 20]).unwrap();

@@ -25,14 +25,15 @@ pub use group::root_group;
 pub use load::{FILTER_PRIORITY, Hook, Load};
 pub use map::{HashMap, SharedArray};
 #[cfg(feature = "bpf")]
-pub use needs::require_congestion_control;
+pub use needs::{CongestionControls, congestion_controls, require_congestion_control};
 #[cfg(feature = "bpf")]
 pub use object::{Filter, Hooked, MapView, Object, Registered, relocated, remove_filters};
 pub use program::{Attachment, Direction, Program, is_at, is_number, is_tcx_there, programs_at};
-pub use subflows::for_new_subflows;
+pub use subflows::{Selection, for_new_connections, for_new_subflows};
 #[cfg(not(feature = "bpf"))]
 pub use without::{
-    Hooked, MapView, Object, Registered, relocated, remove_filters, require_congestion_control,
+    CongestionControls, Hooked, MapView, Object, Registered, congestion_controls, relocated, remove_filters,
+    require_congestion_control,
 };
 
 use crate::IoError;

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_rs::{
-    AsRawLibbpf, MapCore, MapFlags, MapHandle, MapInfo, ObjectBuilder, OpenObject, PrintLevel, ProgramInput,
-    RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcHook,
+    AsRawLibbpf, MapCore, MapFlags, MapHandle, MapInfo, MapType, ObjectBuilder, OpenObject, PrintLevel,
+    ProgramInput, RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcHook,
 };
 
 use super::load::{FILTER_PRIORITY, Hook, Load};
@@ -74,6 +74,13 @@ impl Load<'_> {
     fn fill(&self, open: &mut OpenObject) -> Result<(), IoError> {
         for mut map in open.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
+            if let Some((control, _)) = self.congestion_control
+                && map.map_type() == MapType::StructOps
+                && control != name
+            {
+                // Of several only one is loaded, with its programs.
+                map.set_autocreate(false).map_err(|error| self.invalid(format!("{error:#}")))?;
+            }
             if name.ends_with(CONSTANTS)
                 && let Some(memory) = map.initial_value_mut()
             {

@@ -167,3 +167,20 @@ pub fn remove_filters(interface: InterfaceIndex, _: bool) -> Result<(), IoError>
 pub fn require_congestion_control(_: Option<&Path>) -> Result<(), IoError> {
     require_objects("load a congestion control in BPF")
 }
+
+/// No kernel was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CongestionControls {
+    /// It has MPTCP.
+    pub has_mptcp: bool,
+    /// Arguments of `cong_control`.
+    pub control_arguments: usize,
+}
+
+/// The same.
+///
+/// # Errors
+/// Always.
+pub fn congestion_controls(_: Option<&Path>) -> Result<CongestionControls, IoError> {
+    refused("load a congestion control in BPF")
+}

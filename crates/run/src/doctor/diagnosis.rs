@@ -192,7 +192,7 @@ fn jit(machine: &Machine) -> Finding {
 /// Of the running kernel, as congestion controls in BPF need them (`struct_ops`): one that ends with its owner.
 fn types(machine: &Machine) -> Finding {
     let of = |health, texts| finding("kernel types", health, texts);
-    let means = "`cellerator multipath` has no coupled congestion control";
+    let means = "`cellerator congestion` and `multipath congestion` cannot load theirs";
     match (machine.has_btf, version_of(&machine.release)) {
         (true, Some(version)) if version >= STRUCT_OPS_SINCE => {
             of(Health::Good, ["BTF and struct_ops", "", ""])
@@ -217,7 +217,7 @@ fn objects(machine: &Machine) -> Finding {
             Health::Limited,
             [
                 "this program was built without BPF",
-                "no `drwa`, no `multipath congestion`; `run` needs none of them",
+                "no `drwa`, `congestion` or `multipath congestion`; `run` needs none of them",
                 "make build, or cargo build --release --features bpf",
             ],
         ),

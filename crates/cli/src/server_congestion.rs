@@ -1,0 +1,134 @@
+//! `cellerator congestion`: `adaptive` as the congestion control of this machine's own kernel.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ::congestion::{ConnectionStatus, Loaded, Status, Users};
+use clap::Subcommand;
+use figures::Table;
+use io::Signals;
+
+use crate::congestion::show_log;
+use crate::interruption;
+use crate::output::{Words, namespace};
+
+/// Arguments of `cellerator congestion`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Load it, and have new connections of this network namespace use it, until interrupted (as root)
+    Load(LoadArgs),
+    /// End what was loaded, in whatever network namespace (as root)
+    Unload,
+    /// Show what is loaded, and rate, queue and window of the connections that use it (as root)
+    Status(StatusArgs),
+}
+
+#[derive(clap::Args)]
+struct LoadArgs {
+    /// Only connections with this local port
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Only connections of processes in this control group or below it: a folder in the tree of cgroup2
+    #[arg(long, value_name = "FOLDER")]
+    cgroup: Option<PathBuf>,
+    /// Only register it: for programs that choose it by TCP_CONGESTION
+    #[arg(long, conflicts_with_all = ["port", "cgroup"])]
+    register_only: bool,
+    /// When the kernel refuses the program, print the verifier's whole log
+    #[arg(long)]
+    verbose: bool,
+}
+
+#[derive(clap::Args)]
+struct StatusArgs {
+    /// Print JSON (schemas/congestion-status.schema.json)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `cellerator congestion`; an error is one clear line: what, where, what to do.
+pub fn main(args: &Args) -> Result<ExitCode, String> {
+    match &args.command {
+        Command::Load(args) => load(args),
+        Command::Unload => {
+            let lines = ::congestion::unload().map_err(|error| error.to_string())?;
+            Words::default().say(&lines.join("\n"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Status(args) => status(args),
+    }
+}
+
+fn load(args: &LoadArgs) -> Result<ExitCode, String> {
+    let words = Words::default();
+    let signals = Signals::terminating().map_err(|error| error.to_string())?;
+    let users = match args.register_only {
+        true => Users::Asking,
+        false => Users::New { port: args.port, group: args.cgroup.clone() },
+    };
+    ::congestion::hold(&users, &signals, &mut |line| words.say(line)).map_err(|error| {
+        show_log(error.log(), args.verbose);
+        error.to_string()
+    })?;
+    Ok(interruption::code(signals.taken()))
+}
+
+fn status(args: &StatusArgs) -> Result<ExitCode, String> {
+    let status = ::congestion::status().map_err(|error| error.to_string())?;
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&status).map_err(|error| format!("as JSON: {error}"))?,
+        false => told(&status),
+    };
+    Words::default().say(&text);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(status: &Status) -> String {
+    if status.loaded.is_empty() {
+        return "nothing is loaded: connections use the kernel's own congestion control".to_owned();
+    }
+    status.loaded.iter().map(loaded_told).collect::<Vec<_>>().join("\n")
+}
+
+fn loaded_told(loaded: &Loaded) -> String {
+    let place = namespace(loaded.is_here, loaded.namespace_name.as_deref(), loaded.namespace);
+    let head = format!(
+        "congestion control '{}', process {}: {} in {place} use it",
+        loaded.name, loaded.process, loaded.users
+    );
+    if loaded.connections.is_empty() {
+        return format!("{head}\n  no connection uses it");
+    }
+    let rows = loaded.connections.iter().map(row).collect();
+    let headings = vec![
+        ("remote", ""),
+        ("local port", ""),
+        ("rate", "Mbit/s"),
+        ("expected", "Mbit/s"),
+        ("queue", "ms"),
+        ("floor", "ms"),
+        ("window", "KB"),
+        ("bound by", ""),
+    ];
+    format!("{head}\n{}", Table { headings, rows })
+}
+
+fn row(one: &ConnectionStatus) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
+    vec![
+        std::net::SocketAddr::new(one.remote, one.remote_port).to_string(),
+        one.local_port.to_string(),
+        number(one.rate_mbps),
+        number(one.forecast_mbps),
+        number(one.queue_ms),
+        number(one.floor_ms),
+        (one.window_bytes / 1_000).to_string(),
+        one.bound.to_owned(),
+    ]
+}

@@ -1,0 +1,241 @@
+//! `adaptive` as a congestion control of the running kernel: every window and rate is the reference's, only those that
+//! are meant use it, it ends with who loaded it, and it keeps a queue shorter than BBR does.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use congestion::layout::{Event, Kind, handle};
+use congestion::{KERNEL_NAME, Program, Setup};
+use control::server::{Bound, Law};
+use io::{Namespace, Waiter, sysctl};
+use serde_json::Value;
+use units::Duration;
+
+use super::coupled::{available, of_port, scenario, signal, transfer};
+use super::daemon::{SIGKILL, SIGTERM, World, spawn, until};
+use super::{cellerator, has_mptcp, lab};
+use crate::schema;
+
+/// The name is the whole kernel's, and tests run at the same time.
+static NAME: Mutex<()> = Mutex::new(());
+
+fn own_name() -> MutexGuard<'static, ()> {
+    NAME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True where the kernel takes such programs; else a line says why not.
+fn is_possible() -> bool {
+    let needs =
+        io::bpf::congestion_controls(None).and_then(|_| io::features::require(io::features::Feature::Bpf));
+    if let Err(error) = &needs {
+        eprintln!("left out: {error}");
+    }
+    has_mptcp() && needs.is_ok()
+}
+
+/// What happens in the kernel while downloads run over two radios with losses, a death and a return.
+fn watched() -> Vec<Event> {
+    let setup = Setup { is_test: true, ..Setup::private() };
+    let mut program =
+        Program::load(&setup).unwrap_or_else(|error| panic!("{error}\n{}", error.log().unwrap_or_default()));
+    program.register().unwrap();
+    let file = scenario("congestion-adaptive", program.name(), "");
+    let mut events = Vec::new();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| lab(std::slice::from_ref(&file), &[]));
+        while !run.is_finished() {
+            events.extend(program.events().unwrap().0);
+            let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+            waiter.wait(Some(io::Clock::now() + Duration::from_millis(50))).unwrap();
+        }
+        let results = run.join().unwrap();
+        let run = &results["scenarios"][0]["runs"][0];
+        assert!(run["is_intact"] == true && run["is_multi_path"] == true, "{run}");
+    });
+    std::fs::remove_file(&file).unwrap();
+    let (more, lost) = program.events().unwrap();
+    events.extend(more);
+    assert_eq!(lost, 0, "events found no room");
+    events.sort_by_key(|event| (event.number, event.sequence));
+    events
+}
+
+/// Hands the events of a connection to the reference; what it says after each must be what the kernel's said.
+fn replay(events: &[Event], bounds: &mut [u32; Bound::ALL.len()]) {
+    let mut reference = Law::new(1);
+    for (event, sequence) in events.iter().zip(1..) {
+        assert_eq!(event.sequence, sequence, "an event is missing: {event:?}");
+        assert_eq!(event.kind == Kind::Begin, sequence == 1, "{event:?}");
+        reference.mss = event.mss;
+        handle(&mut reference, event.kind, event.mss, &event.ack);
+        assert_eq!((reference.window, reference.pacing_rate), (event.window, event.pacing_rate), "{event:?}");
+        if event.kind == Kind::Ack {
+            assert_eq!(event.cwnd, event.window.div_ceil(event.mss), "{event:?}");
+        }
+        bounds[reference.bound as usize] += 1;
+    }
+}
+
+#[test]
+fn every_window_and_rate_in_the_kernel_is_the_references() {
+    if !is_possible() {
+        return;
+    }
+    let events = watched();
+    let mut bounds = [0; Bound::ALL.len()];
+    events.chunk_by(|a, b| a.number == b.number).for_each(|one| replay(one, &mut bounds));
+    let of = |kind| events.iter().filter(|event| event.kind == kind).count();
+    let counts = Kind::ALL.map(of);
+    eprintln!("{} events, of each kind {counts:?}; bounds {bounds:?}", events.len());
+    let losses = events.iter().filter(|event| event.ack.lost > 0).count();
+    assert!(counts[3] > 2_000 && losses >= 10, "{counts:?}, {losses} with losses");
+    assert!(counts[2] >= 1, "a radio that dies is a time-out: {counts:?}");
+    let reached = |bound: Bound| bounds[bound.number() as usize] > 0;
+    assert!(reached(Bound::Start) && reached(Bound::Forecast) && reached(Bound::Buffer), "{bounds:?}");
+}
+
+/// `cellerator congestion load …` in a namespace, once it is ready.
+fn load(namespace: &Namespace, more: &[&str]) -> Child {
+    let mut child = spawn(namespace, &[&["congestion", "load"], more].concat());
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    if !lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("ready")) {
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        panic!("{said}");
+    }
+    child
+}
+
+/// What `cellerator congestion …` says where it fails: one line.
+fn refusal(namespace: &Namespace, arguments: &[&str]) -> String {
+    let output = spawn(namespace, &[&["congestion"], arguments].concat()).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+    said
+}
+
+fn is_available() -> bool {
+    available().split_whitespace().any(|one| one == KERNEL_NAME)
+}
+
+/// A connection that is no MPTCP, to a port of the server.
+fn plain(world: &World, port: u16) -> (std::net::TcpStream, std::net::TcpStream, std::net::TcpListener) {
+    let at = std::net::SocketAddr::new(super::daemon::SERVER.parse().unwrap(), port);
+    let listener = world.server.run(|| io::listen_multi_path(at, false)).unwrap().unwrap();
+    let time = Duration::from_secs(5);
+    let near = world.client.run(|| io::connect_multi_path(at, false, time)).unwrap().unwrap();
+    let (far, _) = listener.accept().unwrap();
+    (near, far, listener)
+}
+
+#[test]
+fn connections_of_the_port_use_it_and_a_kill_takes_it_away() {
+    if !is_possible() {
+        return;
+    }
+    let _own = own_name();
+    let world = World::new("ca");
+    let before = sysctl::read(&world.server, "net/ipv4/tcp_congestion_control").unwrap();
+    assert!(refusal(&world.server, &["unload"]).contains("no congestion control is loaded"));
+    let mut holder = load(&world.server, &["--port", "9001"]);
+    assert!(is_available());
+    let second = refusal(&world.client, &["load"]);
+    assert!(second.contains(&format!("of process {}", holder.id())), "{second}");
+
+    let (mut near, mut far, _listener) = plain(&world, 9_001);
+    let (_other_near, _other_far, _other_listener) = plain(&world, 9_002);
+    // Subflows of MPTCP are left to `multipath congestion`.
+    let (_multi_near, _multi_far, _multi_listener) = world.connect();
+    assert_eq!(of_port(&world.server, 9_001), [KERNEL_NAME]);
+    assert_eq!(of_port(&world.server, 9_002), [before.trim()]);
+    assert_eq!(of_port(&world.server, 9_000), [before.trim()]);
+    assert_eq!(of_port(&world.client, 9_001), [before.trim()], "the client has its own");
+    transfer(&mut far, &mut near);
+
+    let status = spawn(&world.client, &["congestion", "status", "--json"]).wait_with_output().unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    schema::check_against(&status, include_str!("../../../../schemas/congestion-status.schema.json"));
+    let loaded = &status["loaded"][0];
+    assert_eq!((&loaded["is_here"], &loaded["namespace_name"]), (&false.into(), &world.server.name().into()));
+    let connection = &loaded["connections"][0];
+    assert_eq!(loaded["connections"].as_array().unwrap().len(), 1, "{status}");
+    let own = near.local_addr().unwrap();
+    assert_eq!(connection["remote"], own.ip().to_string());
+    assert_eq!((&connection["remote_port"], &connection["local_port"]), (&own.port().into(), &9_001.into()));
+    assert!(connection["floor_ms"].as_f64().unwrap() < 100.0, "{status}");
+    assert!(connection["window_bytes"].as_u64().unwrap() >= 4 * 1_000, "{status}");
+    let told = spawn(&world.server, &["congestion", "status"]).wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("new connections with local port 9001 in this network namespace use it"), "{told}");
+
+    signal(&mut holder, SIGKILL);
+    until("it is taken from the kernel's list", || !is_available());
+    assert_eq!(sysctl::read(&world.server, "net/ipv4/tcp_congestion_control").unwrap(), before);
+    // What runs goes on with it, and carries data.
+    assert_eq!(of_port(&world.server, 9_001), [KERNEL_NAME]);
+    transfer(&mut far, &mut near);
+    // What begins does not use it.
+    let (_near, _far, _again) = plain(&world, 9_003);
+    assert_eq!(of_port(&world.server, 9_003), [before.trim()]);
+    // And it can be loaded again, for all, and unloaded.
+    let mut all = load(&world.server, &[]);
+    let (_near, _far, _all) = plain(&world, 9_004);
+    assert_eq!(of_port(&world.server, 9_004), [KERNEL_NAME]);
+    let unloaded = spawn(&world.client, &["congestion", "unload"]).wait_with_output().unwrap();
+    assert!(unloaded.status.success(), "{unloaded:?}");
+    all.wait().unwrap();
+    assert!(!is_available());
+    signal(&mut load(&world.server, &["--register-only"]), SIGTERM);
+    assert!(!is_available());
+}
+
+#[test]
+fn what_cannot_be_loaded_is_one_line() {
+    if !is_possible() {
+        return;
+    }
+    let _own = own_name();
+    let world = World::new("car");
+    let wrong = refusal(&world.server, &["load", "--cgroup", "/no/such/group"]);
+    assert!(wrong.contains("open the control group /no/such/group"), "{wrong}");
+    assert!(!is_available(), "nothing is left of it");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
+    // Where others may not look, it is copied.
+    let copy = std::env::temp_dir().join(format!("cellerator-congestion-{}", std::process::id()));
+    std::fs::copy(env!("CARGO_BIN_EXE_cellerator"), &copy).unwrap();
+    let output = command.arg(&copy).args(["congestion", "load"]).output().unwrap();
+    std::fs::remove_file(&copy).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("CAP_BPF") || said.contains("root"), "{said}");
+    // A kernel before 6.4, by its types.
+    let types = Path::new(env!("CARGO_MANIFEST_DIR")).join("../coupled/tests/btf/debian-12-linux-6.1.btf");
+    let error = io::bpf::congestion_controls(Some(&types)).unwrap_err().to_string();
+    assert!(error.contains("is missing") && error.lines().count() == 1, "{error}");
+}
+
+/// Between real kernels on a varying link: more of the link than BBR, with a shorter queue.
+#[test]
+fn its_queue_is_shorter_than_bbrs_at_no_less_of_the_link() {
+    if !is_possible() {
+        return;
+    }
+    let _own = own_name();
+    let arguments = ["contest", "4g-lte", "--lab", "--seconds", "12", "--no-limit", "--json", "-"];
+    let output = cellerator(&[&arguments[..], &["--schemes", "direct:bbr,kernel:adaptive"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |scheme: &str, figure: &dyn Fn(&Value) -> Option<f64>| {
+        let runs = results["runs"].as_array().unwrap();
+        figure(runs.iter().find(|run| run["scheme"] == scheme).unwrap()).unwrap()
+    };
+    let used = |scheme| of(scheme, &|run| run["utilisation"].as_f64());
+    let queue = |scheme| of(scheme, &|run| run["queue_ms"]["p95"].as_f64());
+    let (bbr, own) = ("direct:bbr", "kernel:adaptive");
+    assert!(used(own) > used(bbr) - 0.03, "{} of the link, BBR {}", used(own), used(bbr));
+    assert!(queue(own) < 0.75 * queue(bbr), "{} ms, BBR {} ms", queue(own), queue(bbr));
+    assert!(!is_available(), "the contest takes it away");
+}

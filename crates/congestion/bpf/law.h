@@ -1,0 +1,711 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The law of one connection: crates/control/src/server.rs in C, term by term, in the same integers. What each term
+ * and constant is for stands there; tests/arithmetic.rs compares the whole state after every event.
+ *
+ *   W = min( K + (tau + d) r^ ,  2K + (tau + D) r- ),  at most what Q, S and the start allow
+ *
+ * Times in us, amounts in bytes, rates in bytes per second. 0 is none, also where a time is a moment. */
+#ifndef LAW_H
+#define LAW_H
+
+#include <linux/types.h>
+
+#define BINS 32
+#define MARKS 16
+#define MET 8
+
+/* In the order of control::server::Law; src/layout.rs reads it. */
+struct law {
+	__u64 window;
+	__u64 pacing_rate;
+	__u64 mss;
+	__u64 limited_us;
+	__u64 bin_us;
+	__u64 bin_started_us;
+	__u64 bin_bytes;
+	__u64 bin_is_limited;
+	__u64 forecast;
+	__u64 average;
+	__u64 last_ack_us;
+	__u64 gaps_us;
+	__u64 gap_squares;
+	__u64 floor_us;
+	__u64 confirmed_us;
+	__u64 age_max_us;
+	__u64 drain_from_us;
+	__u64 drain_until_us;
+	__u64 drain_smallest_us;
+	__u64 headroom_ns;
+	__u64 start_window;
+	__u64 allowed;
+	__u64 lost_us;
+	__u64 acknowledged;
+	__u64 pending;
+	__u64 long_delivered;
+	__u64 long_lost;
+	__u64 short_delivered;
+	__u64 short_lost;
+	__u64 size;
+	__u64 rises_us;
+	__u64 longest;
+	__u64 longest_before;
+	__u64 longest_since_us;
+	__u32 bound; /* enum bound */
+	__u32 reserved;
+	__u32 drain_samples;
+	__u32 bins_written;
+	__u32 marks_written;
+	__u32 acks;
+	__u32 bins[BINS];
+	__u32 mark_us[MARKS];
+	__u32 mark_bytes[MARKS];
+	__u32 met[MET];
+};
+
+enum bound {
+	BOUND_START,
+	BOUND_FORECAST,
+	BOUND_PATIENCE,
+	BOUND_BUFFER,
+	BOUND_DRAIN,
+	BOUND_TIME_OUT,
+};
+
+/* What an acknowledgement tells. */
+struct ack_event {
+	__u64 now_us;
+	__u64 delivered;
+	__u64 lost;
+	__u64 rtt_us;
+	__u64 in_flight_before;
+	__u64 is_limited;
+};
+
+#define BIN_US 30000
+#define FINEST 12
+#define GRAINS_PER_BIN 2
+#define BINS_PER_ROUND_TRIP 8
+#define BINS_SPANNED 4
+#define RECENT_BINS 4
+#define AVERAGED_US 360000
+
+#define CONSTANT 6000
+#define HEADROOM_MIN_US 12000
+#define HEADROOM_MAX_US 48000
+#define STARVED_BELOW_US 5000
+#define STARVED_PERMILLE 20
+#define HEADROOM_GAIN 80
+#define STEP_MAX_NS 100000000
+#define DELAY_MAX_US 100000
+
+#define GAPS_MEMORY_US 1000000
+#define GAPS_KNOWN_US 100000
+#define GAP_MAX_US 30000
+
+#define FLOOR_AGE_US 10000000
+#define FLOOR_AGE_DOUBTED_US 3000000
+#define FLOOR_AGE_ROUNDS 50
+#define DRAIN_SAMPLES 4
+#define NEAR_US 2000
+#define JITTER_PARTS 16
+#define LEAST_PARTS 4
+
+#define SEGMENTS_MIN 4
+#define SILENT_SEGMENTS 1
+#define RETRY_SEGMENTS 32
+#define LOSS_MEMORY_US 10000000
+#define SILENCE_GROWTH 2
+#define INITIAL_SEGMENTS 10
+
+#define PACING_PERCENT 200
+#define BOUND_PACING_PERCENT 125
+#define PACED_WITHIN_US 1000
+
+#define BUNCH_US 2000
+#define MEMORY_US 60000000
+
+#define RATE_MAX (1ULL << 37)
+#define TIME_MAX_US (1ULL << 26)
+#define BYTES_MAX (1ULL << 32)
+#define RATE_UNIT 128
+
+#define HALF_US 5000000
+#define LONG_QUARTERS 3
+#define LOST_MIN 4
+#define TIMES 3
+#define MORE_PPM 60000
+#define SHORT_PPM 200000
+#define RISE 128
+#define RISE_IDLE 32
+#define WINDOWS_MAX 1024
+#define WINDOWS_MIN 16
+#define LOST_MUCH 64
+#define BUFFER_SEGMENTS_MIN 4
+
+#define always static inline __attribute__((always_inline))
+/* A function that the verifier looks at once, whatever calls it. Its arguments may be null to it. */
+#define once __attribute__((noinline))
+
+always __u64 smaller(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+always __u64 larger(__u64 a, __u64 b)
+{
+	return a > b ? a : b;
+}
+
+/* a - b, at least 0. */
+always __u64 beyond(__u64 a, __u64 b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* The rate of `bytes` in `us`. */
+always __u64 rate_of(__u64 bytes, __u64 us)
+{
+	return smaller(smaller(bytes, BYTES_MAX) * 1000000 / larger(us, 1), RATE_MAX);
+}
+
+/* What `rate` brings in `us`. */
+always __u64 bytes_in(__u64 rate, __u64 us)
+{
+	return rate * smaller(us, TIME_MAX_US) / 1000000;
+}
+
+/* How long `rate` takes for `bytes`, ns. */
+always __u64 time_ns(__u64 rate, __u64 bytes)
+{
+	return smaller(bytes, BYTES_MAX) * 1000000000 / larger(rate, 1);
+}
+
+/* The buffer. */
+
+/* Of a million bytes so many were lost. */
+always __u64 ppm(__u64 delivered, __u64 lost)
+{
+	return delivered + lost ? lost * 1000000 / (delivered + lost) : 0;
+}
+
+/* What may be in flight so that it fits; 0 for no limit. */
+always __u64 ceiling(const struct law *law)
+{
+	if (!law->size)
+		return 0;
+	return larger(law->size, bytes_in(law->average, law->floor_us) + law->size / 3);
+}
+
+/* Long queues lose far more than short ones. */
+always int overflows(const struct law *law)
+{
+	__u64 of_long = ppm(law->long_delivered, law->long_lost);
+	__u64 of_short = ppm(law->short_delivered, law->short_lost);
+
+	return law->long_lost >= law->mss * LOST_MIN &&
+	       (of_long >= of_short * TIMES || of_long >= of_short + MORE_PPM || of_short >= SHORT_PPM);
+}
+
+/* What was acknowledged in the `before` microseconds before `us`, or in a little less. */
+always __u32 acknowledged_within(const struct law *law, __u32 us, __u32 before)
+{
+	__u32 known = smaller(law->marks_written, MARKS), written = law->marks_written, bytes = 0;
+
+	for (__u32 back = 1; back <= MARKS; back++) {
+		__u32 place = (written + MARKS - back) & (MARKS - 1);
+
+		if (back > known || (__u32)(us - law->mark_us[place]) > before)
+			break;
+		bytes = (__u32)law->acknowledged - law->mark_bytes[place];
+	}
+	return bytes;
+}
+
+always void mark(struct law *law, __u32 us, __u64 waited)
+{
+	__u32 place = (law->marks_written + MARKS - 1) & (MARKS - 1);
+	__u32 apart = larger(waited / (MARKS - 4), 100);
+
+	if (law->marks_written && (__u32)(us - law->mark_us[place]) < apart)
+		return;
+	place = law->marks_written & (MARKS - 1);
+	law->mark_us[place] = us;
+	law->mark_bytes[place] = law->acknowledged;
+	law->marks_written++;
+	if (law->marks_written >= 2 * MARKS)
+		law->marks_written -= MARKS;
+}
+
+always void remember_longest(struct law *law, __u64 queue, __u64 now)
+{
+	if (beyond(now, law->longest_since_us) >= HALF_US) {
+		law->longest_before = law->longest;
+		law->longest = 0;
+		law->longest_since_us = now;
+	}
+	law->longest = larger(law->longest, queue);
+}
+
+always void forget_counted(struct law *law)
+{
+	__u64 lost = law->long_lost + law->short_lost;
+	__u64 counted = law->long_delivered + law->short_delivered + lost;
+	__u64 windows = lost >= law->mss * LOST_MUCH ? WINDOWS_MIN : WINDOWS_MAX;
+
+	if (counted >= smaller(law->window * windows, BYTES_MAX / 4)) {
+		law->long_delivered /= 2;
+		law->long_lost /= 2;
+		law->short_delivered /= 2;
+		law->short_lost /= 2;
+	}
+}
+
+always void adapt_size(struct law *law, __u64 met, int lost_in_long, int is_used, __u64 later)
+{
+	if (!overflows(law)) {
+		law->size = 0;
+	} else if (lost_in_long && met >= law->mss * BUFFER_SEGMENTS_MIN) {
+		law->size = met;
+		law->rises_us = later;
+	} else if (law->size && is_used && law->last_ack_us >= law->rises_us) {
+		law->size += (met * 4 < law->size ? law->window / RISE_IDLE : law->size / RISE) +
+			     law->mss / 16;
+		if (law->size / 2 >= law->window)
+			law->size = 0;
+		law->rises_us = later;
+	}
+}
+
+once int follow_buffer(struct law *law, const struct ack_event *ack, __u64 rtt, int is_used)
+{
+	__u64 delivered, lost, waited, met = 0;
+	__u32 us, queue;
+	int is_long;
+
+	if (!law || !ack)
+		return 0;
+	delivered = smaller(ack->delivered, BYTES_MAX);
+	lost = law->pending;
+	us = ack->now_us;
+	law->acknowledged = (law->acknowledged + delivered) & 0xffffffff;
+	if (!rtt || delivered < law->mss / 2)
+		return 0;
+	waited = beyond(rtt, law->floor_us);
+	queue = acknowledged_within(law, us, waited);
+	law->met[law->acks & (MET - 1)] = queue;
+	law->acks++;
+	mark(law, us, waited);
+	remember_longest(law, queue, ack->now_us);
+	for (int i = 0; i < MET; i++)
+		met = larger(met, law->met[i]);
+	is_long = met * 4 >= larger(law->longest, law->longest_before) * LONG_QUARTERS;
+	law->pending = 0;
+	if (is_long) {
+		law->long_delivered += delivered;
+		law->long_lost += lost;
+	} else {
+		law->short_delivered += delivered;
+		law->short_lost += lost;
+	}
+	forget_counted(law);
+	adapt_size(law, met, is_long && lost, is_used, ack->now_us + rtt);
+	return 0;
+}
+
+/* The floor. */
+
+always void end_drain(struct law *law)
+{
+	law->drain_from_us = 0;
+	law->drain_until_us = 0;
+	law->drain_smallest_us = 0;
+	law->drain_samples = 0;
+}
+
+always void update_floor(struct law *law, __u64 rtt, int is_queueing, __u64 now)
+{
+	if (!law->floor_us) {
+		law->confirmed_us = now;
+		law->floor_us = rtt;
+	} else if (law->age_max_us == FLOOR_AGE_US &&
+		   rtt <= law->floor_us + larger(NEAR_US, law->floor_us / JITTER_PARTS)) {
+		law->confirmed_us = now;
+		end_drain(law);
+	}
+	law->floor_us = smaller(law->floor_us, rtt);
+	if (law->drain_from_us) {
+		if (now >= law->drain_from_us) {
+			if (!law->drain_smallest_us || rtt < law->drain_smallest_us)
+				law->drain_smallest_us = rtt;
+			law->drain_samples++;
+		}
+		if (now >= law->drain_until_us && law->drain_samples >= DRAIN_SAMPLES) {
+			__u64 believed = law->floor_us * 3 / 2 + 5000;
+
+			law->age_max_us = law->drain_smallest_us > believed ? FLOOR_AGE_DOUBTED_US :
+									     FLOOR_AGE_US;
+			law->floor_us = smaller(law->drain_smallest_us, believed);
+			law->confirmed_us = now;
+			end_drain(law);
+		}
+		return;
+	}
+	if (is_queueing && beyond(now, law->confirmed_us) >
+				   larger(law->age_max_us, law->floor_us * FLOOR_AGE_ROUNDS)) {
+		law->drain_from_us = now + rtt;
+		law->drain_until_us = now + rtt + law->floor_us;
+	}
+}
+
+/* The grain, and the bins. */
+
+always void count_gap(struct law *law, int is_used, __u64 now)
+{
+	__u64 gap = smaller(beyond(now, law->last_ack_us), GAP_MAX_US);
+
+	law->last_ack_us = now;
+	if (!is_used)
+		return;
+	law->gaps_us += gap;
+	law->gap_squares += gap * gap;
+	if (law->gaps_us >= GAPS_MEMORY_US) {
+		law->gaps_us /= 2;
+		law->gap_squares /= 2;
+	}
+}
+
+always int is_grain_known(const struct law *law)
+{
+	return law->gaps_us >= GAPS_KNOWN_US;
+}
+
+always __u64 grain_us(const struct law *law)
+{
+	return law->gap_squares / larger(law->gaps_us, 1);
+}
+
+always void adapt_bins(struct law *law)
+{
+	__u64 least;
+
+	if (!is_grain_known(law) || !law->floor_us)
+		return;
+	least = smaller(larger(law->floor_us / BINS_PER_ROUND_TRIP, BIN_US / FINEST), BIN_US);
+	law->bin_us = smaller(larger(grain_us(law) * GRAINS_PER_BIN, least), BIN_US);
+}
+
+always void restart_bin(struct law *law, __u64 now)
+{
+	law->bin_started_us = now;
+	law->bin_bytes = 0;
+	law->bin_is_limited = 0;
+}
+
+/* 1 where a < b, without a branch: so the verifier has one way through all comparisons. Both below 2^63. */
+always __u64 is_less(__u64 a, __u64 b)
+{
+	__u64 difference = a - b;
+
+	asm volatile("" : "+r"(difference));
+	return difference >> 63;
+}
+
+once int compute_forecast(struct law *law)
+{
+	__u64 known, most = 0, quantile = 0, rank;
+
+	if (!law)
+		return 0;
+	known = smaller(law->bins_written, BINS);
+	if (known < 3) {
+		law->forecast = 0;
+		return 0;
+	}
+	/* Of all places: those that are not written yet hold zeros, which lie below all others. */
+	rank = BINS - known + ((known - 1) * 7 + 5) / 10;
+	for (int i = 0; i < BINS; i++) {
+		__u64 own = law->bins[i], less = 0, no_more = 0, is_it;
+
+		for (int j = 0; j < BINS; j++) {
+			less += is_less(law->bins[j], own);
+			no_more += is_less(law->bins[j], own + 1);
+		}
+		/* less <= rank < no_more */
+		is_it = is_less(less, rank + 1) & is_less(rank, no_more);
+		quantile = quantile * (1 - is_it) + own * is_it;
+		most += (own - most) * is_less(most, own);
+	}
+	law->forecast = (quantile * 7 + most * 3) * RATE_UNIT / 10;
+	return 0;
+}
+
+always void take_average(struct law *law, __u64 rate, __u64 lasted)
+{
+	__u64 new = smaller(lasted, AVERAGED_US);
+
+	if (law->average)
+		rate = (rate * new + law->average * (AVERAGED_US - new)) / AVERAGED_US;
+	law->average = rate;
+}
+
+always void count_bin(struct law *law, __u64 delivered, int is_used, __u64 now)
+{
+	__u64 elapsed, lasted, rate;
+	int tells;
+
+	if (!law->bin_started_us) {
+		restart_bin(law, now);
+		return;
+	}
+	law->bin_bytes += delivered;
+	if (is_used)
+		law->bin_is_limited = 1;
+	elapsed = beyond(now, law->bin_started_us);
+	if (elapsed < law->bin_us)
+		return;
+	lasted = smaller(elapsed, law->bin_us * BINS_SPANNED);
+	rate = rate_of(law->bin_bytes, lasted);
+	tells = law->bin_is_limited || rate > law->forecast;
+	restart_bin(law, now);
+	if (!tells)
+		return;
+	law->bins[law->bins_written & (BINS - 1)] = rate / RATE_UNIT;
+	law->bins_written++;
+	if (law->bins_written >= 2 * BINS)
+		law->bins_written -= BINS;
+	take_average(law, rate, lasted);
+	compute_forecast(law);
+}
+
+/* The mean of the last bins. */
+always __u64 recent(const struct law *law)
+{
+	__u64 known = smaller(law->bins_written, RECENT_BINS), sum = 0;
+	__u32 written = law->bins_written;
+
+	for (__u32 back = 1; back <= RECENT_BINS; back++)
+		if (back <= known)
+			sum += (__u64)law->bins[(written + BINS - back) & (BINS - 1)] * RATE_UNIT;
+	return known ? sum / known : 0;
+}
+
+/* Headroom. */
+
+always __u64 scaled(const struct law *law, __u64 us)
+{
+	return us * law->bin_us / BIN_US;
+}
+
+always __u64 near_us(const struct law *law)
+{
+	__u64 grain = is_grain_known(law) ? grain_us(law) : STARVED_BELOW_US;
+
+	return larger(smaller(grain, STARVED_BELOW_US), law->floor_us / JITTER_PARTS);
+}
+
+always __u64 headroom_min_us(const struct law *law)
+{
+	return larger(larger(scaled(law, HEADROOM_MIN_US), law->floor_us / LEAST_PARTS), STARVED_BELOW_US);
+}
+
+always __u64 headroom_max_us(const struct law *law)
+{
+	return larger(larger(larger(scaled(law, HEADROOM_MAX_US), law->floor_us), HEADROOM_MIN_US),
+		      headroom_min_us(law));
+}
+
+always void follow_headroom(struct law *law, __u64 rtt, __u64 delivered)
+{
+	__u64 step;
+
+	if (!law->forecast)
+		return;
+	step = smaller(time_ns(law->forecast, delivered), STEP_MAX_NS) * HEADROOM_GAIN / 1000;
+	if (rtt < law->floor_us + near_us(law))
+		law->headroom_ns += step * (1000 - STARVED_PERMILLE) / 1000;
+	else
+		law->headroom_ns = beyond(law->headroom_ns, step * STARVED_PERMILLE / 1000);
+	law->headroom_ns = smaller(larger(law->headroom_ns, headroom_min_us(law) * 1000),
+				   headroom_max_us(law) * 1000);
+}
+
+/* The start. */
+
+always void follow_start(struct law *law, const struct ack_event *ack, __u64 rtt)
+{
+	int is_queueing;
+
+	if (!law->start_window || !rtt)
+		return;
+	is_queueing = rtt > law->floor_us + larger(headroom_min_us(law), headroom_max_us(law) / 2);
+	if ((is_queueing || ceiling(law)) && law->forecast)
+		law->start_window = 0;
+	else if (ack->in_flight_before >= law->start_window / 2 && !is_queueing)
+		law->start_window = smaller(law->start_window + ack->delivered, BYTES_MAX);
+}
+
+/* The window. */
+
+always __u64 delay_max_us(const struct law *law)
+{
+	return larger(larger(scaled(law, DELAY_MAX_US), law->floor_us), HEADROOM_MIN_US);
+}
+
+always void pace(struct law *law, __u64 limit)
+{
+	__u64 by_window, known, rate;
+
+	if (!law->floor_us) {
+		law->pacing_rate = RATE_MAX;
+		return;
+	}
+	by_window = rate_of(law->window, larger(law->floor_us, PACED_WITHIN_US));
+	known = law->forecast ? law->forecast : by_window;
+	known = larger(known, rate_of(law->window, law->floor_us + delay_max_us(law)));
+	if (law->window == limit)
+		rate = known * BOUND_PACING_PERCENT / 100;
+	else
+		rate = larger(by_window, known) * PACING_PERCENT / 100;
+	law->pacing_rate = smaller(rate, RATE_MAX);
+}
+
+once int update(struct law *law)
+{
+	__u64 window = 0, limit, drained;
+	__u32 bound = BOUND_START;
+
+	if (!law)
+		return 0;
+	limit = ceiling(law);
+	if (law->floor_us && law->forecast) {
+		__u64 patient = bytes_in(recent(law), law->floor_us + delay_max_us(law)) + 2 * CONSTANT;
+
+		window = bytes_in(law->forecast, law->floor_us + law->headroom_ns / 1000) + CONSTANT;
+		bound = BOUND_FORECAST;
+		if (patient < window) {
+			window = patient;
+			bound = BOUND_PATIENCE;
+		}
+	}
+	if (law->start_window > window) {
+		window = law->start_window;
+		bound = BOUND_START;
+	}
+	if (!window) {
+		window = law->mss * INITIAL_SEGMENTS;
+		bound = BOUND_START;
+	}
+	if (limit && limit < window) {
+		window = limit;
+		bound = BOUND_BUFFER;
+	}
+	drained = bytes_in(law->forecast, law->floor_us / 2);
+	if (law->drain_from_us && law->forecast && drained < window) {
+		window = drained;
+		bound = BOUND_DRAIN;
+	}
+	window = smaller(larger(window, law->mss * SEGMENTS_MIN), BYTES_MAX);
+	if (law->allowed && law->allowed < window) {
+		window = law->allowed;
+		bound = BOUND_TIME_OUT;
+	} else {
+		law->allowed = 0;
+	}
+	law->window = window;
+	law->bound = bound;
+	pace(law, limit);
+	return 0;
+}
+
+/* The events. */
+
+always void begin(struct law *law, __u64 mss)
+{
+	static const struct law none = {};
+
+	*law = none;
+	law->mss = smaller(larger(mss, 1), 65535);
+	law->bin_us = BIN_US;
+	law->age_max_us = FLOOR_AGE_DOUBTED_US;
+	law->headroom_ns = HEADROOM_MAX_US * 1000 / 2;
+	law->start_window = law->mss * INITIAL_SEGMENTS;
+	update(law);
+}
+
+always void on_handshake(struct law *law, __u64 rtt, __u64 now)
+{
+	if (!rtt || (law->floor_us && rtt > law->floor_us))
+		return;
+	law->floor_us = smaller(rtt, TIME_MAX_US);
+	law->confirmed_us = now;
+	law->age_max_us = FLOOR_AGE_US;
+	update(law);
+}
+
+always void on_idle(struct law *law, __u64 now)
+{
+	law->confirmed_us = now;
+	end_drain(law);
+	if (law->last_ack_us && beyond(now, law->last_ack_us) > MEMORY_US) {
+		law->forecast = 0;
+		law->average = 0;
+		law->bins_written = 0;
+		for (int i = 0; i < BINS; i++)
+			law->bins[i] = 0;
+		law->headroom_ns = HEADROOM_MAX_US * 1000 / 2;
+		law->start_window = law->mss * INITIAL_SEGMENTS;
+		law->size = 0;
+		law->long_delivered = 0;
+		law->long_lost = 0;
+		law->short_delivered = 0;
+		law->short_lost = 0;
+		update(law);
+	}
+	restart_bin(law, now);
+}
+
+always void on_timeout(struct law *law, __u64 now)
+{
+	int is_lossy = law->lost_us && beyond(now, law->lost_us) < LOSS_MEMORY_US;
+
+	law->allowed = law->mss * (is_lossy ? RETRY_SEGMENTS : SILENT_SEGMENTS);
+	update(law);
+}
+
+once int on_ack(struct law *law, const struct ack_event *ack)
+{
+	__u64 now, rtt;
+	int is_used;
+
+	if (!law || !ack)
+		return 0;
+	now = ack->now_us;
+	rtt = smaller(ack->rtt_us, TIME_MAX_US);
+	if (ack->lost) {
+		law->pending = smaller(law->pending + ack->lost, BYTES_MAX);
+		if (!law->allowed && !overflows(law))
+			law->lost_us = now;
+	}
+	if (!ack->delivered)
+		return 0;
+	if (law->allowed)
+		law->allowed += ack->delivered * SILENCE_GROWTH;
+	if (ack->is_limited)
+		law->limited_us = now;
+	is_used = law->limited_us && beyond(now, law->limited_us) <= BUNCH_US;
+	if (rtt) {
+		update_floor(law, rtt, is_used, now);
+		if (is_used && !law->drain_from_us && !law->start_window)
+			follow_headroom(law, rtt, ack->delivered);
+	}
+	is_used = is_used && !law->drain_from_us;
+	count_gap(law, is_used, now);
+	adapt_bins(law);
+	count_bin(law, ack->delivered, is_used, now);
+	follow_buffer(law, ack, rtt, is_used);
+	follow_start(law, ack, rtt);
+	update(law);
+	return 0;
+}
+
+#endif

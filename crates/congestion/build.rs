@@ -1,0 +1,6 @@
+//! Compiles `bpf/congestion.bpf.c`, with the feature `bpf`.
+
+fn main() {
+    #[cfg(feature = "bpf")]
+    bpf_build::compile("congestion", &["congestion.h", "law.h"], &["-Wno-unused-parameter"]);
+}

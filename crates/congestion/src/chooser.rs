@@ -1,0 +1,137 @@
+//! [`Chooser`]: has connections of this network namespace use a congestion control.
+//!
+//! The sysctl `tcp_congestion_control` would outlive a killed process. The kernel calls a `sock_ops` program when a
+//! TCP connection is established, in a control group or below it:
+//!
+//! ```text
+//!   established, in this network namespace, of this port, no subflow of MPTCP?
+//!       TCP_CONGESTION = the name
+//! ```
+//!
+//! The program ends with the process, however that ends. Connections that it has set keep what they have.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use io::bpf::{
+    Attachment, Helper, Instruction, Program, Register, Selection, Width, for_new_connections, root_group,
+};
+use io::{IoError, Namespace};
+use serde::{Deserialize, Serialize};
+
+/// `IPPROTO_TCP`, `TCP_CONGESTION`.
+const LEVEL: i32 = 6;
+const TCP_CONGESTION: i32 = 13;
+/// `TCP_CA_NAME_MAX`.
+const NAME_LEN: usize = 16;
+
+/// Who uses a congestion control that is loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Users {
+    /// Connections of the network namespace that are established from now on.
+    New {
+        /// Only those with this local port.
+        port: Option<u16>,
+        /// Only those of processes in this control group or below it.
+        group: Option<PathBuf>,
+    },
+    /// Sockets that ask for it by name.
+    Asking,
+}
+
+impl Users {
+    /// In words, as the subject of a sentence.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::New { port, group } => {
+                let port = port.map_or(String::new(), |port| format!(" with local port {port}"));
+                let group = group.as_deref().map(Path::display);
+                let group = group.map_or(String::new(), |group| format!(" of control group {group}"));
+                format!("new connections{port}{group}")
+            }
+            Self::Asking => "sockets that ask for it".to_owned(),
+        }
+    }
+}
+
+/// The program at work.
+#[derive(Debug)]
+pub struct Chooser {
+    _attachment: Attachment,
+}
+
+impl Chooser {
+    /// Has connections of this network namespace that are established from now on use the congestion control `name`:
+    /// those with `port`, and of processes in `group`, where these are given. Subflows of MPTCP are left out where
+    /// the kernel `has_mptcp`.
+    ///
+    /// # Errors
+    /// Without the privilege, where the kernel has no BPF, or there is no such control group.
+    pub fn start(
+        name: &str,
+        port: Option<u16>,
+        group: Option<&Path>,
+        has_mptcp: bool,
+    ) -> Result<Self, IoError> {
+        io::features::require(io::features::Feature::Bpf)?;
+        let selection = Selection { local_port: port, leaves_subflows: has_mptcp };
+        let program = instructions(Namespace::current()?.cookie()?, selection, name)?;
+        let program = Program::load_socket_operations("cellerator_cong", &program)?;
+        let group = match group {
+            None => root_group()?,
+            Some(path) => File::open(path)
+                .map_err(|error| {
+                    IoError::system(format!("open the control group {}", path.display()), error)
+                })?
+                .into(),
+        };
+        Ok(Self { _attachment: program.attach_to_group(&group)? })
+    }
+}
+
+fn instructions(namespace: u64, selection: Selection, name: &str) -> Result<Vec<Instruction>, IoError> {
+    use Register::{R1, R2, R3, R4, R5, R6, R10};
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.resize(NAME_LEN, 0);
+    for_new_connections(namespace, selection, |a| {
+        for (word, offset) in bytes.chunks_exact(4).zip((-16_i16..).step_by(4)) {
+            let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            a.store_number(Width::Word, R10, offset, word);
+        }
+        a.copy(R1, R6);
+        a.set(R2, LEVEL);
+        a.set(R3, TCP_CONGESTION);
+        a.point(R4, R10, -16);
+        a.set(R5, NAME_LEN as i32);
+        // What is refused stays as it is.
+        a.call(Helper::SetSocketOption);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifier_takes_the_program() {
+        if io::features::require(io::features::Feature::Bpf).is_err() {
+            eprintln!("left out: needs the privilege to load BPF programs");
+            return;
+        }
+        for local_port in [None, Some(443)] {
+            let selection = Selection { local_port, leaves_subflows: local_port.is_none() };
+            let program = instructions(1, selection, "adaptive").unwrap();
+            Program::load_socket_operations("cellerator_cong", &program).unwrap();
+        }
+    }
+
+    #[test]
+    fn users_are_named() {
+        let new = |port, group: Option<&str>| Users::New { port, group: group.map(PathBuf::from) }.name();
+        assert_eq!(new(None, None), "new connections");
+        assert_eq!(new(Some(443), None), "new connections with local port 443");
+        assert_eq!(new(None, Some("/x")), "new connections of control group /x");
+        assert_eq!(Users::Asking.name(), "sockets that ask for it");
+    }
+}

@@ -1,0 +1,40 @@
+//! [`CongestionError`]: why the congestion control cannot be loaded or ended.
+
+use io::IoError;
+
+/// Why the congestion control cannot be loaded or ended; the message is one line with what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CongestionError {
+    /// The operating system refused something.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A congestion control of that name is registered.
+    #[error(
+        "a congestion control called '{name}' is there already{}",
+        owner.map_or(String::new(), |owner| format!(", of process {owner}: end it with `cellerator congestion unload`"))
+    )]
+    AlreadyThere {
+        /// Its name.
+        name: String,
+        /// The process that registered it, if it is one of ours.
+        owner: Option<u32>,
+    },
+    /// It does not end.
+    #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
+    DoesNotEnd(u32),
+    /// Nothing to unload.
+    #[error("no congestion control is loaded: start with `cellerator congestion load`")]
+    NothingLoaded,
+}
+
+impl CongestionError {
+    /// The verifier's log, where the kernel refused the program.
+    #[must_use]
+    pub fn log(&self) -> Option<&str> {
+        match self {
+            Self::Io(error) => error.log(),
+            _ => None,
+        }
+    }
+}

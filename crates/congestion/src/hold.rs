@@ -1,0 +1,104 @@
+//! [`Held`]: the congestion control at work; [`hold`]: until a signal comes; [`unload`]: the signal.
+
+use std::path::Path;
+
+use io::bpf::congestion_controls;
+use io::{INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
+use units::Duration;
+
+use crate::record::{KIND, Record, running};
+use crate::{Chooser, CongestionError, Program, Setup, Users};
+
+/// How long a process may take to end.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// The congestion control, and who is to use it; all of it ends with the value, and with the process.
+#[derive(Debug)]
+pub struct Held {
+    program: Program,
+    _chooser: Option<Chooser>,
+    _instance: Instance,
+}
+
+impl Held {
+    /// Loads and registers it as `setup` says, for `users` of this network namespace.
+    ///
+    /// # Errors
+    /// When the privilege is missing, the kernel cannot do it, or one of that name is there. Nothing is left then.
+    pub fn start(setup: Setup, users: Users) -> Result<Self, CongestionError> {
+        let mut program = Program::load(&setup)?;
+        let others = running()?;
+        if let Err(error) = program.register() {
+            let owner = others.iter().find(|other| other.record.name == setup.name);
+            return Err(match error.is_already_there() {
+                true => CongestionError::AlreadyThere {
+                    name: setup.name,
+                    owner: owner.map(|other| other.process),
+                },
+                false => error.into(),
+            });
+        }
+        let chooser = match &users {
+            Users::New { port, group } => {
+                let has_mptcp = congestion_controls(None)?.has_mptcp;
+                Some(Chooser::start(program.name(), *port, group.as_deref(), has_mptcp)?)
+            }
+            Users::Asking => None,
+        };
+        let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
+        let record = Record {
+            namespace: Namespace::current()?.id()?,
+            name: setup.name,
+            users,
+            connections_map: program.connections()?.id()?,
+        };
+        instance.record(&serde_json::to_string_pretty(&record).unwrap_or_default())?;
+        Ok(Self { program, _chooser: chooser, _instance: instance })
+    }
+
+    /// The congestion control's name in the kernel.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.program.name()
+    }
+}
+
+/// Holds it for `users` until `signals` says to end; `tell` gets one line about each thing of note.
+///
+/// # Errors
+/// As [`Held::start`].
+pub fn hold(users: &Users, signals: &Signals, tell: &mut dyn FnMut(&str)) -> Result<(), CongestionError> {
+    let held = Held::start(Setup::usual(), users.clone())?;
+    tell(&format!("loaded as congestion control '{}'", held.name()));
+    tell(&match users {
+        Users::New { .. } => format!(
+            "ready: {} use it from now on; end with Ctrl-C or `cellerator congestion unload`",
+            users.name()
+        ),
+        Users::Asking => {
+            format!("ready: sockets can choose it with TCP_CONGESTION '{}'; end with Ctrl-C", held.name())
+        }
+    });
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(signals, Interest::Read, 0)?;
+    while signals.take().is_none() {
+        waiter.wait(None)?;
+    }
+    tell("unloaded: connections that use it go on with it until they end");
+    Ok(())
+}
+
+/// Ends the processes that hold it; the lines say which.
+///
+/// # Errors
+/// When there is none, or it does not end.
+pub fn unload() -> Result<Vec<String>, CongestionError> {
+    let mut lines = Vec::new();
+    for other in running()? {
+        if !end_process(other.process, END_LIMIT)? {
+            return Err(CongestionError::DoesNotEnd(other.process));
+        }
+        lines.push(format!("process {}: {} unloaded", other.process, other.record.name));
+    }
+    if lines.is_empty() { Err(CongestionError::NothingLoaded) } else { Ok(lines) }
+}

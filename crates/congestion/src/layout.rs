@@ -1,0 +1,257 @@
+//! What the program in the kernel and this one share, byte by byte: `bpf/congestion.h` and `bpf/law.h` in Rust.
+//!
+//! `tests/arithmetic.rs` compares sizes with those that the compiler gave the program.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use control::server::{AckEvent, Bound, Law};
+
+/// Reads numbers one after the other; what is missing is zero.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (first, others) = self.0.split_at_checked(N).unwrap_or((&[], &[]));
+        self.0 = others;
+        first.try_into().unwrap_or([0; N])
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_ne_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.take())
+    }
+
+    fn ack(&mut self) -> AckEvent {
+        AckEvent {
+            now_us: self.u64(),
+            delivered: self.u64(),
+            lost: self.u64(),
+            rtt_us: self.u64(),
+            in_flight_before: self.u64(),
+            is_limited: self.u64() != 0,
+        }
+    }
+}
+
+/// Bytes of `struct ack_event`.
+const ACK_LEN: usize = 48;
+
+fn ack_bytes(ack: &AckEvent) -> impl Iterator<Item = u8> {
+    let fields =
+        [ack.now_us, ack.delivered, ack.lost, ack.rtt_us, ack.in_flight_before, u64::from(ack.is_limited)];
+    fields.into_iter().flat_map(u64::to_ne_bytes)
+}
+
+/// Writes both directions from the list of fields, in the order of `struct law`.
+macro_rules! law {
+    ($($wide:ident)+ ; $($narrow:ident)+ ; $($ring:ident)+) => {
+        /// `struct law` as the kernel has it.
+        #[must_use]
+        pub fn law_bytes(law: &Law) -> Vec<u8> {
+            let mut bytes = Vec::with_capacity(LAW_LEN);
+            $(bytes.extend(law.$wide.to_ne_bytes());)+
+            $(bytes.extend(law.$narrow.to_ne_bytes());)+
+            $(law.$ring.iter().for_each(|one| bytes.extend(one.to_ne_bytes()));)+
+            bytes
+        }
+
+        fn read_law(fields: &mut Fields<'_>) -> Law {
+            let mut law = Law::new(1);
+            $(law.$wide = fields.u64();)+
+            $(law.$narrow = fields.u32();)+
+            $(law.$ring = std::array::from_fn(|_| fields.u32());)+
+            law
+        }
+    };
+}
+
+law! {
+    window pacing_rate mss limited_us
+    bin_us bin_started_us bin_bytes bin_is_limited forecast average
+    last_ack_us gaps_us gap_squares
+    floor_us confirmed_us age_max_us drain_from_us drain_until_us drain_smallest_us
+    headroom_ns start_window allowed lost_us
+    acknowledged pending long_delivered long_lost short_delivered short_lost size rises_us
+    longest longest_before longest_since_us ;
+    bound reserved drain_samples bins_written marks_written acks ;
+    bins mark_us mark_bytes met
+}
+
+/// Bytes of `struct law`.
+pub const LAW_LEN: usize = 34 * 8 + 6 * 4 + (32 + 16 + 16 + 8) * 4;
+
+/// `enum event_kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A connection begins; with the round trip of its handshake.
+    Begin,
+    /// It was idle until then.
+    Idle,
+    /// A retransmission time-out.
+    Timeout,
+    /// An acknowledgement.
+    Ack,
+}
+
+impl Kind {
+    /// All of them, from number 1 on.
+    pub const ALL: [Self; 4] = [Self::Begin, Self::Idle, Self::Timeout, Self::Ack];
+
+    fn number(self) -> u64 {
+        self as u64 + 1
+    }
+}
+
+/// Has the reference handle an event.
+pub fn handle(law: &mut Law, kind: Kind, mss: u64, ack: &AckEvent) {
+    match kind {
+        Kind::Begin => {
+            *law = Law::new(mss);
+            law.on_handshake(ack.rtt_us, ack.now_us);
+        }
+        Kind::Idle => law.on_idle(ack.now_us),
+        Kind::Timeout => law.on_timeout(ack.now_us),
+        Kind::Ack => law.on_ack(ack),
+    }
+}
+
+/// `struct event`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Of the connection, from 1.
+    pub number: u64,
+    /// Of the event, from 1.
+    pub sequence: u64,
+    /// What happened.
+    pub kind: Kind,
+    /// Payload of a segment, bytes.
+    pub mss: u64,
+    /// What was heard; of other kinds the moment alone, or also the round trip.
+    pub ack: AckEvent,
+    /// The law's window after it, bytes.
+    pub window: u64,
+    /// The law's rate after it, bytes per second.
+    pub pacing_rate: u64,
+    /// The kernel's window after it, segments.
+    pub cwnd: u64,
+}
+
+impl Event {
+    /// Bytes.
+    pub const LEN: usize = 7 * 8 + ACK_LEN;
+
+    /// From the kernel's memory; none when it is no event.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes.get(..Self::LEN)?);
+        let (number, sequence, kind) = (fields.u64(), fields.u64(), fields.u64());
+        Some(Self {
+            number,
+            sequence,
+            kind: Kind::ALL.into_iter().find(|known| known.number() == kind)?,
+            mss: fields.u64(),
+            ack: fields.ack(),
+            window: fields.u64(),
+            pacing_rate: fields.u64(),
+            cwnd: fields.u64(),
+        })
+    }
+}
+
+/// `struct shown`: a connection as the status has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The other end.
+    pub remote: SocketAddr,
+    /// This end's port.
+    pub local_port: u16,
+    /// What bounds the window; none of a number that is unknown.
+    pub bound: Option<Bound>,
+    /// Smoothed round trip, µs.
+    pub rtt_us: u32,
+    /// When it was shown, µs on the kernel's monotonic clock.
+    pub at_us: u64,
+    /// Bytes.
+    pub window: u64,
+    /// Delivered of late, bytes per second.
+    pub average: u64,
+    /// Expected, bytes per second.
+    pub forecast: u64,
+    /// Smallest round trip, µs.
+    pub floor_us: u64,
+    /// Segments delivered so far.
+    pub delivered: u64,
+}
+
+impl Shown {
+    /// Bytes.
+    pub const LEN: usize = 80;
+
+    /// From the kernel's memory.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut fields = Fields(bytes);
+        let address: [u8; 16] = fields.take();
+        let (remote_port, local_port, is_ipv6) = (fields.u16(), fields.u16(), fields.u16() != 0);
+        let _reserved = fields.u16();
+        let mapped = Ipv6Addr::from(address);
+        let address = match (is_ipv6, mapped.to_ipv4_mapped()) {
+            (false, _) => IpAddr::from(Ipv4Addr::new(address[0], address[1], address[2], address[3])),
+            (true, Some(inner)) => inner.into(),
+            (true, None) => mapped.into(),
+        };
+        let bound = fields.u32();
+        Self {
+            remote: SocketAddr::new(address, remote_port),
+            local_port,
+            bound: Bound::ALL.into_iter().find(|known| known.number() == bound),
+            rtt_us: fields.u32(),
+            at_us: fields.u64(),
+            window: fields.u64(),
+            average: fields.u64(),
+            forecast: fields.u64(),
+            floor_us: fields.u64(),
+            delivered: fields.u64(),
+        }
+    }
+}
+
+/// `struct trial`: one event for the arithmetic alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// What happens.
+    pub kind: Kind,
+    /// Payload of a segment, bytes, of one that begins.
+    pub mss: u64,
+    /// What is heard.
+    pub ack: AckEvent,
+    /// The state to which it happens.
+    pub law: Law,
+}
+
+impl Trial {
+    /// Bytes.
+    pub const LEN: usize = 16 + ACK_LEN + LAW_LEN;
+
+    /// As the kernel has it.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> =
+            [self.kind.number(), self.mss].into_iter().flat_map(u64::to_ne_bytes).collect();
+        bytes.extend(ack_bytes(&self.ack));
+        bytes.extend(law_bytes(&self.law));
+        bytes
+    }
+
+    /// Takes the state from the kernel's memory.
+    pub fn take_law(&mut self, bytes: &[u8]) {
+        self.law = read_law(&mut Fields(bytes.get(16 + ACK_LEN..).unwrap_or_default()));
+    }
+}

@@ -1,0 +1,24 @@
+//! `adaptive` as a congestion control of a server's own kernel, as a BPF program.
+//!
+//! ```text
+//!   connection ── established ──▶ chooser: in this namespace, of this port or group? ──▶ it uses `adaptive`
+//!   connection ── ACK, time-out ▶ bpf/congestion.bpf.c ◀──▶ its own state ──▶ snd_cwnd, sk_pacing_rate
+//! ```
+//!
+//! The program (`bpf/congestion.bpf.c`, `bpf/law.h`) does all of it in the kernel; this crate loads it, has
+//! connections use it, and says what it does. The same in Rust is [`control::server`]. What it is for:
+//! `docs/congestion.md`.
+
+mod chooser;
+mod error;
+mod hold;
+pub mod layout;
+mod program;
+mod record;
+mod status;
+
+pub use chooser::{Chooser, Users};
+pub use error::CongestionError;
+pub use hold::{Held, hold, unload};
+pub use program::{KERNEL_NAME, Program, Setup};
+pub use status::{ConnectionStatus, Loaded, Status, status};

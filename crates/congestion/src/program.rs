@@ -1,0 +1,149 @@
+//! [`Program`]: the BPF program, loaded, and registered as a congestion control.
+
+use io::IoError;
+use io::bpf::{Load, MapView, Object, Registered, congestion_controls};
+
+use crate::layout::{Event, Shown, Trial};
+
+/// `bpf/congestion.bpf.c`, compiled; nothing loads it where there is none.
+#[cfg(not(feature = "bpf"))]
+static ELF: &[u8] = &[];
+/// `bpf/congestion.bpf.c`, compiled.
+#[cfg(feature = "bpf")]
+static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/congestion.bpf.o"));
+/// The congestion controls in it, by the arguments of the kernel's `cong_control`.
+const CONTROLS: [(usize, &str); 2] = [(4, "adaptive_four"), (2, "adaptive_two")];
+/// The only element of an array.
+const FIRST: [u8; 4] = [0; 4];
+
+/// The name by which the kernel knows it.
+pub const KERNEL_NAME: &str = "adaptive";
+
+/// What a program is to do.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The congestion control's name in the kernel; at most 15 bytes.
+    pub name: String,
+    /// It writes down what happens ([`Program::events`]), and handles trials.
+    pub is_test: bool,
+}
+
+impl Setup {
+    /// By its usual name.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self { name: KERNEL_NAME.to_owned(), is_test: false }
+    }
+
+    /// By a name that no other process of this machine takes: the registry is the whole kernel's.
+    #[must_use]
+    pub fn private() -> Self {
+        Self { name: format!("ca_{}", std::process::id()), is_test: false }
+    }
+}
+
+/// The program.
+#[derive(Debug)]
+pub struct Program {
+    object: Object,
+    control: &'static str,
+    name: String,
+    registered: Option<Registered>,
+}
+
+impl Program {
+    /// Has the kernel verify and translate it.
+    ///
+    /// # Errors
+    /// When the privilege is missing, the kernel has no congestion controls in BPF, or its verifier refuses: with
+    /// its log ([`IoError::log`]).
+    pub fn load(setup: &Setup) -> Result<Self, IoError> {
+        io::bpf::require_objects("load a congestion control")?;
+        io::features::require(io::features::Feature::Bpf)?;
+        let arguments = congestion_controls(None)?.control_arguments;
+        let control = CONTROLS.into_iter().find(|(count, _)| *count == arguments).map(|(_, control)| control);
+        let control = control.ok_or_else(|| IoError::Missing {
+            what: "a congestion control for this kernel".to_owned(),
+            remedy: format!("its cong_control takes {arguments} arguments, and 2 or 4 are known"),
+        })?;
+        let constants = [u32::from(setup.is_test), 0].map(u32::to_ne_bytes).concat();
+        let object = Object::load_with(&Load {
+            name: "congestion",
+            elf: ELF,
+            constants: &constants,
+            also: if setup.is_test { &["adaptive_trial"] } else { &[] },
+            congestion_control: Some((control, &setup.name)),
+            btf: None,
+        })?;
+        Ok(Self { object, control, name: setup.name.clone(), registered: None })
+    }
+
+    /// Registers it with the kernel, for all network namespaces, until the value goes.
+    ///
+    /// # Errors
+    /// When one of that name is there ([`IoError::is_already_there`]).
+    pub fn register(&mut self) -> Result<(), IoError> {
+        self.registered = Some(self.object.register(self.control)?);
+        Ok(())
+    }
+
+    /// The congestion control's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The connections that use it, to read.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn connections(&self) -> Result<MapView, IoError> {
+        self.object.map("connections")
+    }
+
+    /// What happened since the last call, by connection and in order; and how many events found no room so far. Of a
+    /// program for tests.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn events(&self) -> Result<(Vec<Event>, u64), IoError> {
+        let mut found = Vec::new();
+        self.object.map("events")?.drain(|bytes| found.extend(Event::read(bytes)))?;
+        found.sort_by_key(|event| (event.number, event.sequence));
+        let globals = self.object.map(".bss")?.get(&FIRST)?.unwrap_or_default();
+        // Behind the number of sockets.
+        let lost = globals.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
+        Ok((found, lost))
+    }
+
+    /// Lets the program's arithmetic handle one event. Of a program for tests.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn attempt(&self, trial: &mut Trial) -> Result<(), IoError> {
+        let trials = self.object.map("trials")?;
+        trials.set(&FIRST, &trial.bytes())?;
+        // Any frame will do.
+        self.object.test("adaptive_trial", &[0; 64])?;
+        trial.take_law(&trials.get(&FIRST)?.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Bytes of what is shown of a connection and of a trial, as the compiler laid them out.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn value_lens(&self) -> Result<[u32; 2], IoError> {
+        Ok([self.connections()?.value_len()?, self.object.map("trials")?.value_len()?])
+    }
+}
+
+/// The connections in a map, by number.
+pub(crate) fn shown(view: &MapView) -> Vec<(u64, Shown)> {
+    let read = |(key, value): (Vec<u8>, Vec<u8>)| {
+        Some((u64::from_ne_bytes(key.try_into().ok()?), Shown::read(&value)))
+    };
+    let mut all: Vec<_> = view.elements().into_iter().filter_map(read).collect();
+    all.sort_by_key(|(number, _)| *number);
+    all
+}

@@ -1,0 +1,100 @@
+//! [`AdaptiveServer`]: the [`Law`] as a controller, for simulated servers.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use super::{AckEvent, Law};
+use crate::{Ack, Control, Controller, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
+
+/// Parameters of [`AdaptiveServer`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdaptiveServerParams {
+    /// Segment size. Default [`MSS_DEFAULT`].
+    pub mss: Bytes,
+}
+stored::fields!(AdaptiveServerParams { mss });
+
+impl Default for AdaptiveServerParams {
+    fn default() -> Self {
+        Self { mss: MSS_DEFAULT }
+    }
+}
+
+/// `adaptive` as a server's congestion control.
+#[derive(Clone, Debug)]
+pub struct AdaptiveServer {
+    law: Law,
+    /// Lost since the last acknowledgement.
+    lost: Bytes,
+}
+stored::fields!(AdaptiveServer { law, lost });
+
+impl AdaptiveServer {
+    /// For a connection of whose path nothing is known.
+    #[must_use]
+    pub fn new(params: AdaptiveServerParams) -> Self {
+        Self { law: Law::new(params.mss.get()), lost: Bytes::ZERO }
+    }
+}
+
+/// The law's clock: zero is no moment.
+fn clock_us(now: Instant) -> u64 {
+    now.as_nanos() / 1_000 + 1
+}
+
+fn whole_us(time: Duration) -> u64 {
+    (time.as_nanos() / 1_000).max(1)
+}
+
+impl Controller for AdaptiveServer {
+    fn name(&self) -> &'static str {
+        "adaptive-server"
+    }
+
+    fn on_send(&mut self, sent: &Sent) {
+        if sent.in_flight == Bytes::ZERO {
+            self.law.on_idle(clock_us(sent.now));
+        }
+    }
+
+    fn on_round_trip(&mut self, rtt: Duration, now: Instant) {
+        self.law.on_handshake(whole_us(rtt), clock_us(now));
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        (self.law.floor_us > 0).then(|| Duration::from_micros(self.law.floor_us))
+    }
+
+    fn on_ack(&mut self, ack: &Ack) {
+        if ack.delivered == Bytes::ZERO {
+            if let Some(rtt) = ack.rtt {
+                self.on_round_trip(rtt, ack.now);
+            }
+            return;
+        }
+        self.law.on_ack(&AckEvent {
+            now_us: clock_us(ack.now),
+            delivered: ack.delivered.get(),
+            lost: core::mem::take(&mut self.lost).get(),
+            rtt_us: ack.rtt.map_or(0, whole_us),
+            in_flight_before: ack.in_flight_before.get(),
+            is_limited: ack.is_window_limited,
+        });
+    }
+
+    fn on_loss(&mut self, loss: &Loss) {
+        match loss.kind {
+            LossKind::Fast => self.lost += loss.lost,
+            LossKind::Timeout => self.law.on_timeout(clock_us(loss.now)),
+        }
+    }
+
+    fn control(&self) -> Control {
+        let rate = Rate::from_bps(self.law.pacing_rate.saturating_mul(8));
+        let mss = Bytes::new(self.law.mss);
+        Control {
+            window: Bytes::new(self.law.window),
+            pacing_rate: rate,
+            send_quantum: quantum_for(rate, mss),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The law over a link in virtual time, and each of its events.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+const MSS: u64 = 1_448;
+
+/// A link behind a path: segments wait for their turn, or are lost where the queue is full.
+struct Link {
+    law: Law,
+    rate: u64,
+    one_way_us: u64,
+    queue_max: u64,
+    /// Segments in the queue and behind it: when each is acknowledged, and when it was sent; 0: it is lost.
+    coming: VecDeque<(u64, u64)>,
+    in_flight: u64,
+    free_at: u64,
+    now: u64,
+    delivered: u64,
+    lost: u64,
+    waits: Vec<u64>,
+}
+
+impl Link {
+    fn new(rate_mbps: u64, round_trip_ms: u64, queue_max: u64) -> Self {
+        let mut law = Law::new(MSS);
+        law.on_handshake(round_trip_ms * 1_000, 1);
+        Self {
+            law,
+            rate: rate_mbps * 125_000,
+            one_way_us: round_trip_ms * 1_000,
+            queue_max,
+            coming: VecDeque::new(),
+            in_flight: 0,
+            free_at: 0,
+            now: 1,
+            delivered: 0,
+            lost: 0,
+            waits: Vec::new(),
+        }
+    }
+
+    fn fill(&mut self) {
+        while self.in_flight + MSS <= self.law.window {
+            let waits = self.free_at.saturating_sub(self.now);
+            let is_lost = bytes_in(self.rate, waits) > self.queue_max;
+            if !is_lost {
+                self.free_at = self.free_at.max(self.now) + MSS * 1_000_000 / self.rate;
+                self.waits.push(waits);
+            }
+            let at = self.free_at.max(self.now) + self.one_way_us;
+            self.coming.push_back((at, if is_lost { 0 } else { self.now }));
+            self.in_flight += MSS;
+        }
+    }
+
+    fn run(&mut self, ms: u64) {
+        let until = self.now + ms * 1_000;
+        self.fill();
+        let mut missing = 0;
+        while let Some((at, sent)) = self.coming.front().copied().filter(|(at, _)| *at <= until) {
+            self.coming.pop_front();
+            self.now = at;
+            let before = self.in_flight;
+            self.in_flight -= MSS;
+            if sent == 0 {
+                missing += MSS;
+                self.lost += MSS;
+                continue;
+            }
+            self.delivered += MSS;
+            self.law.on_ack(&AckEvent {
+                now_us: at,
+                delivered: MSS,
+                lost: std::mem::take(&mut missing),
+                rtt_us: at - sent,
+                in_flight_before: before,
+                is_limited: before + MSS > self.law.window,
+            });
+            self.fill();
+        }
+        self.now = until;
+    }
+
+    /// Share of the link in the next milliseconds, per cent, and the longest wait, ms.
+    fn measure(&mut self, ms: u64) -> (u64, u64) {
+        self.delivered = 0;
+        self.waits.clear();
+        self.run(ms);
+        let longest = self.waits.iter().max().copied().unwrap_or(0);
+        (self.delivered * 100_000 / (self.rate * ms), longest / 1_000)
+    }
+}
+
+#[test]
+fn a_steady_link_is_busy_and_its_queue_is_short() {
+    for (rate, round_trip) in [(1, 60), (10, 40), (100, 20), (100, 200)] {
+        let mut link = Link::new(rate, round_trip, 1 << 30);
+        link.run(10_000);
+        let (used, waited) = link.measure(9_000);
+        // K alone is 48 ms of 1 Mbit/s.
+        let most = round_trip.max(48) / 2 + 60;
+        assert!(used >= 97 && waited <= most, "{rate} Mbit/s, {round_trip} ms: {used} %, {waited} ms");
+    }
+}
+
+#[test]
+fn a_link_that_becomes_slower_is_followed_by_the_last_moments() {
+    let mut link = Link::new(20, 40, 1 << 30);
+    link.run(5_000);
+    assert_eq!(link.law.bound, Bound::Forecast.number());
+    link.rate /= 4;
+    link.run(100);
+    assert_eq!(link.law.bound, Bound::Patience.number());
+    link.run(5_000);
+    let (used, waited) = link.measure(3_000);
+    assert!(used >= 97 && waited < 100, "{used} %, {waited} ms");
+}
+
+#[test]
+fn a_buffer_that_is_full_bounds_the_window() {
+    // A quarter of 250 KB, which the path holds.
+    let mut link = Link::new(100, 20, 62_000);
+    link.run(3_000);
+    link.lost = 0;
+    let (used, _) = link.measure(10_000);
+    assert!(used >= 90, "{used} %");
+    assert!(link.lost * 100 < link.delivered, "{} of {} bytes lost", link.lost, link.delivered);
+}
+
+#[test]
+fn a_floor_that_was_never_seen_is_measured() {
+    let mut link = Link::new(10, 40, 1 << 30);
+    // It is taken for twice of what it is.
+    link.law = Law::new(MSS);
+    link.law.on_handshake(80_000, 1);
+    link.run(30_000);
+    assert!(link.law.floor_us <= 42_000, "{}", link.law.floor_us);
+}
+
+#[test]
+fn after_a_time_out_little_is_in_flight_until_something_is_heard() {
+    let mut link = Link::new(10, 40, 1 << 30);
+    link.run(3_000);
+    let before = link.law.window;
+    link.law.on_timeout(link.now);
+    assert_eq!((link.law.window, link.law.bound), (MSS, Bound::TimeOut.number()));
+    let ack = AckEvent { delivered: MSS, ..AckEvent::default() };
+    link.law.on_ack(&AckEvent { now_us: link.now + 1, ..ack });
+    assert_eq!(link.law.window, 3 * MSS);
+    for n in 0..before / MSS {
+        link.law.on_ack(&AckEvent { now_us: link.now + 2 + n, ..ack });
+    }
+    assert_eq!(link.law.allowed, 0, "it is over");
+    // A radio that has lost data of late is asked with more.
+    link.law.on_ack(&AckEvent { now_us: link.now + 900, lost: MSS, ..ack });
+    link.law.on_timeout(link.now + 1_000);
+    assert_eq!(link.law.window.min(32 * MSS), link.law.window);
+    assert!(link.law.window > MSS, "{}", link.law.window);
+}
+
+#[test]
+fn the_link_of_a_connection_that_was_idle_for_long_is_forgotten_but_for_its_floor() {
+    let mut link = Link::new(10, 40, 1 << 30);
+    link.run(3_000);
+    assert!(link.law.forecast > 0);
+    link.law.on_idle(link.now + 59_000_000);
+    assert!(link.law.forecast > 0);
+    link.law.on_idle(link.now + 61_000_000);
+    assert_eq!((link.law.forecast, link.law.window), (0, MSS * INITIAL_SEGMENTS));
+    assert_eq!(link.law.floor_us, 40_000);
+}
+
+#[test]
+fn the_forecast_is_seven_tenths_of_the_quantile_and_three_of_the_largest() {
+    let mut law = Law::new(MSS);
+    for rate in 1..=11_u32 {
+        law.bins[law.bins_written as usize] = rate * 100;
+        law.bins_written += 1;
+        law.compute_forecast();
+        assert_eq!(law.forecast > 0, rate >= 3);
+    }
+    // Of 100, 200 … 1,100 the 0.7 quantile is 800.
+    assert_eq!(law.forecast, (800 * 7 + 1_100 * 3) * RATE_UNIT / 10);
+    assert_eq!(law.recent(), 950 * RATE_UNIT);
+}
+
+#[test]
+fn nothing_overflows_at_the_ends_of_the_ranges() {
+    let mut law = Law::new(u64::MAX);
+    law.on_handshake(u64::MAX / 2, 1);
+    for n in 1..500 {
+        law.on_ack(&AckEvent {
+            now_us: n * 40_000_000,
+            delivered: u64::from(u32::MAX) * 4,
+            lost: u64::from(u32::MAX) * 4,
+            rtt_us: u64::MAX / 2,
+            in_flight_before: u64::MAX / 4,
+            is_limited: n % 3 > 0,
+        });
+        assert!(law.window > 0 && law.pacing_rate > 0);
+    }
+}
