@@ -127,6 +127,13 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("Those that ask for it by TCP_CONGESTION", "congestion load --register-only"),
         ],
     ),
+    (
+        "congestion install",
+        &[
+            ("From now on and after every boot: a web server's connections", "congestion install --port 443"),
+            ("No longer", "congestion install --remove"),
+        ],
+    ),
     ("congestion unload", &[("What is loaded", "congestion unload")]),
     (
         "congestion status",

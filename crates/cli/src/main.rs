@@ -3,6 +3,7 @@
 mod ab;
 mod analyze;
 mod bench;
+mod boot_unit;
 mod completions;
 mod congestion;
 mod contest;

@@ -6,11 +6,17 @@ use std::process::ExitCode;
 use ::congestion::{ConnectionStatus, Loaded, Status, Users};
 use clap::Subcommand;
 use figures::Table;
-use io::Signals;
+use io::{Clock, Signals, Waiter};
+use units::Duration;
 
+use crate::boot_unit::{self, Place};
 use crate::congestion::show_log;
 use crate::interruption;
 use crate::output::{Words, namespace};
+
+/// A unit that was started has loaded the program within this time.
+const LOADS_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Arguments of `cellerator congestion`.
 #[derive(clap::Args)]
@@ -25,12 +31,15 @@ enum Command {
     Load(LoadArgs),
     /// End what was loaded, in whatever network namespace (as root)
     Unload,
+    /// Have systemd load it now and at every boot (as root)
+    Install(InstallArgs),
     /// Show what is loaded, and rate, queue and window of the connections that use it (as root)
     Status(StatusArgs),
 }
 
+/// Who uses it.
 #[derive(clap::Args)]
-struct LoadArgs {
+struct UserArgs {
     /// Only connections with this local port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -40,9 +49,43 @@ struct LoadArgs {
     /// Only register it: for programs that choose it by TCP_CONGESTION
     #[arg(long, conflicts_with_all = ["port", "cgroup"])]
     register_only: bool,
+}
+
+impl UserArgs {
+    fn users(&self) -> Users {
+        match self.register_only {
+            true => Users::Asking,
+            false => Users::New { port: self.port, group: self.cgroup.clone() },
+        }
+    }
+
+    /// The same as arguments.
+    fn words(&self) -> Vec<String> {
+        let port = self.port.iter().flat_map(|port| ["--port".to_owned(), port.to_string()]);
+        let group = self.cgroup.iter().flat_map(|group| ["--cgroup".to_owned(), group.display().to_string()]);
+        port.chain(group).chain(self.register_only.then(|| "--register-only".to_owned())).collect()
+    }
+}
+
+#[derive(clap::Args)]
+struct LoadArgs {
+    #[command(flatten)]
+    users: UserArgs,
     /// When the kernel refuses the program, print the verifier's whole log
     #[arg(long)]
     verbose: bool,
+}
+
+#[derive(clap::Args)]
+struct InstallArgs {
+    #[command(flatten)]
+    users: UserArgs,
+    /// End it, and take away what was installed
+    #[arg(long, conflicts_with_all = ["port", "cgroup", "register_only"])]
+    remove: bool,
+    /// Write into the tree of another machine, and start nothing
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    root: PathBuf,
 }
 
 #[derive(clap::Args)]
@@ -61,6 +104,10 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
             Words::default().say(&lines.join("\n"));
             Ok(ExitCode::SUCCESS)
         }
+        Command::Install(args) => {
+            install(args)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Status(args) => status(args),
     }
 }
@@ -68,15 +115,38 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
 fn load(args: &LoadArgs) -> Result<ExitCode, String> {
     let words = Words::default();
     let signals = Signals::terminating().map_err(|error| error.to_string())?;
-    let users = match args.register_only {
-        true => Users::Asking,
-        false => Users::New { port: args.port, group: args.cgroup.clone() },
-    };
-    ::congestion::hold(&users, &signals, &mut |line| words.say(line)).map_err(|error| {
+    ::congestion::hold(&args.users.users(), &signals, &mut |line| words.say(line)).map_err(|error| {
         show_log(error.log(), args.verbose);
         error.to_string()
     })?;
     Ok(interruption::code(signals.taken()))
+}
+
+fn install(args: &InstallArgs) -> Result<(), String> {
+    let words = Words::default();
+    let place = Place::of(&args.root)?;
+    if args.remove {
+        words.say(&place.remove()?.join("\n"));
+        return Ok(());
+    }
+    let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    words.say(&place.install(&program, &args.users.words())?.join("\n"));
+    if !place.is_this_machine() {
+        return Ok(());
+    }
+    let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
+    let until = Clock::now() + LOADS_WITHIN;
+    while Clock::now() < until {
+        let status = ::congestion::status().map_err(|error| error.to_string())?;
+        if let Some(process) = place.process()
+            && let Some(loaded) = status.loaded.iter().find(|loaded| loaded.process == process)
+        {
+            words.say(&format!("ready: {} use '{}' from now on", loaded.users, loaded.name));
+            return Ok(());
+        }
+        waiter.wait(Some(Clock::now() + LOOK_EVERY)).map_err(|error| error.to_string())?;
+    }
+    Err(format!("{} was started and has loaded nothing: see journalctl -u {0}", boot_unit::NAME))
 }
 
 fn status(args: &StatusArgs) -> Result<ExitCode, String> {

@@ -57,9 +57,6 @@ pub struct Step {
     pub echoes_sent: u32,
     /// The same: came back.
     pub echoes_returned: u32,
-    /// Runs before this one, at the same rate, that the ends themselves spoiled: a sender that was kept from its
-    /// processor, a receiver without room.
-    pub spoiled_before: u8,
 }
 
 /// The most that the path carried.
@@ -95,6 +92,9 @@ pub struct DirectionFigures {
     pub search: Option<Step>,
     /// By rising rate.
     pub steps: Vec<Step>,
+    /// Runs that the ends themselves spoiled, and that were made again: a sender that was kept from its processor, a
+    /// receiver without room. By rising rate.
+    pub spoiled: Vec<Step>,
 }
 
 /// What came of a sweep.
@@ -121,7 +121,6 @@ pub struct SweepDocument {
 struct Measured {
     log: RunLog,
     beside: Option<RunLog>,
-    spoiled_before: u8,
 }
 
 impl Measured {
@@ -135,7 +134,6 @@ impl Measured {
             figures: RunFigures::of(&self.log, self.echoes(), clock),
             echoes_sent: sent,
             echoes_returned: self.echoes().len() as u32,
-            spoiled_before: self.spoiled_before,
         }
     }
 }
@@ -146,6 +144,7 @@ struct MeasuredWay {
     direction: Direction,
     search: Option<Measured>,
     steps: Vec<Measured>,
+    spoiled: Vec<Measured>,
     longest_packet: Option<u16>,
 }
 
@@ -191,7 +190,7 @@ pub fn sweep(
     let mut failure = None;
     let rate_max = session.limits().map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max));
     for direction in &plan.directions {
-        let (mut search, mut steps) = (None, Vec::new());
+        let (mut search, mut steps, mut spoiled) = (None, Vec::new(), Vec::new());
         let mut rates = plan.rates.clone();
         if rates.is_empty() {
             watcher.say(&format!("{}: looking for the capacity", direction.name()));
@@ -215,7 +214,7 @@ pub fn sweep(
             }
             watcher.say(&format!("{} at {rate}", direction.name()));
             let spec = load_spec(session, *direction, Pattern::Steady, rate, plan.packet, plan.length);
-            let (measured, failed) = unspoiled(session, spec, watcher)?;
+            let (measured, failed) = unspoiled(session, spec, &mut spoiled, watcher)?;
             failure = failed;
             steps.extend(measured);
         }
@@ -227,7 +226,7 @@ pub fn sweep(
         if failure.is_none() && has_runs && search.iter().chain(&steps).all(is_blocked) {
             (longest, failure) = longest_packet(session, *direction, plan.packet, watcher)?;
         }
-        ways.push(MeasuredWay { direction: *direction, search, steps, longest_packet: longest });
+        ways.push(MeasuredWay { direction: *direction, search, steps, spoiled, longest_packet: longest });
         if failure.is_some() {
             break;
         }
@@ -236,28 +235,25 @@ pub fn sweep(
     Ok((document, failure))
 }
 
-/// One run, and again where the ends themselves spoiled it.
+/// One run, and again where the ends themselves spoiled it: those are `spoiled`.
 fn unspoiled(
     session: &mut Session<'_>,
     spec: RunSpec,
+    spoiled: &mut Vec<Measured>,
     watcher: &mut dyn Watcher,
 ) -> Result<(Option<Measured>, Option<MeasureError>), IoError> {
-    let mut spoiled_before = 0;
-    loop {
-        let (mut measured, failure) = one(session, spec, watcher)?;
+    for _ in 0..AGAIN_MAX {
+        let (measured, failure) = one(session, spec, watcher)?;
         session.rest(PAUSE)?;
-        let why = measured.as_mut().and_then(|measured| {
-            measured.spoiled_before = spoiled_before;
-            RunFigures::of(&measured.log, &[], None).doubts.into_iter().find(Doubt::is_of_the_ends)
-        });
-        match why {
-            Some(why) if failure.is_none() && spoiled_before < AGAIN_MAX => {
-                watcher.say(&format!("again, because {why}"));
-                spoiled_before += 1;
-            }
-            _ => return Ok((measured, failure)),
-        }
+        let figures = measured.as_ref().map(|measured| RunFigures::of(&measured.log, &[], None));
+        let why = figures.and_then(|figures| figures.doubts.into_iter().find(Doubt::is_of_the_ends));
+        let (Some(why), None) = (why, &failure) else { return Ok((measured, failure)) };
+        watcher.say(&format!("again, because {why}"));
+        spoiled.extend(measured);
     }
+    let last = one(session, spec, watcher)?;
+    session.rest(PAUSE)?;
+    Ok(last)
 }
 
 /// One run with its round trips.
@@ -274,7 +270,7 @@ fn one(
     // Of a run that never began there is nothing to tell.
     let log =
         log.filter(|log| !log.departures.is_empty() || !log.arrivals.is_empty() || log.summary.sent > 0);
-    Ok((log.map(|log| Measured { log, beside, spoiled_before: 0 }), failure))
+    Ok((log.map(|log| Measured { log, beside }), failure))
 }
 
 fn document(
@@ -288,7 +284,7 @@ fn document(
     let clock = ClockEstimate::of(&echoes);
     let directions = ways
         .iter()
-        .map(|MeasuredWay { direction, search, steps, longest_packet }| {
+        .map(|MeasuredWay { direction, search, steps, spoiled, longest_packet }| {
             let search = search.as_ref().map(|measured| measured.step(clock.as_ref()));
             let steps: Vec<Step> = steps.iter().map(|measured| measured.step(clock.as_ref())).collect();
             let valid = steps.iter().filter(|step| step.figures.is_valid);
@@ -301,6 +297,7 @@ fn document(
                 longest_packet_bytes: *longest_packet,
                 search,
                 steps,
+                spoiled: spoiled.iter().map(|measured| measured.step(clock.as_ref())).collect(),
             }
         })
         .collect();

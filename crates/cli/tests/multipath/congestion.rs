@@ -239,3 +239,48 @@ fn its_queue_is_shorter_than_bbrs_at_no_less_of_the_link() {
     assert!(queue(own) < 0.75 * queue(bbr), "{} ms, BBR {} ms", queue(own), queue(bbr));
     assert!(!is_available(), "the contest takes it away");
 }
+
+#[test]
+fn the_unit_for_every_boot_is_written_and_taken_away_again() {
+    let root = std::env::temp_dir().join(format!("ct-congestion-unit-{}", std::process::id()));
+    let folder = root.join("etc/systemd/system");
+    let (unit, wanted) = (
+        folder.join("cellerator-congestion.service"),
+        folder.join("multi-user.target.wants/cellerator-congestion.service"),
+    );
+    let install = |more: &[&str]| {
+        let root = root.to_str().unwrap();
+        let done = cellerator(&[&["congestion", "install", "--root", root], more].concat());
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (done.status.code(), text(done.stdout) + &text(done.stderr))
+    };
+    let (code, said) = install(&["--remove"]);
+    assert_eq!((code, said.trim_end().lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("nothing was installed"), "{said}");
+    // Twice: the later arguments count.
+    for (more, end) in [
+        (&["--port", "443", "--cgroup", "/a b"][..], "congestion load --port 443 --cgroup \"/a b\""),
+        (&["--register-only"], "congestion load --register-only"),
+    ] {
+        let (code, said) = install(more);
+        assert_eq!(code, Some(0), "{said}");
+        let text = std::fs::read_to_string(&unit).unwrap();
+        let line = text.lines().find(|line| line.starts_with("ExecStart=/")).unwrap();
+        assert!(line.ends_with(end), "{line}");
+        assert_eq!(
+            std::fs::read_link(&wanted).unwrap(),
+            Path::new("/etc/systemd/system/cellerator-congestion.service")
+        );
+    }
+    let (code, said) = install(&["--remove"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!unit.exists() && std::fs::symlink_metadata(&wanted).is_err());
+    std::fs::remove_dir_all(&root).unwrap();
+    // This machine's own, where systemd is not at work.
+    if !Path::new("/run/systemd/system").exists() {
+        let done = cellerator(&["congestion", "install"]);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!((done.status.code(), said.trim_end().lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains("systemd does not run here"), "{said}");
+    }
+}

@@ -203,7 +203,11 @@ fn a_busy_server_measures_one_after_the_other() {
     let outputs: Vec<Output> = clients.into_iter().map(|client| client.wait_with_output().unwrap()).collect();
     assert!(outputs.iter().all(|output| document(output)["incomplete"].is_null()));
     let waited = outputs.iter().filter(|output| words(output).contains("place 1 in its queue")).count();
-    assert_eq!(waited, 1);
+    // A run that is made again takes a place of its own.
+    let is_again = |output: &Output| {
+        document(output)["directions"][0]["spoiled"].as_array().is_some_and(|runs| !runs.is_empty())
+    };
+    assert!(waited == 1 || waited == 2 && outputs.iter().any(is_again), "{waited}");
 }
 
 /// A measurement that has begun: its client, and what it says from then on.

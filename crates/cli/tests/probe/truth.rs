@@ -24,15 +24,22 @@ fn least_rtt_ms() -> f64 {
 /// The link's log of one way, cut into the runs of a sweep by what each says it sent.
 fn runs<'a>(records: &'a [PacketRecord], way: &Value) -> Vec<(&'a [PacketRecord], Value)> {
     let mut rest = records;
-    let steps = way["steps"].as_array().unwrap().clone();
-    let cut = steps.into_iter().map(|step| {
+    let (steps, spoiled) = (way["steps"].as_array().unwrap(), way["spoiled"].as_array().unwrap());
+    let mut cut = |step: &Value| {
         let (run, after) = rest.split_at(step["sent"].as_u64().unwrap() as usize);
         rest = after;
-        (run, step)
+        run
+    };
+    let all = steps.iter().map(|step| {
+        // Those of its rate that were made again came before it.
+        spoiled.iter().filter(|run| run["rate_mbps"] == step["rate_mbps"]).for_each(|run| {
+            cut(run);
+        });
+        (cut(step), step.clone())
     });
-    let cut = cut.collect();
+    let all = all.collect();
     assert!(rest.is_empty(), "the link saw {} packets that nobody says to have sent", rest.len());
-    cut
+    all
 }
 
 /// First packet and length of each run of losses.
