@@ -68,9 +68,12 @@ impl ReturnDelay {
         };
         let ticks = tsval.wrapping_sub(self.first);
         let elapsed = now.saturating_since(first_at);
-        // One before the first came late.
+        // One before the first came late; or half of all numbers have passed, of 1 µs in 36 minutes.
         if ticks >= 1 << 31 {
-            return self.of(0);
+            if elapsed > MEMORY {
+                *self = Self::default();
+            }
+            return ReturnWait::default();
         }
         let Some(tick) = self.tick.or_else(|| self.calibrate(ticks, elapsed)) else {
             return ReturnWait::default();
@@ -192,6 +195,21 @@ mod tests {
             // 6 ms a minute, for one to two minutes, less what is allowed for it.
             assert!(most <= Some(8), "{ppm} ppm: {most:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_goes_through_all_its_numbers_is_known_again() {
+        let mut way = ReturnDelay::default();
+        let mut last = ReturnWait::default();
+        // 80 minutes; the way back is full while half of all numbers have passed, and before the end.
+        for ms in (0..4_800_000u64).step_by(20) {
+            let wait = if (2_100_000..2_200_000).contains(&ms) || ms > 4_790_000 { 150 } else { 0 };
+            last = way.on_packet((ms * 1_000) as u32, Instant::from_millis(ms + wait));
+            if (2_210_000..4_790_000).contains(&ms) {
+                assert!(last.lasting <= Duration::from_millis(8), "{ms} ms: {last:?}");
+            }
+        }
+        assert!((145..=150).contains(&last.lasting.as_millis()), "{last:?}");
     }
 
     #[test]
