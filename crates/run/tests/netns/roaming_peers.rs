@@ -112,6 +112,11 @@ fn flow(client: &str, port: u16, source: SocketAddr) -> FlowEnds {
     FlowEnds { is_downlink: true, sink: SocketAddr::new(client.parse().unwrap(), port), source }
 }
 
+/// Bytes of a handshake's beginning without end: its header says a record of 256 bytes.
+fn long_hello() -> impl Iterator<Item = u8> {
+    [22, 3, 1, 1, 0].into_iter().chain(std::iter::repeat(1))
+}
+
 /// Connections that say a byte now and then, from one address and from many, take no place of a peer's.
 #[test]
 fn strangers_that_are_slow_do_not_keep_a_peer_out() {
@@ -127,9 +132,7 @@ fn strangers_that_are_slow_do_not_keep_a_peer_out() {
         for n in 0..60 {
             let (is_over, at) = (&is_over, &sites.b.middle);
             scope.spawn(move || {
-                // Its header says a long hello.
-                let hello = [22, 3, 1, 1, 0].into_iter().chain(std::iter::repeat(1));
-                let mut hello = hello.cycle();
+                let mut hello = long_hello();
                 let connect = || {
                     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
                     let from: SocketAddr = format!("10.5.0.{}:0", 10 + n % 20).parse().unwrap();
@@ -167,16 +170,24 @@ fn a_handshake_has_a_time_in_all() {
     let [a, _] = sites.configs();
     let a = Program::start_both_ways_with(&sites.a, &a);
     let connect = || TcpStream::connect("10.5.0.1:7320");
-    let mut socket = sites.b.middle.run(connect).unwrap().unwrap();
+    let mut connected = None;
+    wait_until("the port is open", || {
+        connected = sites.b.middle.run(connect).unwrap().ok();
+        connected.is_some()
+    });
+    let mut socket = connected.unwrap();
     socket.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
     let began = Clock::now();
+    let mut hello = long_hello();
     let is_closed = |socket: &mut TcpStream| match socket.read(&mut [0]) {
         Ok(len) => len == 0,
         Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
     };
-    while socket.write_all(&[22]).is_ok() && !is_closed(&mut socket) {
+    while socket.write_all(&[hello.next().unwrap()]).is_ok() && !is_closed(&mut socket) {
         assert!(Clock::now().saturating_since(began) < Duration::from_secs(12), "it is open still");
     }
+    let took = Clock::now().saturating_since(began);
+    assert!(took > Duration::from_secs(2), "it ended for another reason: {took}");
     a.stop(&sites.a);
 }
 
