@@ -21,7 +21,7 @@ build-deps: ## Install what building needs from Debian, check the Rust version
 build: build-deps ## Build the program: target/release/cellerator
 	cargo build --release --locked --package cellerator --features bpf
 
-demo: deps build ## Run the demo (as root, about three minutes): tables, out/demo/report.html, results.json
+demo: deps build ## Run the demo (as root, about four minutes): tables, out/demo/report.html, results.json
 	@tools/need-root demo
 	$(CELLERATOR) demo --out $(OUT)/demo
 

@@ -262,6 +262,28 @@ def congestion():
         return f"{said.count('balia')} subflows had it"
 
 
+@check
+def server_congestion():
+    """`congestion load` at the server: 20 MB down by it, killed by SIGKILL in the middle, and none is left"""
+    with Network() as network:
+        try:
+            loaded = Running(network.server, [PROGRAM, "congestion", "load"], "ready:")
+        except Failed as failed:
+            lacks(STRUCT_OPS_LINKS, str(failed), "struct_ops that ends with its owner is missing")
+        begun = transfers(network, 20_000_000, ["down"])
+        half(begun)
+        sockets = network.server.call("ss", "-Htni", "state", "established")
+        said = json.loads(network.server.call(PROGRAM, "congestion", "status", "--json"))
+        shown = [each for one in said["loaded"] for each in one["connections"]]
+        if not shown or "adaptive" not in sockets:
+            raise Failed(f"no connection has it: {said}, {sockets}")
+        loaded.process.kill()
+        loaded.process.wait()
+        ended(begun)
+        until("it is gone", lambda: "adaptive" not in call(["sysctl", "net.ipv4.tcp_available_congestion_control"]))
+        return f"bound by: {shown[0]['bound']}"
+
+
 def negotiated(client, server):
     """What two hosts agree on by `tcp_ecn` (Documentation/networking/ip-sysctl.rst)."""
     if client in (0, 2, 5) or server == 0:

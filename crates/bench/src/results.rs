@@ -199,11 +199,11 @@ pub(crate) fn rounded(value: f64) -> f64 {
 
 impl Sample {
     /// One measurement.
-    pub(crate) fn new<const N: usize>(
+    pub(crate) fn new<'a>(
         case: impl Into<String>,
         way: crate::Way,
         round: u32,
-        values: [(&str, f64); N],
+        values: impl IntoIterator<Item = (&'a str, f64)>,
     ) -> Self {
         let values = values.into_iter().map(|(name, value)| (name.to_owned(), rounded(value))).collect();
         Self { case: case.into(), way: way.name().to_owned(), round, values }

@@ -1,7 +1,7 @@
 //! `cellerator bench`.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -95,6 +95,9 @@ struct EchoArgs {
     busy_poll: bool,
     #[arg(long, default_value = "0")]
     shards: u16,
+    /// Everything to this address comes through it, too
+    #[arg(long)]
+    all_to: Option<IpAddr>,
 }
 
 /// A part, as clap wants it.
@@ -150,7 +153,7 @@ fn echo(args: &EchoArgs) -> Result<(), run::RunError> {
         notrack: Notrack::Auto,
         ..Config::default()
     };
-    bench::echo(&config, &mut show)
+    bench::echo(&config, args.all_to, &mut show)
 }
 
 fn hold_clients(args: &HoldArgs) -> Result<(), BenchError> {

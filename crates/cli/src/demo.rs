@@ -15,16 +15,18 @@ use crate::outcome::{self, Files};
 use crate::progress::Display;
 
 /// The parts, built in so that the program stands alone.
-const PARTS: [(&str, &str); 3] = [
+const PARTS: [(&str, &str); 4] = [
     ("demo-small-window.toml", include_str!("../../../scenarios/demo-small-window.toml")),
     ("demo-lte-drive.toml", include_str!("../../../scenarios/demo-lte-drive.toml")),
     ("demo-5g-drive.toml", include_str!("../../../scenarios/demo-5g-drive.toml")),
+    ("demo-phone.toml", include_str!("../../../scenarios/demo-phone.toml")),
 ];
 /// What the picture of random loss is drawn from: too many runs for real time.
 const LOSS: (&str, &str) = ("demo-loss.toml", include_str!("../../../scenarios/demo-loss.toml"));
 /// The parts that the other pictures are drawn from.
 const LTE: &str = "lte-drive";
 const FIVE_G: &str = "5g-drive";
+const PHONE: &str = "phone";
 /// How often it is looked whether the user has ended a simulation.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -40,7 +42,7 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     let scenarios = PARTS.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let loss = read(&LOSS)?;
-    println!("Real downloads over an emulated cellular link; about three minutes.\n");
+    println!("Real downloads over an emulated cellular link; about four minutes.\n");
     let (html, json) = (args.out.join("report.html"), args.out.join("results.json"));
     let captures = args.out.join("captures");
     let files = Files {
@@ -58,7 +60,7 @@ fn read((file, text): &(&str, &str)) -> Result<Scenario, String> {
 }
 
 /// Throughput against random loss, simulated; the ping during a download, beside that of the idle
-/// link; a drive on 5G.
+/// link; a phone that does everything at once; a drive on 5G.
 fn pictures(runner: &Runner<'_>, results: &Results, loss: &Scenario) -> Result<Vec<Picture>, LabError> {
     let part = |name: &str| results.scenarios.iter().find(|result| result.scenario.name == name);
     let simulated = simulated(loss, runner.signals)?;
@@ -66,6 +68,7 @@ fn pictures(runner: &Runner<'_>, results: &Results, loss: &Scenario) -> Result<V
     if let Some(drive) = part(LTE) {
         pictures.push(report::ping_picture(drive, &idle(runner, drive)?, "lab"));
     }
+    pictures.push(part(PHONE).and_then(|phone| report::phone_picture(phone, "lab")));
     pictures.push(part(FIVE_G).and_then(|drive| report::drive_picture(drive, "lab")));
     Ok(pictures.into_iter().flatten().collect())
 }

@@ -29,4 +29,4 @@ pub use recorder::{Recorder, phase};
 pub use report::{
     About, ClassFigures, FlowsFigures, MadeBy, PassedFigures, Point, Report, SCHEMA, SIZE_CLASSES, Totals,
 };
-pub use slice::{FLOWS_PER_SLICE, FlowFigures, HalfFigures, Slice};
+pub use slice::{FLOWS_PER_SLICE, FlowFigures, HalfFigures, Slice, TurnsFigures};

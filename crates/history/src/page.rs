@@ -250,6 +250,28 @@ impl Report {
         Table { headings: vec![("flows", ""), ("count", "")], rows }
     }
 
+    /// What was sent to clients through the process, by kind: what was accelerated and what took turns with it; none if
+    /// nothing did.
+    #[must_use]
+    pub fn carried(&self) -> Option<Table> {
+        let turns = &self.passed.in_turns;
+        let all = self.totals.downlink_bytes + turns.bytes();
+        let rows = [
+            ("accelerated TCP, its payload", self.totals.downlink_bytes),
+            ("TCP that passed, in turns", turns.tcp_bytes),
+            ("QUIC, in turns", turns.quic_bytes),
+            ("other UDP and else, in turns", turns.other_bytes),
+        ];
+        let row = |(name, count): (&str, u64)| {
+            let share = (all > 0).then(|| count as f64 / all as f64);
+            vec![name.to_owned(), bytes(count), percent(share)]
+        };
+        (turns.bytes() > 0).then(|| Table {
+            headings: vec![("towards clients", ""), ("carried", ""), ("share", "%")],
+            rows: rows.into_iter().map(row).collect(),
+        })
+    }
+
     /// An earlier report and this one, if there is one.
     #[must_use]
     pub fn changes(&self) -> Option<Table> {
@@ -374,6 +396,11 @@ pub fn html(report: &Report) -> String {
         @if let Some(packets) = report.passed.kernel_packets {
             p { (packets) " packets of passed flows stayed in the kernel." }
         }
+        @if let Some(carried) = report.carried() {
+            p { "What passed beside accelerated flows took turns with them, in one short queue. Packets dropped there: "
+                (report.passed.in_turns.dropped_packets) "." }
+            (plain(&carried))
+        }
         h2 { "What these figures do not say" }
         ul { @for limit in &report.limits { li { (limit) } } }
         p class="facts" { "Cellerator " (report.made_by.version) ": " code { (report.made_by.command) } }
@@ -426,6 +453,7 @@ mod tests {
         assert!(lone.contains("2 min of live traffic, recorded within 60 min"), "{lone}");
         assert!(lone.contains("Figures of 120 s of it only") || lone.contains("Figures of 2 min of it only"));
         assert!(lone.contains("There is no earlier report"));
+        assert!(lone.contains("QUIC, in turns") && lone.contains("6.00 MB"), "{lone}");
     }
 
     #[test]

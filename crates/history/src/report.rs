@@ -7,7 +7,7 @@ use run::{AbReport, Distribution};
 use serde::{Deserialize, Serialize};
 
 use crate::before::{self, Compared};
-use crate::{FlowFigures, HalfFigures, HistoryError, Slice, ab};
+use crate::{FlowFigures, HalfFigures, HistoryError, Slice, TurnsFigures, ab};
 
 /// The document's version.
 pub const SCHEMA: &str = "cellerator/live-report/1";
@@ -160,6 +160,9 @@ pub struct PassedFigures {
     /// Packets of passed flows that stayed in the kernel; none where passed flows go through the process, which
     /// does not count them apart.
     pub kernel_packets: Option<u64>,
+    /// What took turns with accelerated flows of its client, QUIC and other UDP too.
+    #[serde(default)]
+    pub in_turns: TurnsFigures,
 }
 
 /// The upper bound of the class in which a share of the values is, in ms.
@@ -259,6 +262,7 @@ impl Report {
             for (reason, flows) in &slice.passed {
                 *passed.flows.entry(reason.clone()).or_default() += flows;
             }
+            passed.in_turns.add(&slice.in_turns);
             if slice.steering == "tcx" {
                 *passed.kernel_packets.get_or_insert_default() += slice.bypass_packets;
             }
@@ -361,7 +365,10 @@ fn limits(flows: &FlowsFigures, passed: &PassedFigures, has_phase: bool) -> Vec<
         "The time in queues is an estimate: a round trip less the shortest one of its flow. Times are upper bounds \
          of classes (1, 2, 5, 10, … ms)."
             .to_owned(),
-        "QUIC and other UDP is not accelerated and not in any of these figures.".to_owned(),
+        "QUIC and other UDP are not accelerated. Bytes towards clients that took turns with accelerated flows are \
+         counted by kind, with IP headers; of those that did not, and of all that clients sent, nothing is known. What \
+         comes from UDP port 443, or begins as QUIC does, counts as QUIC."
+            .to_owned(),
     ];
     if passed.kernel_packets.is_none() {
         limits
@@ -402,6 +409,12 @@ pub(crate) mod tests {
             flows_accelerated: 10,
             passed: BTreeMap::from([("mptcp".to_owned(), 2)]),
             bypass_packets: 5,
+            in_turns: TurnsFigures {
+                tcp_bytes: 1_000,
+                quic_bytes: 3_000_000,
+                other_bytes: 20,
+                dropped_packets: 2,
+            },
             downlink: HalfFigures {
                 goodput_bytes: 7_500_000,
                 data_packets: 1_000,
@@ -438,6 +451,10 @@ pub(crate) mod tests {
         assert_eq!(report.series[0].resent_share, Some(0.01));
         assert_eq!(report.passed.flows["mptcp"], 8);
         assert_eq!(report.passed.kernel_packets, Some(20));
+        assert_eq!(
+            (report.passed.in_turns.quic_bytes, report.passed.in_turns.dropped_packets),
+            (12_000_000, 8)
+        );
         let long = &report.flows.downloads[2];
         assert_eq!((long.size.as_str(), long.flows), ("above 1 MB", 40));
         let [low, high] = long.rate_interval_bps.unwrap();

@@ -34,6 +34,8 @@ pub struct Slice {
     pub passed: BTreeMap<String, u64>,
     /// Packets of passed flows that stayed in the kernel.
     pub bypass_packets: u64,
+    /// What took turns with accelerated flows towards clients.
+    pub in_turns: TurnsFigures,
     /// Bytes that came from servers and were sent to clients through the process, IP headers included.
     pub wired_received_bytes: u64,
     /// The second of these.
@@ -49,6 +51,47 @@ pub struct Slice {
     /// What the A/B phase has shown that was under way at its end, or that has ended since the slice before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ab: Option<Box<AbReport>>,
+}
+
+/// Bytes with IP headers that passed and took turns with accelerated flows towards their clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnsFigures {
+    /// Of TCP.
+    pub tcp_bytes: u64,
+    /// Of QUIC, as far as that shows.
+    pub quic_bytes: u64,
+    /// Of anything else: other UDP, ICMP, tunnels.
+    pub other_bytes: u64,
+    /// Packets that were dropped because their flow had too much in its queue for too long.
+    pub dropped_packets: u64,
+}
+
+impl TurnsFigures {
+    fn between(old: &HalfSnapshot, new: &HalfSnapshot) -> Self {
+        let count = |name: &str| grown(old.counter(name), new.counter(name));
+        let (tcp_bytes, quic_bytes) = (count("opaque_tcp_bytes"), count("opaque_quic_bytes"));
+        Self {
+            tcp_bytes,
+            quic_bytes,
+            other_bytes: count("opaque_bytes").saturating_sub(tcp_bytes + quic_bytes),
+            dropped_packets: count("opaque_dropped"),
+        }
+    }
+
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        self.tcp_bytes += other.tcp_bytes;
+        self.quic_bytes += other.quic_bytes;
+        self.other_bytes += other.other_bytes;
+        self.dropped_packets += other.dropped_packets;
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tcp_bytes + self.quic_bytes + self.other_bytes
+    }
 }
 
 /// What was done in one direction.
@@ -193,6 +236,7 @@ impl Slice {
             flows_accelerated: half("flows_accelerated"),
             passed: passed.filter(|(_, flows)| *flows > 0).collect(),
             bypass_packets: others("bypass_packets"),
+            in_turns: TurnsFigures::between(&old.downlink, &new.downlink),
             wired_received_bytes: grown(old.sides[0].received_bytes, new.sides[0].received_bytes),
             mobile_sent_bytes: grown(old.sides[1].sent_bytes, new.sides[1].sent_bytes),
             downlink: HalfFigures::between(&old.downlink, &new.downlink),
@@ -213,6 +257,9 @@ mod tests {
         let half = &mut snapshot.downlink;
         half.counters.insert("bytes_delivered".to_owned(), delivered);
         half.queueing = Distribution { bounds: vec![1_000], counts: times.to_vec(), sum: 10 * delivered };
+        let kinds =
+            [("opaque_bytes", 10), ("opaque_tcp_bytes", 2), ("opaque_quic_bytes", 5), ("opaque_dropped", 1)];
+        half.counters.extend(kinds.map(|(name, times)| (name.to_owned(), times * delivered)));
         snapshot.passed.insert("mptcp".to_owned(), passed);
         snapshot.passed.insert("closed".to_owned(), 50);
         snapshot
@@ -227,6 +274,9 @@ mod tests {
         // Flows that were accelerated until they closed were not passed.
         assert_eq!(slice.passed, BTreeMap::from([("mptcp".to_owned(), 1)]));
         assert!(slice.uplink.is_none());
+        let in_turns =
+            TurnsFigures { tcp_bytes: 300, quic_bytes: 750, other_bytes: 450, dropped_packets: 150 };
+        assert_eq!((slice.in_turns, slice.in_turns.bytes()), (in_turns, 1_500));
         let after = Slice::between(&new, &snapshot(30, [1, 0], 0), 120_000, 60_000, &[]);
         assert_eq!((after.downlink.goodput_bytes, after.downlink.queueing.counts), (30, vec![1, 0]));
         assert!(after.passed.is_empty());

@@ -34,6 +34,6 @@ pub use graphs::{GraphFormat, Graphs, Wanted};
 pub use html::{page, page_with_flows};
 pub use perfetto::PerfettoTrace;
 pub use picture::picture_chart;
-pub use pictures::{drive_picture, loss_picture, ping_picture};
+pub use pictures::{drive_picture, loss_picture, phone_picture, ping_picture};
 pub use summary::{SUMMARY_MAY_GO, summary};
 pub use trace_chart::trace_chart;

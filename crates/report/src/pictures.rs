@@ -1,6 +1,7 @@
 //! The pictures of the demo, made from results: each says what is seen, and where there is no gain.
 
 use figures::stats;
+use scenario::BesideKind;
 use scenario::results::{
     CaseResult, Figures, Picture, PictureAxis, PictureLine, PicturePanel, PictureSpread, ScenarioResult,
     rounded,
@@ -228,6 +229,102 @@ pub fn drive_picture(drive: &ScenarioResult, runner: &str) -> Option<Picture> {
     })
 }
 
+/// A phone that downloads by TCP and by QUIC and is in a call: pings, and what both downloads get, over time.
+#[must_use]
+pub fn phone_picture(phone: &ScenarioResult, runner: &str) -> Option<Picture> {
+    const NAMES: [&str; 2] = ["direct CUBIC", "accelerated"];
+    let [direct, accelerated] = NAMES.map(|name| figures(phone, name));
+    let all = [direct?, accelerated?];
+    let [Some(quic), Some(calls)] = [BesideKind::Quic, BesideKind::Call].map(|kind| {
+        let of = |f: &'_ Figures| f.beside.iter().find(|one| one.kind == kind).cloned();
+        Some([of(all[0])?, of(all[1])?])
+    }) else {
+        return None;
+    };
+    let tcp = all.map(|f| f.transfer.goodput_mbps);
+    let by_quic = [quic[0].goodput_mbps, quic[1].goodput_mbps];
+    let sums = [tcp[0] + by_quic[0], tcp[1] + by_quic[1]];
+    let waits = [calls[0].delay_ms?.p95, calls[1].delay_ms?.p95];
+    let pings = [all[0].ping_ms?.p95, all[1].ping_ms?.p95];
+    let used = all.map(|f| 100.0 * f.radio.utilisation.unwrap_or_default());
+    let said = |with: f64, without: f64| match with / without {
+        ratio if ratio >= GAIN => "more with it",
+        ratio if ratio * GAIN < 1.0 => "less with it",
+        _ => "about as much with it",
+    };
+    let verdict = if waits[1] * GAIN < waits[0] { "" } else { " The call gains nothing here." };
+    let measured =
+        if runner == "sim" { "Simulated" } else { "Real kernel TCP, a QUIC library’s CUBIC, and ping" };
+    let lines = |points: [Vec<(f64, f64)>; 2]| {
+        NAMES
+            .iter()
+            .zip(points)
+            .map(|(name, points)| PictureLine { name: (*name).to_owned(), points })
+            .collect::<Vec<_>>()
+    };
+    let seconds = |f: &Figures, rates: &[f64]| by_second(f.series.bin_s, rates);
+    let panel =
+        |label: &str, spread, lines| PicturePanel { y: axis(label, spread), capacity: Vec::new(), lines };
+    Some(Picture {
+        name: "phone".to_owned(),
+        title: format!(
+            "A phone on LTE that downloads by TCP and by QUIC and is in a call: 95 % of the call’s packets arrive \
+             within {:.0} ms without the accelerator, within {:.0} with it",
+            waits[0], waits[1]
+        ),
+        text: format!(
+            "The accelerator does not accelerate QUIC and the call. They take turns with the TCP download in a \
+             queue that it keeps short, and no one of them gets more than its turn. Without it, TCP gets {:.2} \
+             Mbit/s and QUIC {:.2}, together {:.2}; with it {:.2} and {:.2}, together {:.2}: TCP gets {}, QUIC {}. The \
+             link is used to {:.1} % and {:.1} %. 95 % of pings come back within {:.0} and {:.0} ms.{verdict} \
+             {measured}: “{}”, one run each.",
+            tcp[0],
+            by_quic[0],
+            sums[0],
+            tcp[1],
+            by_quic[1],
+            sums[1],
+            said(tcp[1], tcp[0]),
+            said(by_quic[1], by_quic[0]),
+            used[0],
+            used[1],
+            pings[0],
+            pings[1],
+            phone.scenario.heading()
+        ),
+        runner: runner.to_owned(),
+        x: axis("time, s", PictureSpread::Linear),
+        panels: vec![
+            panel(
+                "Round trip of each ping, ms (logarithmic)",
+                PictureSpread::Log,
+                lines(all.map(|f| f.pings.clone())),
+            ),
+            panel(
+                "TCP download, Mbit/s",
+                PictureSpread::Linear,
+                lines(all.map(|f| seconds(f, &f.series.goodput_mbps))),
+            ),
+            panel(
+                "QUIC download, Mbit/s",
+                PictureSpread::Linear,
+                lines([
+                    seconds(all[0], &quic[0].goodput_series_mbps),
+                    seconds(all[1], &quic[1].goodput_series_mbps),
+                ]),
+            ),
+        ],
+    })
+}
+
+/// Means over seconds of values of bins, at the seconds' middles.
+fn by_second(bin_s: f64, values: &[f64]) -> Vec<(f64, f64)> {
+    let bins = ((1.0 / bin_s).round() as usize).max(1);
+    let means: Vec<f64> =
+        values.chunks_exact(bins).map(|all| all.iter().sum::<f64>() / bins as f64).collect();
+    timed(bin_s * bins as f64, means.into_iter().map(|mean| Some(rounded(mean))))
+}
+
 /// Values of bins at the bins' middles; bins without one are left out.
 fn timed(bin_s: f64, values: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64)> {
     let at = |bin: usize| rounded((bin as f64 + 0.5) * bin_s);
@@ -237,7 +334,7 @@ fn timed(bin_s: f64, values: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64
 #[cfg(test)]
 mod tests {
     use scenario::Scenario;
-    use scenario::results::{Distribution, RadioFigures, Series, Transfer};
+    use scenario::results::{BesideFigures, Distribution, RadioFigures, Series, Transfer};
 
     use super::*;
     use crate::fixture::case_with;
@@ -316,5 +413,56 @@ mod tests {
         let told = |delay: f64| ping_picture(&drive((9.0, delay)), &idle, "lab").unwrap();
         assert!(told(150.0).text.contains("is no gain here") && !told(30.0).text.contains("is no gain here"));
         assert!(told(30.0).title.contains("300 ms with CUBIC, 100 with BBR, 30 accelerated, 20 on the idle"));
+    }
+
+    /// A phone's figures: what TCP and QUIC get, and what the call's packets and pings take, in ms.
+    fn phone(all: [(f64, f64, f64); 2]) -> ScenarioResult {
+        let one = |kind, goodput_mbps, delay: f64| BesideFigures {
+            kind,
+            congestion_control: None,
+            start_s: 0.0,
+            end_s: 2.0,
+            received_bytes: 0,
+            goodput_mbps,
+            own_mbps: 0.0,
+            response_ms: None,
+            delay_ms: Some(Distribution { p95: delay, ..Distribution::default() }),
+            delay_up_ms: None,
+            loss: None,
+            goodput_series_mbps: vec![goodput_mbps; 8],
+            error: None,
+        };
+        let rates: Vec<(f64, f64)> = all.iter().map(|(tcp, _, delay)| (*tcp, *delay)).collect();
+        let mut result = result(&cases(&["direct CUBIC", "accelerated"]), &rates);
+        for (case, (tcp, quic, delay)) in result.cases.iter_mut().zip(all) {
+            let figures = case.figures.as_mut().unwrap();
+            figures.beside = vec![one(BesideKind::Quic, quic, 0.0), one(BesideKind::Call, 0.3, delay)];
+            figures.series.goodput_mbps =
+                [0.0, 2.0].into_iter().cycle().map(|part| part * tcp).take(8).collect();
+        }
+        result
+    }
+
+    #[test]
+    fn the_phones_picture_says_who_gets_more_and_who_less() {
+        let picture = phone_picture(&phone([(2.0, 6.0, 900.0), (4.0, 4.1, 90.0)]), "lab").unwrap();
+        assert!(
+            picture.title.contains("within 900 ms without the accelerator, within 90 with"),
+            "{}",
+            picture.title
+        );
+        for told in [
+            "TCP gets 2.00 Mbit/s and QUIC 6.00, together 8.00; with it 4.00 and 4.10, together 8.10",
+            "TCP gets more with it, QUIC less with it",
+        ] {
+            assert!(picture.text.contains(told), "{}", picture.text);
+        }
+        assert!(!picture.text.contains("gains nothing"));
+        // Four bins of a quarter of a second are one point.
+        assert_eq!(picture.panels[1].lines[1].points, [(0.5, 4.0), (1.5, 4.0)]);
+        assert_eq!(picture.panels[2].lines[0].points, [(0.5, 6.0), (1.5, 6.0)]);
+        let same = phone_picture(&phone([(4.0, 4.0, 90.0), (4.0, 4.0, 90.0)]), "lab").unwrap();
+        assert!(same.text.contains("The call gains nothing here."), "{}", same.text);
+        assert!(same.text.contains("TCP gets about as much with it"), "{}", same.text);
     }
 }

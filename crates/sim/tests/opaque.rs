@@ -351,3 +351,88 @@ fn where_the_queue_is_not_one_nobody_has_less_than_without() {
         assert!(got * 20 > not[flow] * 19, "flow {flow}: {got} of {}", not[flow]);
     }
 }
+
+/// A hundred phones with a radio of their own and an accelerated download each; beside it QUIC or TCP that passes, by
+/// CUBIC or BBR: what each phone's two get from 4 s to 9 s, as shares of what its radio carries.
+fn a_hundred_phones(is_through: bool) -> Vec<[f64; 2]> {
+    const PHONES: u16 = 100;
+    let controllers =
+        [ControllerConfig::Cubic(CubicParams::default()), ControllerConfig::Bbr(BbrParams::default())];
+    let rate = |phone: u16| Rate::from_kbps(1_000 + 20 * u64::from(phone));
+    let line_up = LineUp::server(Application::bulk(200_000_000))
+        .wan(Rate::from_mbps(1_000), Duration::from_millis(10))
+        .radio(LINK, Duration::from_millis(10))
+        .client(Application::sink())
+        .with(|config| {
+            config.log = LogMode::Hash;
+            let (radio, own) = (config.radios[0].clone(), config.flows[0].clone());
+            config.radios.clear();
+            config.flows.clear();
+            for phone in 0..PHONES {
+                let mut radio = radio.clone();
+                radio.down =
+                    sim::PathConfig::constant(rate(phone), Duration::from_millis(10), Bytes::new(500_000));
+                config.radios.push(radio);
+                let host = |port| core::net::SocketAddr::from(([10, 0, 1, phone as u8], port));
+                let server = |port| core::net::SocketAddr::from(([10, 9, 0, 1], port));
+                for (number, port) in [(0, 80), (1, 443)] {
+                    let mut flow = own.clone();
+                    let (client, server) = (host(40_000 + number), server(port));
+                    (flow.client.local, flow.client.remote) = (client, server);
+                    (flow.server.local, flow.server.remote) = (server, client);
+                    flow.radio = usize::from(phone);
+                    if port == 443 {
+                        flow.server.controller = controllers[usize::from(phone / 2 % 2)];
+                        if phone % 2 == 0 {
+                            (flow.server, flow.client) = (flow.server.over_quic(), flow.client.over_quic());
+                        }
+                    }
+                    config.flows.push(flow);
+                }
+            }
+        });
+    let read = |clients: &[sim::Endpoint]| -> Vec<u64> {
+        clients.iter().map(sim::Endpoint::bytes_received).collect()
+    };
+    let [before, after] = if is_through {
+        let mut network = line_up.around(engine::PassThrough).unwrap();
+        [4, 9].map(|time| {
+            network.run_until(at(time)).unwrap();
+            read(network.clients())
+        })
+    } else {
+        let mut network = line_up.around(engine(true)).unwrap();
+        [4, 9].map(|time| {
+            network.run_until(at(time)).unwrap();
+            read(network.clients())
+        })
+    };
+    let got: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    let share =
+        |phone: u16, bytes: u64| bytes as f64 / rate(phone).bytes_in(Duration::from_secs(5)).get() as f64;
+    let of = |(phone, got): (u16, &[u64])| [share(phone, got[0]), share(phone, got[1])];
+    (0..PHONES).zip(got.chunks_exact(2)).map(of).collect()
+}
+
+#[test]
+fn a_hundred_phones_have_their_own_links_each_and_both_of_a_phone_their_halves() {
+    let [without, with] = [true, false].map(a_hundred_phones);
+    for (kind, name) in ["QUIC, CUBIC", "CUBIC", "QUIC, BBR", "BBR"].into_iter().enumerate() {
+        let of = |all: &[[f64; 2]]| -> Vec<[f64; 2]> { all.iter().skip(kind).step_by(4).copied().collect() };
+        let least = |all: &[[f64; 2]], which: usize| all.iter().map(|one| one[which]).fold(1.0, f64::min);
+        let sum =
+            |all: &[[f64; 2]]| all.iter().map(|[own, other]| own + other).sum::<f64>() / all.len() as f64;
+        let [without, with] = [of(&without), of(&with)];
+        println!(
+            "{name}: sum {:.3} ({:.3} without), least own {:.3} ({:.3}), least other {:.3} ({:.3})",
+            sum(&with),
+            sum(&without),
+            least(&with, 0),
+            least(&without, 0),
+            least(&with, 1),
+            least(&without, 1)
+        );
+        assert!(sum(&with) >= sum(&without) - 0.04, "{name}");
+        assert!(least(&with, 0) > 0.35 && least(&with, 1) > 0.35, "{name}: {with:.2?}");
+    }
+}

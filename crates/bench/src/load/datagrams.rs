@@ -1,13 +1,13 @@
 //! [`Datagrams`]: UDP from the server to the client as fast as one thread sends.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use crate::BenchError;
 use crate::error::Context;
-use crate::topology::{CLIENT, Network, SERVER};
+use crate::topology::{Network, SERVER};
 
 /// UDP payload, bytes.
 pub(crate) const PAYLOAD_LEN: usize = 1_400;
@@ -21,10 +21,10 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Begins.
-    pub fn start(network: &Network) -> Result<Self, BenchError> {
+    /// Begins, to an address of the client.
+    pub fn start(network: &Network, client: IpAddr) -> Result<Self, BenchError> {
         let doing = || "make a socket for datagrams".to_owned();
-        let to = network.client.run(|| UdpSocket::bind((CLIENT, 0)))?.doing(doing)?;
+        let to = network.client.run(|| UdpSocket::bind((client, 0)))?.doing(doing)?;
         let address = to.local_addr().doing(doing)?;
         to.set_read_timeout(Some(std::time::Duration::from_millis(20))).doing(doing)?;
         let from = network.server.run(|| UdpSocket::bind((SERVER, 0)))?.doing(doing)?;

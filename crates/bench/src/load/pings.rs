@@ -52,8 +52,18 @@ impl Pings {
         Ok(Self { socket, server: Some(server) })
     }
 
+    /// Sends one, and waits for its answer.
+    pub fn once(&mut self) -> Result<Ping, BenchError> {
+        self.ping().doing(|| "exchange a message through the box".to_owned())
+    }
+
     /// Sends and times for `time`.
     pub fn run(&mut self, time: Duration) -> Result<Vec<Ping>, BenchError> {
+        self.run_every(EVERY, time)
+    }
+
+    /// The same with so much between two messages.
+    pub fn run_every(&mut self, every: Duration, time: Duration) -> Result<Vec<Ping>, BenchError> {
         let mut waiter = Waiter::new(Duration::ZERO)?;
         let (listening, _other) =
             std::os::unix::net::UnixStream::pair().doing(|| "make a pair of sockets".to_owned())?;
@@ -63,8 +73,8 @@ impl Pings {
         let mut pings = Vec::new();
         while next < end {
             waiter.wait(Some(next))?;
-            pings.push(self.ping().doing(|| "exchange a message through the box".to_owned())?);
-            next = next.max(Clock::now()) + EVERY;
+            pings.push(self.once()?);
+            next = next.max(Clock::now()) + every;
         }
         Ok(pings)
     }

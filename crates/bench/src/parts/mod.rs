@@ -93,7 +93,7 @@ impl PartName {
             Self::Packets => "packets per second without super-packets",
             Self::Connections => "short connections per second",
             Self::Latency => "delay at low load, per direction",
-            Self::Datagrams => "UDP past the engine",
+            Self::Datagrams => "UDP past the engine, and in turns with an accelerated flow",
             Self::Steering => "a BPF program against policy rules, passed flows left to the kernel",
             Self::Inline => "the box as a bridge, against the kernel's bridge and the TUN path",
             Self::Flows => "100,000 flows at once: time per packet and memory against 1,000",

@@ -57,6 +57,8 @@ pub enum Operation {
     ShiftLeft = 0x60,
     /// Shifted towards the lower bits, zeros in front.
     ShiftRight = 0x70,
+    /// The bits that one of them has.
+    ExclusiveOr = 0xa0,
     /// The second one itself.
     Set = 0xb0,
 }

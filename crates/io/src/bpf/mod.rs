@@ -28,7 +28,9 @@ pub use map::{HashMap, SharedArray};
 pub use needs::{CongestionControls, congestion_controls, require_congestion_control};
 #[cfg(feature = "bpf")]
 pub use object::{Filter, Hooked, MapView, Object, Registered, relocated, remove_filters};
-pub use program::{Attachment, Direction, Program, is_at, is_number, is_tcx_there, programs_at};
+pub use program::{
+    Attachment, Direction, Program, ProgramCost, costs_at, is_at, is_number, is_tcx_there, programs_at,
+};
 pub use subflows::{Selection, for_new_connections, for_new_subflows};
 #[cfg(not(feature = "bpf"))]
 pub use without::{

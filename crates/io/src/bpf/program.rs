@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use units::Duration;
+
 use super::{Instruction, system};
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
@@ -192,12 +194,33 @@ pub fn is_at(link: &impl AsFd, interface: InterfaceIndex) -> bool {
 #[must_use]
 pub fn programs_at(interface: InterfaceIndex) -> Vec<String> {
     let ids = system::query(interface.get()).unwrap_or_default();
-    let name = |id| match system::program_name(id) {
+    let name = |id| match system::program_info(id) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => Some(format!("{NUMBER}{id}")),
         // One that has gone since has no name any more.
-        named => named.ok(),
+        told => told.ok().map(|info| info.name),
     };
     ids.into_iter().filter_map(name).collect()
+}
+
+/// What a program has taken while the kernel counted that (`kernel.bpf_stats_enabled`, Linux 5.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramCost {
+    /// Its name.
+    pub name: String,
+    /// How often it ran.
+    pub runs: u64,
+    /// Processor time of all these runs.
+    pub time: Duration,
+}
+
+/// What the programs at work on what comes in through `interface` have taken; none where the kernel has no such thing,
+/// or does not tell.
+#[must_use]
+pub fn costs_at(interface: InterfaceIndex) -> Vec<ProgramCost> {
+    let ids = system::query(interface.get()).unwrap_or_default();
+    let told = ids.into_iter().filter_map(|id| system::program_info(id).ok());
+    told.map(|info| ProgramCost { name: info.name, runs: info.runs, time: Duration::from_nanos(info.run_ns) })
+        .collect()
 }
 
 /// True for what [`programs_at`] gives in place of a name. A name has no spaces.

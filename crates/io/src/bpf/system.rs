@@ -307,9 +307,11 @@ struct InfoAttr {
     info: u64,
 }
 
-/// Of `struct bpf_prog_info` what lies before and with the name.
-const INFO_LEN: usize = 80;
+/// Of `struct bpf_prog_info` what lies before and with the number of runs, in words; shorter where the kernel's is.
+const INFO_WORDS: usize = 26;
 const INFO_NAME: usize = 64;
+const INFO_RUN_NS: usize = 24;
+const INFO_RUNS: usize = 25;
 
 /// What a map is, `struct bpf_map_info` up to its flags; of something that is no map it is nonsense, or an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -347,22 +349,32 @@ pub(super) fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(u32::from_ne_bytes([a, b, c, d]))
 }
 
-/// The name of the program with a number.
-pub(super) fn program_name(id: u32) -> io::Result<String> {
+/// What is told of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProgramInfo {
+    pub name: String,
+    pub runs: u64,
+    pub run_ns: u64,
+}
+
+/// What the program with a number is called, and what it has taken while the kernel counted that.
+pub(super) fn program_info(id: u32) -> io::Result<ProgramInfo> {
     let mut attr = IdAttr { id, next: 0, flags: 0 };
     // SAFETY: there are no addresses in it.
     let program = unsafe { open(PROGRAM_BY_ID, &mut attr) }?;
-    let mut info = [0u64; INFO_LEN / 8];
-    let mut attr = InfoAttr {
-        fd: program.as_raw_fd().cast_unsigned(),
-        len: INFO_LEN as u32,
-        info: exposed_mut(&mut info),
-    };
-    // SAFETY: the kernel writes at most `len` bytes to `info`, which is aligned and has as many.
+    let mut info = [0u64; INFO_WORDS];
+    let len = size_of_val(&info) as u32;
+    let mut attr = InfoAttr { fd: program.as_raw_fd().cast_unsigned(), len, info: exposed_mut(&mut info) };
+    // SAFETY: the kernel writes at most `len` bytes to `info`, which is aligned and has as many; the addresses in it
+    // are none, and it writes nowhere else.
     unsafe { call(INFO_BY_FD, &mut attr) }?;
     let bytes = info.iter().flat_map(|word| word.to_ne_bytes()).skip(INFO_NAME);
     let name: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
-    Ok(String::from_utf8_lossy(&name).into_owned())
+    Ok(ProgramInfo {
+        name: String::from_utf8_lossy(&name).into_owned(),
+        runs: info[INFO_RUNS],
+        run_ns: info[INFO_RUN_NS],
+    })
 }
 
 #[cfg(test)]

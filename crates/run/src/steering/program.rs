@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 use engine::Port;
 use io::IoError;
 use io::bpf::Condition::{Above, AtLeast, Below, Differs, Equal, HasAny};
-use io::bpf::Operation::{Add, And, Or, ShiftLeft, ShiftRight};
+use io::bpf::Operation::{Add, And, ExclusiveOr, Or, ShiftLeft, ShiftRight};
 use io::bpf::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use io::bpf::Width::{Byte, Double, Half, Word};
 use io::bpf::{Assembler, Helper, Instruction, Label, Register, Width};
@@ -78,6 +78,16 @@ pub(super) const HEARTBEAT: i32 = 0;
 pub(super) const NO_NEW_FLOWS: i32 = 8;
 /// Where it stands whether all traffic of subscribers may come here: 0 for no.
 pub(super) const SCHEDULES: i32 = 16;
+/// Where the places of subscribers in the map begin: a bit for each [`place`], which is set if any may be there. What is
+/// forwarded to others is looked up no further.
+pub(super) const PLACES: i32 = 32;
+pub(super) const PLACES_COUNT: usize = 256;
+/// The place of a subscriber, of 256: the bytes of its address or prefix, exclusive or.
+pub(super) fn place(key: &[u8; KEY_LEN]) -> usize {
+    let (address, _) = key.split_at(16);
+    usize::from(address.iter().fold(0, |place, byte| place ^ byte))
+}
+
 /// What a program counts, 8 bytes each from its counters on: packets of flows in the map, and flows
 /// it took out of it.
 pub(super) const BYPASSED_PACKETS: i32 = 0;
@@ -380,13 +390,38 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
             a.store(Double, R10, place, R1);
         }
         a.place(is_ipv4);
+        let absent = a.label();
+        self.may_be_in_the_map(a, absent);
         self.with_key(a);
         a.call(Helper::MapLookup);
         a.jump_if(Differs, R0, 0, steer);
+        a.place(absent);
         match self.spec.from {
             Port::Wired if is_counted => self.is_more_than_a_trickle(a, not, steer),
             Port::Wired | Port::Mobile => a.jump(not),
         }
+    }
+
+    /// Jumps if no subscriber in the map has the [`place`] of the one whose key is on the stack.
+    fn may_be_in_the_map(&self, a: &mut Assembler, absent: Label) {
+        a.load(Double, R1, R10, KEY_CLIENT);
+        a.load(Double, R2, R10, KEY_CLIENT + 8);
+        a.calculate_with(ExclusiveOr, R1, R2);
+        for bits in [32, 16, 8] {
+            a.copy(R2, R1);
+            a.calculate(ShiftRight, R2, bits);
+            a.calculate_with(ExclusiveOr, R1, R2);
+        }
+        a.copy(R2, R1);
+        a.calculate(And, R1, 63);
+        a.calculate(And, R2, 192);
+        a.calculate(ShiftRight, R2, 3);
+        a.set_map_value(R3, self.maps.shared, PLACES);
+        a.calculate_with(Add, R3, R2);
+        a.load(Double, R3, R3, 0);
+        a.calculate_with(ShiftRight, R3, R1);
+        a.calculate(And, R3, 1);
+        a.jump_if(Equal, R3, 0, absent);
     }
 
     /// Counts what is forwarded to the subscriber whose key is on the stack: steers what is more than a trickle.

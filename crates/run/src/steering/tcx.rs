@@ -41,6 +41,9 @@ const PROGRAMS_MAX: usize = 4;
 /// Which word of the shared array is the heartbeat.
 pub(crate) const HEARTBEAT_WORD: usize = program::HEARTBEAT as usize / size_of::<u64>();
 
+/// The first one that says where subscribers are.
+const PLACES_WORD: usize = program::PLACES as usize / size_of::<u64>();
+
 type PassedMap = HashMap<{ program::KEY_LEN }, { program::VALUE_LEN }>;
 
 /// The flows that the kernel forwards past us.
@@ -55,11 +58,19 @@ pub(crate) struct Bypass {
 }
 
 /// Subscribers all of whose traffic comes here.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Scheduled {
     /// None may.
     is_refused: bool,
     keys: BTreeSet<[u8; program::KEY_LEN]>,
+    /// How many of them have each [`program::place`].
+    places: [u32; program::PLACES_COUNT],
+}
+
+impl Default for Scheduled {
+    fn default() -> Self {
+        Self { is_refused: false, keys: BTreeSet::new(), places: [0; program::PLACES_COUNT] }
+    }
 }
 
 /// What became of flows that are none of ours.
@@ -113,11 +124,39 @@ impl Bypass {
         let mut scheduled = self.scheduled.lock().unwrap_or_else(PoisonError::into_inner);
         // One that a process before this one has led here may be there although none may.
         if !is_wanted || scheduled.is_refused {
-            scheduled.keys.remove(&key);
             // It may not be there.
             self.passed.remove(&key).ok();
-        } else if self.passed.insert(&key, &[0; program::VALUE_LEN]).is_ok() {
-            scheduled.keys.insert(key);
+            if scheduled.keys.remove(&key) {
+                self.leave_place(&mut scheduled, &key);
+            }
+        } else {
+            // Before it is there: the programs look it up only then.
+            if scheduled.keys.insert(key) {
+                self.take_place(&mut scheduled, &key);
+            }
+            if self.passed.insert(&key, &[0; program::VALUE_LEN]).is_err() {
+                scheduled.keys.remove(&key);
+                self.leave_place(&mut scheduled, &key);
+            }
+        }
+    }
+
+    fn take_place(&self, scheduled: &mut Scheduled, key: &[u8; program::KEY_LEN]) {
+        let place = program::place(key);
+        scheduled.places[place] += 1;
+        if let Some(word) = self.shared.words().get(PLACES_WORD + place / 64) {
+            word.fetch_or(1 << (place % 64), Relaxed);
+        }
+    }
+
+    /// A place that only a process before this one has taken stays so: then the programs look for nothing there.
+    fn leave_place(&self, scheduled: &mut Scheduled, key: &[u8; program::KEY_LEN]) {
+        let place = program::place(key);
+        scheduled.places[place] = scheduled.places[place].saturating_sub(1);
+        if scheduled.places[place] == 0
+            && let Some(word) = self.shared.words().get(PLACES_WORD + place / 64)
+        {
+            word.fetch_and(!(1 << (place % 64)), Relaxed);
         }
     }
 
@@ -133,6 +172,7 @@ impl Bypass {
             for key in std::mem::take(&mut scheduled.keys) {
                 // One that the kernel has dropped is not there.
                 self.passed.remove(&key).ok();
+                self.leave_place(&mut scheduled, &key);
             }
         }
     }
@@ -397,5 +437,7 @@ mod tests {
         assert_eq!((made[0], made[15], made[16], made[31]), (0xfd, 2, 0xfd, 2));
         // As the program stores it: a number of this machine's.
         assert_eq!(u32::from_ne_bytes([made[36], made[37], made[38], made[39]]), 6);
+        let place = |address: &str| program::place(&subscriber_key(address.parse().unwrap()));
+        assert_eq!((place("10.1.0.2"), place("fd01::")), (10 ^ 1 ^ 2, 0xfd ^ 1));
     }
 }
