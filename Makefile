@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -168,6 +168,12 @@ docs-contest: build ## The same with the contests (ten minutes); TRACES=FOLDER a
 	  --seeds 3 --schemes 'direct:cubic,accel:adaptive,accel:adaptive?markers=true' --no-limit --json $(OUT)/docs/contest-alone.json
 	$(if $(TRACES),cd $(TRACES) && $(abspath $(CELLERATOR)) contest * --schemes $(CONTEST_SCHEMES) --limit-delay '20 ms' --json - >$(abspath $(OUT))/docs/contest-traces.json)
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/contest-presets.json $(abspath $(OUT))/docs/contest-beside.json $(abspath $(OUT))/docs/contest-alone.json $(if $(TRACES),$(abspath $(OUT))/docs/contest-traces.json))
+
+docs-beside-lab: build ## Downloads, an upload, a call and pages beside a download in the lab (as root, twelve minutes): docs/algorithms/adaptive.md
+	@tools/need-root docs-beside-lab
+	@mkdir -p $(OUT)/docs
+	for name in lte drive; do $(CELLERATOR) lab run scenarios/beside/$$name.toml --json $(OUT)/docs/beside-lab-$$name.json; done
+	$(call WRITE_DOCS,$(foreach name,lte drive,$(abspath $(OUT))/docs/beside-lab-$(name).json))
 
 CONGESTION_SCHEMES := direct:cubic,direct:bbr,direct:bbr3,kernel:adaptive
 docs-congestion: build ## `adaptive` in the server's kernel, simulated, over round trips of 40, 100 and 200 ms, and beside others: docs/congestion.md

@@ -191,8 +191,15 @@ fn keep(from: &str) {
     let schema = parsed::<serde_json::Value>(from, &text)["schema"].as_str().unwrap().to_owned();
     let (name, json) = match schema.as_str() {
         "cellerator/lab-results/1" => {
-            let results = without_series(parsed(from, &text));
-            ("demo".to_owned(), serde_json::to_string_pretty(&results).unwrap())
+            let mut results = without_series(parsed(from, &text));
+            // The demo's have pictures, and are written to results.json.
+            let (name, command) = if results.pictures.is_empty() {
+                (name, "make docs-beside-lab")
+            } else {
+                ("demo".to_owned(), "cellerator demo")
+            };
+            results.made_by.command = command.to_owned();
+            (name, serde_json::to_string_pretty(&results).unwrap())
         }
         "cellerator/contest/1" => {
             let document = parsed::<contest::Document>(from, &text).without_plots();
@@ -222,7 +229,6 @@ fn keep(from: &str) {
 }
 
 fn without_series(mut results: Results) -> Results {
-    results.made_by.command = "cellerator demo".to_owned();
     // Its version; what a machine's own build is called says nothing to readers.
     let length = results.made_by.kernel.find('-').unwrap_or(results.made_by.kernel.len());
     results.made_by.kernel.truncate(length);

@@ -97,6 +97,9 @@ const HELD_PACING_PERCENT: u64 = 150;
 /// The same where a buffer bounds the window, in per cent: it does not take a burst.
 const BOUND_PACING_PERCENT: u64 = 125;
 
+/// Others are beside it in one schedule where more than this part of what is under way is theirs.
+const BESIDE_PART: u64 = 8;
+
 /// Acknowledgements that wait longer on their way back than this have a longer path: [`Floor`].
 const RETURN_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -554,6 +557,7 @@ impl Controller for Adaptive {
             rtt: round_trip,
             window: self.window,
             is_in_use: is_limited,
+            is_beside_others: ack.others > Bytes::new(ack.in_flight_before.get() / BESIDE_PART),
             now: ack.now,
         });
         self.follow_start(ack);

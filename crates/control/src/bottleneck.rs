@@ -108,6 +108,7 @@ impl<C: Controller> Link<C> {
             rate,
             in_flight,
             in_flight_before: Bytes::new(before),
+            others: Bytes::ZERO,
             lost,
             is_recovering: self.recovers_until.is_some(),
             is_window_limited: Bytes::new(before + MSS) > self.bbr.control().window,

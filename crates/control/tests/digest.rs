@@ -261,6 +261,7 @@ impl Run {
             rate,
             in_flight: Bytes::new(self.in_flight()),
             in_flight_before,
+            others: Bytes::ZERO,
             lost: Bytes::new(lost),
             is_recovering: self.recovers_until.is_some(),
             is_window_limited: in_flight_before + Bytes::new(2 * MSS) > window,

@@ -41,6 +41,7 @@ pub fn control(bytes: &[u8]) {
                     rate: Some(RateSample { rate, delivered, interval: rtt, is_app_limited: !is_limited }),
                     in_flight,
                     in_flight_before: in_flight + delivered,
+                    others: Bytes::ZERO,
                     is_recovering: kind & 0x10 != 0,
                     is_window_limited: is_limited,
                     ..Ack::default()

@@ -8,7 +8,7 @@
 //!                     short    ¾·q̂ long  q̂
 //!
 //!   long loses 3 times the share of short, or 6 % more of all, or short a fifth   ⇒   Q ← q
-//!   W ≤ max( Q , τ·r̃ + Q÷3 )
+//!   W ≤ max( Q , τ·r̃ + Q÷3 );  beside others:  Q ← ⅞·q,  W ≤ Q
 //! ```
 //!
 //! A full buffer loses what meets a full queue. The radio loses the same share of whatever is sent. So what was
@@ -16,6 +16,9 @@
 //!
 //! q is what was acknowledged in the RTT − τ before a packet's own acknowledgement: that has left the queue
 //! before it. What was lost met about the queue that the packets before it met: the longest of the last eight.
+//!
+//! Beside others in one schedule, what is lost is theirs as well, and they halve their rate for it. So Q stays below what
+//! was lost, rises slowly, and bounds W however fast the link is at the moment.
 //!
 //! Where Q exceeds the path, Q bytes in flight use the link at any rate from 0 to Q÷τ, and no outage overflows
 //! the buffer. Where it is smaller, the path has to be filled as well, and a third of Q waits.
@@ -54,6 +57,12 @@ const RISE: u64 = 128;
 
 /// and part of W, where there is no queue: then W is what limits the rate.
 const RISE_IDLE: u64 = 32;
+
+/// Beside others, part of Q that Q rises by in a round trip, whatever limits the rate,
+const RISE_BESIDE: u64 = 1_024;
+
+/// and part of the queue that lost something that Q is, in eighths.
+const BESIDE_EIGHTHS: u64 = 7;
 
 /// Half of what was counted is forgotten after so many windows of data, where so many segments have been lost
 /// after fewer.
@@ -127,6 +136,8 @@ pub(super) struct Buffer {
     short: Account,
     size: Option<Bytes>,
     rises_at: Instant,
+    /// When there were others in one schedule with these, if that is not long ago.
+    beside_at: Option<Instant>,
 }
 stored::fields!(Buffer {
     mss,
@@ -142,6 +153,7 @@ stored::fields!(Buffer {
     short,
     size,
     rises_at,
+    beside_at: since(5, None),
 });
 
 /// What an acknowledgement tells.
@@ -158,6 +170,8 @@ pub(super) struct Heard {
     pub window: Bytes,
     /// All of that was in use.
     pub is_in_use: bool,
+    /// Part of what is under way is of others in one schedule with these.
+    pub is_beside_others: bool,
     pub now: Instant,
 }
 
@@ -177,12 +191,15 @@ impl Buffer {
             short: Account::default(),
             size: None,
             rises_at: Instant::ZERO,
+            beside_at: None,
         }
     }
 
     /// What may be in flight so that it fits, where `path` bytes are under way without a queue.
     pub(super) fn window(&self, path: Bytes) -> Option<Bytes> {
-        self.size.map(|size| size.max(path + Bytes::new(size.get() / 3)))
+        let size = self.size?;
+        let is_beside = self.beside_at.is_some();
+        Some(if is_beside { size } else { size.max(path + Bytes::new(size.get() / 3)) })
     }
 
     /// Takes in a loss, found by later deliveries.
@@ -201,6 +218,12 @@ impl Buffer {
             (self.pending, self.size) = (0, None);
             (self.long, self.short) = (Account::default(), Account::default());
         }
+        if heard.is_beside_others {
+            self.beside_at = Some(heard.now);
+        } else if self.beside_at.is_some_and(|at| heard.now.saturating_since(at) >= MEMORY) {
+            self.beside_at = None;
+        }
+        let is_beside = self.beside_at.is_some();
         let us = (heard.now.as_nanos() / 1_000) as u32;
         // What is acknowledged for less than half a segment may have been held back by the receiver's own timer.
         let Some(waited) = heard.waited.filter(|_| heard.delivered.get() >= self.mss.get() / 2) else {
@@ -225,20 +248,28 @@ impl Buffer {
             self.long.halve();
             self.short.halve();
         }
-        if !self.overflows() {
+        let overflows = self.overflows();
+        if !overflows && (!is_beside || self.is_refuted()) {
             self.size = None;
-        } else if lost_now > 0 && is_long(met) && u64::from(met) >= self.mss.get() * SEGMENTS_MIN {
-            self.size = Some(Bytes::from(met));
+        } else if overflows && lost_now > 0 && is_long(met) && u64::from(met) >= self.mss.get() * SEGMENTS_MIN
+        {
+            let eighths = if is_beside { BESIDE_EIGHTHS } else { 8 };
+            self.size = Some(Bytes::new(u64::from(met) * eighths / 8));
             self.rises_at = heard.now + heard.rtt;
         } else if let Some(size) = self.size
             && heard.is_in_use
             && heard.now >= self.rises_at
+            && (!is_beside || heard.window >= size)
         {
             // Without a queue it is W that limits, and what has arrived says nothing of the link.
             let is_idle = u64::from(met) * 4 < size.get();
-            let step = if is_idle { heard.window.get() / RISE_IDLE } else { size.get() / RISE };
-            let risen = Bytes::new(size.get() + step + self.mss.get() / 16);
-            self.size = (risen.get() / 2 < heard.window.get()).then_some(risen);
+            let step = match is_idle {
+                _ if is_beside => size.get() / RISE_BESIDE,
+                true => heard.window.get() / RISE_IDLE + self.mss.get() / 16,
+                false => size.get() / RISE + self.mss.get() / 16,
+            };
+            let risen = Bytes::new(size.get() + step);
+            self.size = (is_beside || risen.get() / 2 < heard.window.get()).then_some(risen);
             self.rises_at = heard.now + heard.rtt;
         }
     }
@@ -248,6 +279,11 @@ impl Buffer {
         let (long, short) = (self.long.lost_ppm(), self.short.lost_ppm());
         u64::from(self.long.lost) >= self.mss.get() * LOST_MIN
             && (long >= short * TIMES || long >= short + MORE_PPM || short >= SHORT_PPM)
+    }
+
+    /// What is lost, if enough is, does not prefer long queues.
+    fn is_refuted(&self) -> bool {
+        u64::from(self.long.lost) + u64::from(self.short.lost) >= self.mss.get() * LOST_MIN * 2
     }
 
     /// What was acknowledged in the `before` microseconds before `us`, or in a little less: no mark lies just
@@ -282,7 +318,17 @@ mod tests {
     /// A segment is acknowledged every millisecond, for `rounds` times a second in which the queue grows from
     /// nothing to `longest` segments and shrinks again. `lost` says how many segments are lost behind the one
     /// that met a queue of so many, the how manyeth of all.
-    fn run(rounds: u64, longest: u64, mut lost: impl FnMut(u64, u64) -> u64) -> Buffer {
+    fn run(rounds: u64, longest: u64, lost: impl FnMut(u64, u64) -> u64) -> Buffer {
+        run_beside(false, rounds, longest, lost)
+    }
+
+    /// The same beside others, or not.
+    fn run_beside(
+        is_beside_others: bool,
+        rounds: u64,
+        longest: u64,
+        mut lost: impl FnMut(u64, u64) -> u64,
+    ) -> Buffer {
         let mut buffer = Buffer::new(Bytes::new(MSS));
         for nth in 1..=rounds * 1_000 {
             let queue = (500 - (nth % 1_000).abs_diff(500)) * longest / 500;
@@ -292,8 +338,9 @@ mod tests {
                 discarded: Bytes::ZERO,
                 waited: Some(Duration::from_millis(queue)),
                 rtt: Duration::from_millis(20 + queue),
-                window: Bytes::new(100 * MSS),
+                window: buffer.size.filter(|_| is_beside_others).unwrap_or(Bytes::new(100 * MSS)),
                 is_in_use: true,
+                is_beside_others,
                 now: Instant::from_millis(1_000 + nth),
             });
         }
@@ -309,6 +356,22 @@ mod tests {
         let buffer = run(3, 80, |_, queue| u64::from(queue >= 79));
         let size = size(&buffer).unwrap();
         assert!((70_000..=100_000).contains(&size), "{size} bytes");
+    }
+
+    #[test]
+    fn beside_others_it_stays_below_what_was_lost_and_rises_slowly() {
+        let of = |is_beside, rounds| {
+            // In the first second something is lost.
+            run_beside(is_beside, rounds, 80, |nth, queue| u64::from(nth < 1_000 && queue >= 79))
+        };
+        let [alone, beside] = [false, true].map(|is_beside| size(&of(is_beside, 1)).unwrap());
+        assert!(beside * 8 < alone * 7 + 8 * MSS, "{beside} beside, {alone} alone");
+        let later = size(&of(true, 3)).unwrap();
+        assert!(later > beside && later < beside * 21 / 20, "{beside}, then {later}");
+        // A fast link does not raise the window over it.
+        let wide = |buffer: &Buffer| buffer.window(Bytes::new(1_000 * MSS)).unwrap().get();
+        assert_eq!(wide(&of(true, 1)), beside);
+        assert!(wide(&of(false, 1)) > 1_000 * MSS);
     }
 
     #[test]
@@ -354,6 +417,7 @@ mod tests {
             rtt: Duration::from_millis(420),
             window: Bytes::new(100 * MSS),
             is_in_use: true,
+            is_beside_others: false,
             now: Instant::from_millis(2_001),
         });
         assert_eq!(buffer.longest.get(), before);

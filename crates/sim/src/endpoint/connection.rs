@@ -292,6 +292,7 @@ impl Connection {
             rate,
             in_flight: Bytes::from(self.in_flight()),
             in_flight_before,
+            others: Bytes::ZERO,
             lost: Bytes::from(out.lost),
             is_recovering: out.is_recovering,
             is_window_limited: in_flight_before + Bytes::from(self.agreed.payload_max) > window,

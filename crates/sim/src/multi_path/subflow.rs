@@ -203,6 +203,7 @@ impl SubflowSender {
             rate,
             in_flight: Bytes::from(self.sender.in_flight()),
             in_flight_before,
+            others: Bytes::ZERO,
             lost: Bytes::from(out.lost),
             is_recovering: out.is_recovering,
             is_window_limited: in_flight_before + Bytes::from(self.sender.mss()) > window,
