@@ -8,10 +8,12 @@ use units::Duration;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-fn case(beside: &str) -> Case {
+const LINK: &str = "{ rate = \"6 Mbit/s\", delay = \"10 ms\", queue = \"300 KB\" }";
+
+fn case(link: &str, beside: &str) -> Case {
     let text = format!(
         "name = \"t\"\nwan.delay = \"10 ms\"\n\
-         radio.down = {{ rate = \"6 Mbit/s\", delay = \"10 ms\", queue = \"300 KB\" }}\n\
+         radio.down = {link}\n\
          radio.up = {{ rate = \"4 Mbit/s\", delay = \"10 ms\", queue = \"100 KB\" }}\n\
          workload = {{ size = \"60 MB\", ends_at_limit = true, ping = \"100 ms\", beside = [{beside}] }}\n"
     );
@@ -20,13 +22,23 @@ fn case(beside: &str) -> Case {
 
 /// What comes of it, with the engine that the case's arguments mean.
 fn outcome(beside: &str, is_accelerated: bool) -> CaseOutcome {
-    let case = case(beside);
+    outcome_over(LINK, beside, is_accelerated, (1, LIMIT))
+}
+
+/// The same over another link towards the device, with a seed and a time.
+fn outcome_over(
+    link: &str,
+    beside: &str,
+    is_accelerated: bool,
+    (seed, limit): (u64, Duration),
+) -> CaseOutcome {
+    let case = case(link, beside);
     let mut config = EngineConfig::default();
     let arguments = case.run_arguments();
     let rules = arguments.chunks(2).map(|option| option[1].parse::<Rule>().unwrap());
     config.policy.rules.extend(rules);
-    let plan = case.links(1, &mut |_| Err("none".to_owned())).unwrap();
-    let run = CaseRun::new(&case, &plan, is_accelerated.then_some(config), (1, LIMIT), LogMode::Hash);
+    let plan = case.links(seed, &mut |_| Err("none".to_owned())).unwrap();
+    let run = CaseRun::new(&case, &plan, is_accelerated.then_some(config), (seed, limit), LogMode::Hash);
     let outcome = run.run(&mut |_| ()).unwrap();
     assert_eq!(outcome.problems, Vec::<String>::new());
     outcome
@@ -66,6 +78,24 @@ fn downloads_beside_share_the_link_and_pass() {
             assert!(figures.ping_ms.is_some());
         }
     }
+}
+
+#[test]
+fn where_the_radios_queue_is_short_a_neighbour_has_what_it_has_without_the_accelerator() {
+    // About two bandwidth-delay products of a link that varies: what it loses is the neighbour's, too.
+    let link = "{ preset = \"4g-lte\", delay = \"10 ms\", queue = \"130 KB\" }";
+    let sum = |is_accelerated| {
+        let of = |seed| {
+            let beside = "{ kind = \"download\", start = \"2 s\" }";
+            let run = (seed, Duration::from_secs(20));
+            shares(&outcome_over(link, beside, is_accelerated, run).figures.beside[0])
+        };
+        (1..=4).map(of).fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    };
+    let [direct, accelerated] = [false, true].map(sum);
+    println!("{direct:?} without, {accelerated:?} with");
+    assert!(accelerated.1 > 0.9 * direct.1, "{direct:?} without, {accelerated:?} with");
+    assert!(accelerated.0 > 0.8 * direct.0.min(direct.1), "{direct:?} without, {accelerated:?} with");
 }
 
 #[test]
