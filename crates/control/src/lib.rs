@@ -139,8 +139,8 @@ pub struct Ack {
     pub in_flight: Bytes,
     /// Bytes believed to be in the network when it arrived.
     pub in_flight_before: Bytes,
-    /// Of those, bytes of others that are in one schedule with what the controller is for: their senders slow down when
-    /// they are lost.
+    /// Bytes in the network after it that are of others in one schedule with what the controller is for: their senders
+    /// slow down when they are lost.
     pub others: Bytes,
     /// Bytes it showed to be lost.
     pub lost: Bytes,

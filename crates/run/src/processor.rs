@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use engine::{ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Verdict, Wants};
+use engine::{
+    ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Transmit, Verdict, Wants,
+};
 use handover::{Note, Peer};
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
@@ -238,4 +240,41 @@ pub trait Processor: Middlebox {
 /// The bare path.
 impl Processor for PassThrough {
     type Settings = ();
+}
+
+/// The same, and all that is sent to one subscriber comes to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BarePath {
+    /// Who that is, as long as it has not been said.
+    pub wanted: Option<IpAddr>,
+}
+
+impl Middlebox for BarePath {
+    fn handle_packet(
+        &mut self,
+        from: Port,
+        virtio: &VirtioNetHeader,
+        packet: &mut [u8],
+        now: Instant,
+    ) -> Verdict {
+        PassThrough.handle_packet(from, virtio, packet, now)
+    }
+
+    fn handle_timeout(&mut self, _: Instant) {}
+
+    fn poll_transmit(&mut self, _: Instant) -> Option<Transmit<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Processor for BarePath {
+    type Settings = ();
+
+    fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
+        Some((self.wanted.take()?, true))
+    }
 }

@@ -352,6 +352,14 @@ fn where_the_queue_is_not_one_nobody_has_less_than_without() {
     }
 }
 
+/// Bytes that each client has read by then.
+fn read_by_4_and_9_s<M: sim::MiddleboxUnderTest>(mut network: Network<M>) -> [Vec<u64>; 2] {
+    [4, 9].map(|time| {
+        network.run_until(at(time)).unwrap();
+        network.clients().iter().map(sim::Endpoint::bytes_received).collect()
+    })
+}
+
 /// A hundred phones with a radio of their own and an accelerated download each; beside it QUIC or TCP that passes, by
 /// CUBIC or BBR: what each phone's two get from 4 s to 9 s, as shares of what its radio carries.
 fn a_hundred_phones(is_through: bool) -> Vec<[f64; 2]> {
@@ -391,21 +399,10 @@ fn a_hundred_phones(is_through: bool) -> Vec<[f64; 2]> {
                 }
             }
         });
-    let read = |clients: &[sim::Endpoint]| -> Vec<u64> {
-        clients.iter().map(sim::Endpoint::bytes_received).collect()
-    };
     let [before, after] = if is_through {
-        let mut network = line_up.around(engine::PassThrough).unwrap();
-        [4, 9].map(|time| {
-            network.run_until(at(time)).unwrap();
-            read(network.clients())
-        })
+        read_by_4_and_9_s(line_up.around(engine::PassThrough).unwrap())
     } else {
-        let mut network = line_up.around(engine(true)).unwrap();
-        [4, 9].map(|time| {
-            network.run_until(at(time)).unwrap();
-            read(network.clients())
-        })
+        read_by_4_and_9_s(line_up.around(engine(true)).unwrap())
     };
     let got: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     let share =

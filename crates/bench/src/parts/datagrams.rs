@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use io::bpf;
 use io::netlink::Netlink;
-use io::{bpf, sysctl};
 use units::Duration;
 
 use crate::boxed::BoxProgram;
@@ -31,9 +31,6 @@ const EVERY: Duration = Duration::from_millis(5);
 
 /// How long what the kernel counts of the steering program is watched.
 const COUNTED: Duration = Duration::from_millis(200);
-
-/// Whether the kernel measures BPF programs; of the machine, not of a namespace.
-const MEASURES: &str = "kernel/bpf_stats_enabled";
 
 pub(crate) struct DatagramsPart;
 
@@ -65,7 +62,7 @@ impl Measure for DatagramsPart {
                   without a running engine. UDP to a device with one takes turns with it: there the \
                   datagrams that get through per second of the box's processor time are compared with \
                   those of a bare echo that all packets to the device come through. The time of the steering \
-                  program is what the kernel says of it (`kernel.bpf_stats_enabled`).",
+                  program is what the kernel says of it (`BPF_ENABLE_STATS`).",
             metrics: vec![
                 metric_of_rates(),
                 metric("read_kpps", "read by the client's program", 1),
@@ -189,14 +186,10 @@ fn steering_ns(stage: &mut Stage<'_>) -> Result<Option<f64>, BenchError> {
     let costs = |stage: &Stage<'_>| {
         stage.network.middle.run(|| Ok::<_, BenchError>(bpf::costs_at(Netlink::open()?.index_of(WIRED)?)))?
     };
-    let before = sysctl::read_here(MEASURES)?;
-    sysctl::write_here(MEASURES, "1")?;
-    let first = costs(stage);
-    let waited = stage.pause.wait(COUNTED);
-    let second = costs(stage);
-    sysctl::write_here(MEASURES, &before)?;
-    waited?;
-    let (first, second) = (first?, second?);
+    let _measured = bpf::measure_run_time()?;
+    let first = costs(stage)?;
+    stage.pause.wait(COUNTED)?;
+    let second = costs(stage)?;
     let sum = |all: &[bpf::ProgramCost]| {
         all.iter().fold((0, 0), |(runs, ns), cost| (runs + cost.runs, ns + cost.time.as_nanos()))
     };

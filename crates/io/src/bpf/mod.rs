@@ -29,7 +29,8 @@ pub use needs::{CongestionControls, congestion_controls, require_congestion_cont
 #[cfg(feature = "bpf")]
 pub use object::{Filter, Hooked, MapView, Object, Registered, relocated, remove_filters};
 pub use program::{
-    Attachment, Direction, Program, ProgramCost, costs_at, is_at, is_number, is_tcx_there, programs_at,
+    Attachment, Direction, Program, ProgramCost, costs_at, is_at, is_number, is_tcx_there, measure_run_time,
+    programs_at,
 };
 pub use subflows::{Selection, for_new_connections, for_new_subflows};
 #[cfg(not(feature = "bpf"))]

@@ -202,7 +202,17 @@ pub fn programs_at(interface: InterfaceIndex) -> Vec<String> {
     ids.into_iter().filter_map(name).collect()
 }
 
-/// What a program has taken while the kernel counted that (`kernel.bpf_stats_enabled`, Linux 5.1).
+/// Has the kernel measure how long all programs of the machine run ([`costs_at`]), until what is given goes: also when
+/// this process is killed.
+///
+/// # Errors
+/// Without the privilege (`CAP_SYS_ADMIN`), or before Linux 5.8.
+pub fn measure_run_time() -> Result<OwnedFd, IoError> {
+    system::measure_run_time()
+        .map_err(|error| explained("have the run time of BPF programs measured".to_owned(), error))
+}
+
+/// What a program has taken while the kernel measured that ([`measure_run_time`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCost {
     /// Its name.

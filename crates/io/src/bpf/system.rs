@@ -18,6 +18,7 @@ const PROGRAM_BY_ID: libc::c_long = 13;
 const INFO_BY_FD: libc::c_long = 15;
 const PROGRAM_QUERY: libc::c_long = 16;
 const LINK_CREATE: libc::c_long = 28;
+const ENABLE_STATISTICS: libc::c_long = 32;
 const LINK_DETACH: libc::c_long = 34;
 
 /// `BPF_PROG_TYPE_SCHED_CLS`.
@@ -291,6 +292,16 @@ pub(super) fn query(interface: u32) -> io::Result<Vec<u32>> {
     // SAFETY: the kernel writes at most `count` numbers to `ids`; the other addresses are none.
     unsafe { call(PROGRAM_QUERY, &mut attr) }?;
     Ok(ids.into_iter().take(attr.count as usize).collect())
+}
+
+/// `BPF_STATS_RUN_TIME`.
+const RUN_TIME: u32 = 0;
+
+/// Has the kernel measure how long programs run, until the descriptor is closed (Linux 5.8).
+pub(super) fn measure_run_time() -> io::Result<OwnedFd> {
+    let mut attr = RUN_TIME;
+    // SAFETY: there are no addresses in it.
+    unsafe { open(ENABLE_STATISTICS, &mut attr) }
 }
 
 #[repr(C)]

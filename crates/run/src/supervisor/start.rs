@@ -1,11 +1,12 @@
 //! The start of an instance: checks, devices, attachment, and who else works beside the packet loop.
 
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use engine::{PassThrough, Port};
+use engine::Port;
 use handover::Note;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
@@ -31,6 +32,7 @@ use crate::leftovers::{self, Removed, Settling};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
+use crate::processor::BarePath;
 use crate::roaming::{self, Ledger, Roaming};
 use crate::routed::RoutedSite;
 use crate::service::Service;
@@ -71,12 +73,16 @@ pub fn accelerate(job: Job, events: &mut dyn EventSink) -> Result<Ended, RunErro
     run(&config, make, events)
 }
 
-/// As [`run`], through nothing: every packet passes.
+/// As [`run`], through nothing: every packet passes. All that is sent to `wanted` comes here, too, once TCP has.
 ///
 /// # Errors
 /// As [`run`].
-pub fn pass_all(config: &Config, events: &mut dyn EventSink) -> Result<Ended, RunError> {
-    run(config, |shards| Ok(vec![PassThrough; shards]), events)
+pub fn pass_all(
+    config: &Config,
+    wanted: Option<IpAddr>,
+    events: &mut dyn EventSink,
+) -> Result<Ended, RunError> {
+    run(config, |shards| Ok(vec![BarePath { wanted }; shards]), events)
 }
 
 /// Has the TCP between the two interfaces pass through processors until a signal comes; then undoes
