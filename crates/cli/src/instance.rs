@@ -314,8 +314,16 @@ fn status_lines(status: &Status) -> Vec<String> {
         let value = if unit == "bytes" { Bytes::new(*value).to_string() } else { format!("{value} {unit}") };
         add(group, &counter.replace('_', " "), value);
     }
+    let bytes_of = |reason: &str| status.processor.passed_bytes.get(reason).copied().map(Bytes::new);
     for (reason, flows) in &status.processor.passed {
-        add("flows", &format!("{}, {reason}", became(reason)), format!("{flows} flows"));
+        let bytes = bytes_of(reason).map_or(String::new(), |bytes| format!(", {bytes}"));
+        add("flows", &format!("{}, {reason}", became(reason)), format!("{flows} flows{bytes}"));
+    }
+    // Flows that passed before the process began are in no count of flows.
+    for (reason, bytes) in &status.processor.passed_bytes {
+        if !status.processor.passed.contains_key(reason) {
+            add("flows", &format!("{}, {reason}", became(reason)), Bytes::new(*bytes).to_string());
+        }
     }
     let mut lines = heading_lines(status);
     for group in GROUPS {
@@ -431,6 +439,7 @@ mod tests {
         ];
         status.processor.counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
         status.processor.passed = [("mptcp".to_owned(), 5)].into();
+        status.processor.passed_bytes = [("mptcp".to_owned(), 2_500), ("unknown".to_owned(), 70)].into();
         let lines = status_lines(&status);
         let heads = lines.iter().filter(|line| GROUPS.contains(&line.as_str()));
         assert_eq!(heads.collect::<Vec<_>>(), GROUPS.each_ref());
@@ -438,7 +447,8 @@ mod tests {
         for wanted in [
             line("bytes delivered", &Bytes::new(1_500_000).to_string()),
             line("flows now", "3 flows"),
-            line("passed, mptcp", "5 flows"),
+            line("passed, mptcp", &format!("5 flows, {}", Bytes::new(2_500))),
+            line("passed, unknown", &Bytes::new(70).to_string()),
             line("uplink timeouts", "2 time-outs"),
             line("fragments", "4 packets"),
             line("opaque quic bytes", &Bytes::new(1_200).to_string()),

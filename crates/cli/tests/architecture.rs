@@ -266,6 +266,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "opaque::trickle",
     "opaque::codel",
     "opaque::under_way",
+    "opaque::quic",
     "opaque::queues",
     "opaque",
     "path::turns",

@@ -13,7 +13,7 @@
 //! the side the other one stands on goes through the other one as any packet would. So neither has
 //! to know of the other, and every rule of one direction (`docs/engine.md`) holds for both.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use control::Feedback;
@@ -32,7 +32,7 @@ use crate::memory::slab::MemoryAdvice;
 use crate::meters::Meters;
 use crate::notice::{Notice, Wants};
 use crate::relay::emit::HeaderBuffer;
-use crate::report::{FlowReport, Page, PassedFlow, SubscriberReport};
+use crate::report::{FlowReport, Page, PassedFlow, SubscriberReport, UnknownFlow};
 use crate::stats::Stats;
 use crate::trial::{ControlGroup, MeasuredFlow};
 
@@ -315,18 +315,20 @@ impl Engine {
         self.down.look_ahead(packets.map(|(from, packet)| (direction.end_behind(from), packet)));
     }
 
-    /// Client and server of the flow that the packet handled last belongs to, if neither half knows
-    /// it and none of its packets will matter before its ports are opened anew: who steers packets
-    /// here may leave it out until then.
+    /// The flow that the packet handled last belongs to, if neither half knows it and none of its packets will matter
+    /// before its ports are opened anew: who steers packets here may leave it out until then.
     ///
     /// Asked after [`Verdict::Forward`]. Told by data only: who acknowledges a connection's end
     /// begins nothing.
-    pub fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+    pub fn take_unknown_flow(&mut self) -> Option<UnknownFlow> {
         let unknown = self.down.take_unknown();
         if let Some(up) = self.up.as_mut() {
             up.take_unknown()?;
         }
-        unknown.map(|key| key.client_and_server(self.down.direction()))
+        let (client, server) = unknown?.client_and_server(self.down.direction());
+        let mut halves = [Some(&self.down), self.up.as_deref()].into_iter().flatten();
+        let reason = halves.find_map(|half| half.reason_of_passing(client, server));
+        Some(UnknownFlow { client, server, reason })
     }
 
     /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now on (true)

@@ -10,7 +10,7 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use control::Controller;
 use tcp::Ring;
@@ -310,6 +310,11 @@ impl Half {
         self.unknown.take()
     }
 
+    /// Why a flow passes, if it is among those passed last.
+    pub(crate) fn reason_of_passing(&self, client: SocketAddr, server: SocketAddr) -> Option<PassReason> {
+        self.passed_recently.reason_of(client, server)
+    }
+
     /// True when the packet handled last is surely its host's; told once.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.is_news)
@@ -359,9 +364,13 @@ impl Half {
                         Transport::Truncated => self.stats.truncated += 1,
                         _ => self.stats.not_tcp += 1,
                     }
-                    match from {
-                        End::Source => self.on_opaque(&parsed, virtio, packet, now),
-                        End::Sink => Verdict::Forward,
+                    match (from, transport) {
+                        (End::Source, _) => self.on_opaque(&parsed, virtio, packet, now),
+                        (End::Sink, Transport::Udp(udp)) => {
+                            self.on_passed_datagram(&parsed, &udp, packet, now);
+                            Verdict::Forward
+                        }
+                        (End::Sink, _) => Verdict::Forward,
                     }
                 }
             },

@@ -24,7 +24,7 @@ use stored::StoredError;
 use crate::config::ConfigError;
 
 /// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
-pub const IMAGE_VERSION: u16 = 5;
+pub const IMAGE_VERSION: u16 = 6;
 
 /// The oldest version that [`crate::Engine::resume`] reads: the one before.
 pub const IMAGE_VERSION_OLDEST: u16 = 4;

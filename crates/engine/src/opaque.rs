@@ -11,22 +11,27 @@
 //!
 //! How much of it is under way is known without acknowledgements, because the radio queue is first in, first out:
 //! an acknowledgement of a later segment says that everything sent before that segment has left the queue
-//! ([`UnderWay`]). Segments of accelerated flows say so, and those of TCP flows that pass. Where neither is, echo
-//! requests may ([`markers`]). Where nothing answers, nothing waits.
+//! ([`UnderWay`]). Segments of accelerated flows say so, those of TCP flows that pass, and QUIC's handshakes
+//! ([`quic`]). Where none of them is, echo requests may ([`markers`]). Where nothing answers, nothing waits.
 //!
 //! A schedule begins with the first data of an accelerated flow, or when more than a trickle passes ([`trickle`]).
 
+use control::SendStamp;
 use units::{Bytes, Duration, Instant};
+use wire::{Packet, Transport};
 
 pub(crate) mod codel;
 pub(crate) mod key;
 pub(crate) mod markers;
 pub(crate) mod queues;
+pub(crate) mod quic;
 pub(crate) mod trickle;
 pub(crate) mod under_way;
 
+use key::OpaqueKey;
 use markers::Markers;
 use queues::Queues;
+use quic::{LongHeader, Quic};
 use trickle::Trickle;
 use under_way::UnderWay;
 
@@ -64,6 +69,7 @@ pub(crate) struct Opaque {
     /// DSCP of what accelerated flows send.
     own_dscp: Option<u8>,
     pub(crate) markers: Markers,
+    pub(crate) quic: Quic,
     /// What has passed so far.
     pub(crate) passed: PassedBytes,
 }
@@ -73,6 +79,7 @@ stored::fields!(Opaque {
     service,
     own_dscp,
     markers: since(5, Markers::default()),
+    quic: since(6, Quic::default()),
     passed: since(5, PassedBytes::default()),
 });
 
@@ -114,6 +121,22 @@ impl Opaque {
     /// A packet of this traffic class may have a queue of its own on the radio: the accelerated flows have another one.
     pub(crate) fn is_of_other_class(&self, traffic_class: u8) -> bool {
         self.own_dscp.is_some_and(|own| own != traffic_class >> ECN_BITS)
+    }
+
+    /// A packet has left that counts as so many bytes of payload.
+    pub(crate) fn note_sent(
+        &mut self,
+        parsed: &Packet,
+        packet: &[u8],
+        (payload, stamp): (u32, SendStamp),
+        seed: u64,
+    ) {
+        self.markers.on_sent(&parsed.ip, payload);
+        if let Transport::Udp(udp) = &parsed.transport
+            && let Some(header) = LongHeader::of(udp, packet)
+        {
+            self.quic.on_sent(OpaqueKey::of(parsed, packet, seed), &header, self.under_way.sent(), stamp);
+        }
     }
 
     /// The oldest packet may leave although the window is full: nothing has told for too long what is under way.
@@ -176,7 +199,8 @@ impl Place {
         };
         let in_flight = Bytes::new(opaque.under_way.bytes());
         let waiting = Bytes::new(self.waiting() as u64);
-        Some(OpaqueReport { waiting, in_flight, evidence, passed: opaque.passed })
+        let (passed, quic) = (opaque.passed, opaque.quic.handshake());
+        Some(OpaqueReport { waiting, in_flight, evidence, passed, quic })
     }
 
     /// Bytes that wait.

@@ -138,7 +138,9 @@ impl PassReason {
         }
     }
 
-    pub(crate) const fn index(self) -> usize {
+    /// Its place in [`PassReason::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
         self as usize
     }
 }

@@ -7,6 +7,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::direction::Direction;
 use crate::key::FlowKey;
+use crate::opaque::quic::QuicHandshake;
 use crate::pass::PassReason;
 
 /// Passed flows that are remembered.
@@ -134,6 +135,8 @@ pub struct OpaqueReport {
     pub evidence: Evidence,
     /// What has come so far.
     pub passed: PassedBytes,
+    /// The newest handshake of QUIC that was seen.
+    pub quic: Option<QuicHandshake>,
 }
 
 /// Bytes of packets that pass, by kind.
@@ -207,6 +210,17 @@ pub struct PassedFlow {
 
 stored::fields!(PassedFlow { client, server, reason });
 
+/// A flow none of whose packets will matter before its ports are opened anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownFlow {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's.
+    pub server: SocketAddr,
+    /// Why it passes; none if it began before, or among so many others that it is forgotten.
+    pub reason: Option<PassReason>,
+}
+
 /// The flows passed last, in bounded number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PassedRecently(VecDeque<PassedFlow>);
@@ -220,6 +234,12 @@ impl PassedRecently {
         }
         let (client, server) = key.client_and_server(direction);
         self.0.push_front(PassedFlow { client, server, reason });
+    }
+
+    /// Why a flow passes, if it is among them.
+    pub(crate) fn reason_of(&self, client: SocketAddr, server: SocketAddr) -> Option<PassReason> {
+        let flow = self.0.iter().find(|flow| flow.client == client && flow.server == server)?;
+        Some(flow.reason)
     }
 
     /// The newest first.

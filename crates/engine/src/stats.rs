@@ -90,6 +90,10 @@ pub struct Stats {
     pub markers_sent: u64,
     /// Of them, answered.
     pub markers_answered: u64,
+    /// Handshakes of QUIC that were seen among them.
+    pub quic_handshakes: u64,
+    /// Their round trips between here and the clients, µs in all.
+    pub quic_handshakes_us: u64,
     /// Flows passed, or ended, by reason.
     pub passed: [u64; PassReason::COUNT],
 }
@@ -134,6 +138,8 @@ stored::fields!(Stats {
     opaque_overdue,
     markers_sent: since(5, 0),
     markers_answered: since(5, 0),
+    quic_handshakes: since(6, 0),
+    quic_handshakes_us: since(6, 0),
     passed,
 });
 
@@ -191,6 +197,8 @@ impl Stats {
             ("opaque_overdue", self.opaque_overdue),
             ("markers_sent", self.markers_sent),
             ("markers_answered", self.markers_answered),
+            ("quic_handshakes", self.quic_handshakes),
+            ("quic_handshakes_us", self.quic_handshakes_us),
         ]
     }
 

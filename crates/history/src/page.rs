@@ -1,11 +1,14 @@
 //! Pages of a [`Report`]: all of it, and one sheet of it for who decides.
 
+use std::collections::BTreeSet;
+
 use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point as Dot, Range, Series};
 use figures::page;
 use maud::{Markup, html};
 use run::{AbGroup, AbReport};
 
+use crate::report::PassedFigures;
 use crate::{Report, Verdict, ab};
 
 /// What the pages need beside the house's styles.
@@ -240,14 +243,21 @@ impl Report {
     /// Flows by what became of them: what is known of accelerated and of passed ones.
     #[must_use]
     pub fn kinds(&self) -> Table {
-        let mut rows = vec![vec!["accelerated".to_owned(), self.totals.flows_accelerated.to_string()]];
-        rows.extend(
-            self.passed
-                .flows
-                .iter()
-                .map(|(reason, flows)| vec![format!("passed, {reason}"), flows.to_string()]),
-        );
-        Table { headings: vec![("flows", ""), ("count", "")], rows }
+        let carried = bytes(self.totals.downlink_bytes + self.totals.uplink_bytes);
+        let mut rows =
+            vec![vec!["accelerated".to_owned(), self.totals.flows_accelerated.to_string(), carried]];
+        let PassedFigures { flows, bytes: carried, .. } = &self.passed;
+        // Flows that began before the process are in no count of flows.
+        let reasons: BTreeSet<&String> = flows.keys().chain(carried.keys()).collect();
+        rows.extend(reasons.into_iter().map(|reason| {
+            let count = flows.get(reason).map_or(NONE.to_owned(), u64::to_string);
+            vec![
+                format!("passed, {reason}"),
+                count,
+                carried.get(reason).map_or(NONE.to_owned(), |n| bytes(*n)),
+            ]
+        }));
+        Table { headings: vec![("flows", ""), ("count", ""), ("carried", "")], rows }
     }
 
     /// What was sent to clients through the process, by kind: what was accelerated and what took turns with it; none if

@@ -157,6 +157,10 @@ pub struct ClassFigures {
 pub struct PassedFigures {
     /// How many, by reason.
     pub flows: BTreeMap<String, u64>,
+    /// Bytes of TCP that passed, by the same reasons, headers included; nothing where programs do not steer. `unknown`
+    /// are those of flows that began before the process.
+    #[serde(default)]
+    pub bytes: BTreeMap<String, u64>,
     /// Packets of passed flows that stayed in the kernel; none where passed flows go through the process, which
     /// does not count them apart.
     pub kernel_packets: Option<u64>,
@@ -259,8 +263,12 @@ impl Report {
             totals.flows_accelerated += slice.flows_accelerated;
             totals.downlink_max_bps =
                 totals.downlink_max_bps.max(bps(slice.downlink.goodput_bytes, slice.span_ms));
-            for (reason, flows) in &slice.passed {
-                *passed.flows.entry(reason.clone()).or_default() += flows;
+            for (sums, parts) in
+                [(&mut passed.flows, &slice.passed), (&mut passed.bytes, &slice.passed_bytes)]
+            {
+                for (reason, part) in parts {
+                    *sums.entry(reason.clone()).or_default() += part;
+                }
             }
             passed.in_turns.add(&slice.in_turns);
             if slice.steering == "tcx" {
@@ -408,6 +416,7 @@ pub(crate) mod tests {
             flows_opened: 12,
             flows_accelerated: 10,
             passed: BTreeMap::from([("mptcp".to_owned(), 2)]),
+            passed_bytes: [("mptcp", 700), ("unknown", 9)].map(|(name, n)| (name.to_owned(), n)).into(),
             bypass_packets: 5,
             in_turns: TurnsFigures {
                 tcp_bytes: 1_000,
@@ -450,6 +459,10 @@ pub(crate) mod tests {
         assert_eq!(totals.round_trip_p95_ms, Some(50.0));
         assert_eq!(report.series[0].resent_share, Some(0.01));
         assert_eq!(report.passed.flows["mptcp"], 8);
+        assert_eq!((report.passed.bytes["mptcp"], report.passed.bytes["unknown"]), (2_800, 36));
+        let kinds = report.kinds().rows;
+        assert_eq!(kinds[1], ["passed, mptcp", "8", "2.80 KB"]);
+        assert_eq!(kinds[2], ["passed, unknown", "–", "36.0 B"]);
         assert_eq!(report.passed.kernel_packets, Some(20));
         assert_eq!(
             (report.passed.in_turns.quic_bytes, report.passed.in_turns.dropped_packets),

@@ -32,6 +32,10 @@ pub struct Slice {
     pub flows_accelerated: u64,
     /// Flows that were passed, by reason.
     pub passed: BTreeMap<String, u64>,
+    /// Bytes of TCP that passed, by the same reasons, headers included, where programs steer; `unknown` are those of
+    /// flows that began before the process.
+    #[serde(default)]
+    pub passed_bytes: BTreeMap<String, u64>,
     /// Packets of passed flows that stayed in the kernel.
     pub bypass_packets: u64,
     /// What took turns with accelerated flows towards clients.
@@ -215,10 +219,14 @@ impl Slice {
             let of = |snapshot: &Snapshot| snapshot.others.get(name).copied().unwrap_or(0);
             grown(of(old), of(new))
         };
-        let passed = new.passed.iter().filter(|(reason, _)| !ENDS.contains(&reason.as_str()));
-        let passed = passed.map(|(reason, flows)| {
-            (reason.clone(), grown(old.passed.get(reason).copied().unwrap_or(0), *flows))
-        });
+        let by_reason = |old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>| {
+            let growth = new.iter().map(|(reason, count)| {
+                (reason.clone(), grown(old.get(reason).copied().unwrap_or(0), *count))
+            });
+            growth.filter(|(_, growth)| *growth > 0).collect::<BTreeMap<_, _>>()
+        };
+        let mut passed = by_reason(&old.passed, &new.passed);
+        passed.retain(|reason, _| !ENDS.contains(&reason.as_str()));
         let none = HalfSnapshot::default();
         let (old_up, new_up) = (old.uplink.as_ref().unwrap_or(&none), new.uplink.as_ref());
         // A flow that is accelerated both ways is counted in both halves.
@@ -234,7 +242,8 @@ impl Slice {
             subscribers: new.subscribers,
             flows_opened: half("flows_opened"),
             flows_accelerated: half("flows_accelerated"),
-            passed: passed.filter(|(_, flows)| *flows > 0).collect(),
+            passed,
+            passed_bytes: by_reason(&old.passed_bytes, &new.passed_bytes),
             bypass_packets: others("bypass_packets"),
             in_turns: TurnsFigures::between(&old.downlink, &new.downlink),
             wired_received_bytes: grown(old.sides[0].received_bytes, new.sides[0].received_bytes),

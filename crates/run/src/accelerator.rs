@@ -8,7 +8,7 @@ use std::sync::Arc;
 use control::Feedback;
 use engine::{
     ConfigError, ControlGroup, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice,
-    PassReason, Port, Stats, Transmit, Verdict, Wants,
+    PassReason, Port, Stats, Transmit, UnknownFlow, Verdict, Wants,
 };
 use handover::{Elsewhere, Note, Peer, Relay, Way};
 use io::{IoError, MappedState, RingArena, StateFile};
@@ -270,7 +270,7 @@ impl Processor for Accelerator {
         self.engine.look_ahead(packets.map(|packet| (from, packet)));
     }
 
-    fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+    fn take_unknown_flow(&mut self) -> Option<UnknownFlow> {
         self.engine.take_unknown_flow()
     }
 

@@ -344,9 +344,8 @@ impl<P: PacketPath> PacketLoop<P> {
             Verdict::Consumed => counters.consumed_packets += 1,
             Verdict::Forward => {
                 // Before the next packet: that may open the same ports anew.
-                if let (Some(bypass), Some((client, server))) = (&self.bypass, processor.take_unknown_flow())
-                {
-                    bypass.add(client, server);
+                if let (Some(bypass), Some(flow)) = (&self.bypass, processor.take_unknown_flow()) {
+                    bypass.add(&flow);
                 }
                 let is_sent = self.path.forward(index)?;
                 self.counters.sides[from.opposite().index()].count(is_sent, on_link);

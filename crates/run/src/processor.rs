@@ -1,11 +1,12 @@
 //! [`Processor`]: what the packet loop needs of whatever handles the packets.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use engine::{
-    ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Transmit, Verdict, Wants,
+    ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Transmit, UnknownFlow,
+    Verdict, Wants,
 };
 use handover::{Note, Peer};
 use units::{Duration, Instant};
@@ -26,9 +27,9 @@ pub trait Processor: Middlebox {
     /// Is shown packets that are about to be handled, one after the other.
     fn look_ahead<'a>(&mut self, _from: Port, _packets: impl Iterator<Item = &'a [u8]> + Clone) {}
 
-    /// Client and server of the packet handled last, if it was forwarded, its flow is none of ours,
+    /// The flow of the packet handled last, if it was forwarded, its flow is none of ours,
     /// and none of its packets is going to be before its ports are opened anew.
-    fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+    fn take_unknown_flow(&mut self) -> Option<UnknownFlow> {
         None
     }
 

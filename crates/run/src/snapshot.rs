@@ -118,6 +118,8 @@ pub struct Snapshot {
     pub uplink: Option<HalfSnapshot>,
     /// Flows passed or ended, by reason.
     pub passed: BTreeMap<String, u64>,
+    /// Bytes of TCP that passed, by reason, where programs steer.
+    pub passed_bytes: BTreeMap<String, u64>,
     /// Subscribers that are known.
     pub subscribers: u64,
     /// Time per packet of turns that were timed, ns.

@@ -121,6 +121,10 @@ pub struct ProcessorStatus {
     pub counters: BTreeMap<String, u64>,
     /// Flows passed or ended, by reason.
     pub passed: BTreeMap<String, u64>,
+    /// Bytes of TCP that passed, by the reason why its flows pass, headers included; counted where programs steer.
+    /// `unknown` are those of flows that began before the process, or passed too long ago.
+    #[serde(default)]
+    pub passed_bytes: BTreeMap<String, u64>,
     /// How the rate towards a client is found, for new flows; empty without an engine.
     #[serde(default)]
     pub controller: String,
@@ -137,7 +141,11 @@ impl ProcessorStatus {
     pub(crate) fn add(&mut self, other: &Self) {
         self.debt_bytes += other.debt_bytes;
         self.controller.clone_from(&other.controller);
-        for (sums, parts) in [(&mut self.counters, &other.counters), (&mut self.passed, &other.passed)] {
+        for (sums, parts) in [
+            (&mut self.counters, &other.counters),
+            (&mut self.passed, &other.passed),
+            (&mut self.passed_bytes, &other.passed_bytes),
+        ] {
             for (name, value) in parts {
                 *sums.entry(name.clone()).or_default() += value;
             }
@@ -207,7 +215,8 @@ pub(crate) fn of_engine(engine: &Engine) -> ProcessorStatus {
         .filter(|(_, flows)| *flows > 0)
         .collect();
     let controller = engine.config().controller.name().to_owned();
-    ProcessorStatus { debt_bytes: engine.debt().get(), counters, passed, controller }
+    let passed_bytes = BTreeMap::new();
+    ProcessorStatus { debt_bytes: engine.debt().get(), counters, passed, passed_bytes, controller }
 }
 
 /// The same once the flows are another process's: nothing is there now.

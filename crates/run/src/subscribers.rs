@@ -86,6 +86,12 @@ pub struct OpaqueLine {
     /// Of all else.
     #[serde(default)]
     pub other_bytes: u64,
+    /// Version of QUIC in the newest handshake that was seen, as a number.
+    #[serde(default)]
+    pub quic_version: Option<u32>,
+    /// Round trip of that handshake between the accelerator and the client, µs.
+    #[serde(default)]
+    pub quic_handshake_us: Option<u64>,
 }
 
 /// A subscriber, part of its flows, and flows of it that were passed or ended.
@@ -178,6 +184,8 @@ fn subscriber_line(report: &SubscriberReport, now: Instant) -> SubscriberLine {
             quic_bytes: opaque.passed.quic,
             udp_bytes: opaque.passed.udp,
             other_bytes: opaque.passed.other,
+            quic_version: opaque.quic.map(|handshake| handshake.version),
+            quic_handshake_us: opaque.quic.map(|handshake| handshake.round_trip.as_micros()),
         }),
         ..bare
     }

@@ -79,12 +79,16 @@ pub enum Source {
     Shard(fn(&ShardSnapshot) -> u64),
     /// By direction: a counter or level by its name.
     Half(&'static str),
+    /// By direction: a sum of times in µs, by its name.
+    HalfMicros(&'static str),
     /// By direction: a level.
     HalfLevel(fn(&HalfSnapshot) -> u64),
     /// Flows by direction and state.
     Flows,
     /// Flows passed or ended, by reason.
     Passed,
+    /// Bytes of flows that pass, by reason.
+    PassedBytes,
     /// By direction: times in µs.
     Times(fn(&HalfSnapshot) -> &Distribution),
     /// Time per packet, in ns.
@@ -137,9 +141,11 @@ impl Family {
             Source::Reports => &["outcome"],
             Source::Interface(_) | Source::Side(_) => &["side"],
             Source::Shard(_) => &["shard"],
-            Source::Half(_) | Source::HalfLevel(_) | Source::Times(_) => &["direction"],
+            Source::Half(_) | Source::HalfMicros(_) | Source::HalfLevel(_) | Source::Times(_) => {
+                &["direction"]
+            }
             Source::Flows => &["direction", "state"],
-            Source::Passed => &["reason"],
+            Source::Passed | Source::PassedBytes => &["reason"],
             Source::About => &["version", "steering"],
         }
     }
@@ -226,6 +232,10 @@ families! {
     Counter "passed_in_turns_tcp" in "bytes" Source::Half("opaque_tcp_bytes") => "Of those bytes, ones of TCP that passes";
     Counter "passed_in_turns_quic" in "bytes" Source::Half("opaque_quic_bytes")
         => "Of those bytes, ones of QUIC, inferred: from port 443, or with a long header of version 1 or 2 (RFC 8999)";
+    Counter "quic_handshakes" Source::Half("quic_handshakes")
+        => "Handshakes of QUIC seen in turns with accelerated flows";
+    Counter "quic_handshakes_round_trip" in "seconds" Source::HalfMicros("quic_handshakes_us")
+        => "Their round trips between here and the clients, in all";
     Counter "passed_in_turns_dropped_packets" Source::Half("opaque_dropped")
         => "Of those packets, ones dropped because their flow's queue was too long";
     Counter "passed_in_turns_marked_packets" Source::Half("opaque_marked")
@@ -260,6 +270,8 @@ families! {
     Counter "bypass_flows" Source::Other("bypass_flows") => "Passed flows left to the kernel";
     Counter "bypass_flows_ended" Source::Other("bypass_flows_ended") => "Of those, ones that have ended";
     Counter "bypass_packets" Source::Other("bypass_packets") => "Packets of those, which did not come to the process";
+    Counter "bypass" in "bytes" Source::PassedBytes
+        => "Bytes of TCP that passes, headers included, by the reason why its flows pass; unknown: they began before";
     Counter "feedback_reports" Source::Reports => "Reports of base stations, by what became of them";
     Gauge "feedback_age" in "seconds" Source::Whole(|s| s.feedback_age_ms.map(|ms| ms as f64 / 1e3))
         => "Time since the last report of a base station that was not refused";
@@ -422,6 +434,9 @@ fn show(series: &mut Series<'_>, name: Label<'_>, source: Source, of: &Snapshot)
         Source::Half(counter) => {
             halves().try_for_each(|(label, half)| series.count(&[name, label], half.counter(counter)))
         }
+        Source::HalfMicros(counter) => {
+            halves().try_for_each(|(label, half)| series.spend(&[name, label], half.counter(counter) * 1_000))
+        }
         Source::HalfLevel(level) => {
             halves().try_for_each(|(label, half)| series.count(&[name, label], level(half)))
         }
@@ -433,6 +448,10 @@ fn show(series: &mut Series<'_>, name: Label<'_>, source: Source, of: &Snapshot)
         Source::Passed => {
             of.passed.iter().try_for_each(|(reason, flows)| series.count(&[name, ("reason", reason)], *flows))
         }
+        Source::PassedBytes => of
+            .passed_bytes
+            .iter()
+            .try_for_each(|(reason, bytes)| series.count(&[name, ("reason", reason)], *bytes)),
         Source::Times(times) => {
             halves().try_for_each(|(label, half)| series.distribute(&[name, label], times(half), 1e6))
         }

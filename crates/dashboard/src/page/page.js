@@ -145,7 +145,10 @@ const passes = (opaque) => {
   if (!opaque) return "";
   const kinds = [["of TCP", opaque.tcp_bytes], ["of QUIC", opaque.quic_bytes], ["of other UDP", opaque.udp_bytes], ["of something else", opaque.other_bytes]];
   const text = kinds.filter(([, count]) => count > 0).map(([name, count]) => `${words.bytes(count)} ${name}`).join(", ");
-  return text ? `. Passed beside them: ${text}; ${KNOWN_BY[opaque.evidence] ?? opaque.evidence}` : "";
+  const versions = { 1: "1", [0x6b3343cf]: "2" };
+  const version = versions[opaque.quic_version] ?? `0x${(opaque.quic_version ?? 0).toString(16)}`;
+  const quic = opaque.quic_version ? `; last handshake of QUIC (version ${version}) in ${words.time(opaque.quic_handshake_us)}` : "";
+  return text ? `. Passed beside them: ${text}${quic}; ${KNOWN_BY[opaque.evidence] ?? opaque.evidence}` : "";
 };
 
 const showPlace = () => {

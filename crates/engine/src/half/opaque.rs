@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use control::{Control, Controller};
+use control::{Control, Controller, SendStamp};
 use units::{Duration, Instant};
-use wire::{Icmp, Packet, Tcp, TcpFlags, Transport, VirtioNetHeader};
+use wire::{Icmp, Packet, Tcp, TcpFlags, Transport, Udp, VirtioNetHeader};
 
 use super::Half;
 use crate::boundary::Verdict;
@@ -15,6 +15,7 @@ use crate::memory::timer::TimerKey;
 use crate::opaque::key::{OpaqueKey, is_quic};
 use crate::opaque::markers::Marker;
 use crate::opaque::queues::Waiting;
+use crate::opaque::quic::LongHeader;
 use crate::opaque::trickle::TRICKLE;
 use crate::opaque::under_way::{Answer, Numbered};
 use crate::opaque::{Class, payload_of};
@@ -107,8 +108,8 @@ impl Half {
         let is_gated = path.opaque_is_gated(now);
         let has_room = now >= path.pacer.next() && path.under_way() < control.window.get();
         if !path.has_work() && (!is_gated || has_room) {
-            send_opaque(path, is_gated.then_some(&control), (payload, segments), numbered, now);
-            path.opaque.make().markers.on_sent(&parsed.ip, payload);
+            let stamp = send_opaque(path, is_gated.then_some(&control), (payload, segments), numbered, now);
+            path.opaque.make().note_sent(parsed, packet, (payload, stamp), self.config.hash_seed);
             self.consider_marker(subscriber, now);
             return Verdict::Forward;
         }
@@ -135,6 +136,23 @@ impl Half {
         let Some(path) = self.paths.get_mut(path_id) else { return };
         let Some(opaque) = path.opaque.get_mut() else { return };
         if let Some(answer) = opaque.under_way.on_ack(key, newest, now) {
+            opaque.markers.on_other_answer(now);
+            self.on_answered(subscriber, path_id, &answer, now);
+        }
+    }
+
+    /// A datagram of a client that passes: QUIC's handshake says what has left.
+    pub(super) fn on_passed_datagram(&mut self, parsed: &Packet, udp: &Udp, packet: &[u8], now: Instant) {
+        let Some(header) = LongHeader::of(udp, packet).filter(|_| self.schedules()) else { return };
+        let key = OpaqueKey::of_datagram_reply(&parsed.ip, udp, self.config.hash_seed);
+        let Some((subscriber, path_id)) = self.known_subscriber(parsed.ip.src) else { return };
+        let Some(path) = self.paths.get_mut(path_id) else { return };
+        let Some(opaque) = path.opaque.get_mut() else { return };
+        if let Some((place, stamp)) = opaque.quic.on_reply(key, &header, now) {
+            self.stats.quic_handshakes += 1;
+            self.stats.quic_handshakes_us += now.saturating_since(stamp.sent_at).as_micros();
+            // Nothing of its kind follows: it is no source of evidence.
+            let answer = Answer { bytes: opaque.under_way.release_to(place, now), stamp };
             opaque.markers.on_other_answer(now);
             self.on_answered(subscriber, path_id, &answer, now);
         }
@@ -239,17 +257,11 @@ impl Half {
         path.buffered = (path.buffered + after as u64).saturating_sub(before as u64);
         let Some(packet) = packet else { return false };
         opaque.charge(Class::Opaque, packet.payload, flows);
-        send_opaque(
-            path,
-            is_known.then_some(control),
-            (packet.payload, packet.segments),
-            packet.numbered,
-            now,
-        );
-        if self.config.echo_markers
-            && let Ok(parsed) = wire::parse_prefix(&packet.bytes)
-        {
-            path.opaque.make().markers.on_sent(&parsed.ip, packet.payload);
+        let size = (packet.payload, packet.segments);
+        let stamp = send_opaque(path, is_known.then_some(control), size, packet.numbered, now);
+        if let Ok(parsed) = wire::parse_prefix(&packet.bytes) {
+            let sent = (packet.payload, stamp);
+            path.opaque.make().note_sent(&parsed, &packet.bytes, sent, self.config.hash_seed);
             self.consider_marker(subscriber, now);
         }
         self.opaque_out = Some(packet);
@@ -373,7 +385,7 @@ fn send_opaque(
     (payload, segments): (u32, u32),
     numbered: Option<Numbered>,
     now: Instant,
-) {
+) -> SendStamp {
     let in_flight = path.under_way();
     let stamp = path.sampler.on_send(in_flight == 0, now);
     path.opaque.make().under_way.on_sent(payload, stamp, numbered);
@@ -382,6 +394,7 @@ fn send_opaque(
         path.pacer.on_send(payload, segments, control.pacing_rate, now);
     }
     path.last_used = now;
+    stamp
 }
 
 /// Packets on the wire that a super-packet is cut into.

@@ -48,6 +48,11 @@ impl OpaqueKey {
         Self::new(hosts(ip.dst, ip.src, ip.protocol, seed), ports(tcp.dst_port, tcp.src_port), seed)
     }
 
+    /// The flow towards the client that a datagram of the client answers.
+    pub(crate) fn of_datagram_reply(ip: &Ip, udp: &Udp, seed: u64) -> Self {
+        Self::new(hosts(ip.dst, ip.src, ip.protocol, seed), ports(udp.dst_port, udp.src_port), seed)
+    }
+
     fn new(hosts: u32, selector: u64, seed: u64) -> Self {
         Self { hosts, selector: (mix(selector ^ seed) as u32).max(FRAGMENT + 1) }
     }

@@ -14,7 +14,7 @@ fn at(ms: u64) -> Instant {
 }
 
 /// A UDP datagram of `len` bytes from a port to the client, with an ECN field.
-fn datagram(port: u16, len: usize, ecn: u8) -> Vec<u8> {
+pub(super) fn datagram(port: u16, len: usize, ecn: u8) -> Vec<u8> {
     let mut packet = vec![0x45, ecn];
     packet.extend((len as u16).to_be_bytes());
     packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 10, 0, 0, 7]);

@@ -89,7 +89,7 @@ pub(crate) struct UnderWay {
     /// Highest number sent of some flows.
     highest: VecDeque<Numbered>,
     evidence_at: Instant,
-    /// When a passed flow's own acknowledgement came last.
+    /// When something has last answered that goes on to.
     answered_at: Option<Instant>,
     contradictions: u32,
     /// Bytes that an answer releases, smoothed.
@@ -119,7 +119,7 @@ impl UnderWay {
         self.evidence_at
     }
 
-    /// When a passed flow has last answered.
+    /// When something has last answered that goes on to: a passed flow, an echo request.
     pub(crate) fn answered_at(&self) -> Option<Instant> {
         self.answered_at
     }
@@ -198,7 +198,7 @@ impl UnderWay {
     }
 
     /// All up to a place in the order of what leaves has left: bytes that were not known to.
-    fn release_to(&mut self, place: u64, now: Instant) -> u32 {
+    pub(crate) fn release_to(&mut self, place: u64, now: Instant) -> u32 {
         let mut bytes = 0u32;
         while let Some(first) = self.entries.front() {
             if self.released() + u64::from(first.bytes) > place {
@@ -264,7 +264,8 @@ impl UnderWay {
         self.sent.saturating_sub(self.bytes)
     }
 
-    /// A request has been answered that was sent at `stamp`, behind the `place` in the order of what leaves.
+    /// What was sent at `stamp`, up to the `place` in the order of what leaves, has been answered, and what comes later
+    /// will be, too.
     pub(crate) fn on_reply(&mut self, place: u64, stamp: SendStamp, now: Instant) -> Answer {
         self.answered_at = Some(now);
         Answer { bytes: self.release_to(place, now), stamp }

@@ -4,7 +4,7 @@
 //!   not to this machine's MAC address, or with a VLAN tag ──▶ the kernel
 //!   at its last hop ──▶ the kernel
 //!   neither TCP nor an ICMP error, a fragment, TCP of a flow in the map, and not its first SYN ──▶ the kernel, unless
-//!     it is to a subscriber in the map (of TCP also: from one), or to one that has had more than a
+//!     it is to a subscriber in the map (of TCP and long headers of QUIC also: from one), or to one that has had more than a
 //!     trickle of such within a second, while subscribers may be scheduled
 //!   the reply to an echo request of the engine's ──▶ as anything else
 //!   a first SYN, while no flow is to begin ──▶ the kernel
@@ -46,6 +46,8 @@ pub(super) struct Spec {
     pub hang_after: Duration,
     /// Where in the shared array this program counts, in bytes.
     pub counters: i32,
+    /// Where in it all programs count the bytes of flows in the map: 8 bytes for each of [`REASONS`].
+    pub reasons: i32,
     /// IPv6 prefix length that makes one subscriber, bits.
     pub ipv6_prefix_len: u8,
     /// A trickle is not of TCP alone, and the engine sends echo requests.
@@ -69,8 +71,12 @@ pub(super) struct Maps<'a, M, A> {
 /// That of a subscriber has its address or prefix, and [`SUBSCRIBER`] in the last number beside 4 or 6.
 pub(super) const KEY_LEN: usize = 40;
 pub(super) const SUBSCRIBER: i32 = 0x100;
-/// Bytes of its value: a 64-bit number whose bits say from which sides a FIN has come.
+/// Bytes of its value: a 64-bit number. Its two lowest bits say from which sides a FIN has come; from [`REASON_SHIFT`] on
+/// stands why it passes: one of [`REASONS`].
 pub(super) const VALUE_LEN: usize = 8;
+pub(super) const REASON_SHIFT: i32 = 8;
+pub(super) const REASONS: usize = 32;
+const FINS: i32 = 3;
 
 /// Where the time of the last heartbeat stands in the shared array: nanoseconds of the monotonic clock.
 pub(super) const HEARTBEAT: i32 = 0;
@@ -129,6 +135,10 @@ const SYN: i32 = 0x02;
 const RST: i32 = 0x04;
 const ACK: i32 = 0x10;
 
+const UDP_LEN: i32 = 8;
+/// Bits of the first byte of a long header (RFC 8999 §5.1, RFC 9000 §17.2).
+const LONG_HEADER: i32 = 0xc0;
+
 const ICMP_DESTINATION_UNREACHABLE: i32 = 3;
 const ICMP_ECHO_REPLY: i32 = 0;
 /// Of ICMP what lies up to the identifier of an echo (RFC 792).
@@ -174,14 +184,15 @@ pub(super) fn assemble<M: AsFd, A: AsFd>(
 ) -> Result<Vec<Instruction>, IoError> {
     let mut a = Assembler::new();
     let next = a.label();
-    let part = Part { spec, maps, next, other: next };
+    let part = Part { spec, maps, next, other: next, datagram: next };
     // R6: the packet. R7: where the transport header begins. R8: TCP's flags. R9: the Ethernet protocol.
     a.copy(R6, R1);
     part.is_for_this_machine(&mut a);
     let (ipv6, tcp, steer) = (a.label(), a.label(), a.label());
-    // What is no flow of the engine's interests it only on the way to a client.
+    // What is no flow of the engine's interests it only on the way to a client, and what a client answers to it.
     let other = if spec.from == Port::Wired { a.label() } else { next };
-    let part = Part { other, ..part };
+    let datagram = if spec.from == Port::Wired { other } else { a.label() };
+    let part = Part { other, datagram, ..part };
     a.load(Word, R9, R6, PROTOCOL);
     // ICMP has no ports, and IPv4 only four bytes of address.
     a.store_number(Double, R10, TCP, 0);
@@ -195,9 +206,16 @@ pub(super) fn assemble<M: AsFd, A: AsFd>(
     part.read_ipv6(&mut a, tcp, steer);
     a.place(tcp);
     part.pass_known(&mut a, steer);
-    if spec.from == Port::Wired {
-        a.place(other);
-        part.is_of_scheduled(&mut a, spec.counts_datagrams, next, steer);
+    match spec.from {
+        Port::Wired => {
+            a.place(other);
+            part.is_of_scheduled(&mut a, spec.counts_datagrams, next, steer);
+        }
+        Port::Mobile => {
+            a.place(datagram);
+            part.is_long_header(&mut a);
+            part.is_of_scheduled(&mut a, false, next, steer);
+        }
     }
     a.place(steer);
     part.is_loop_alive(&mut a);
@@ -220,6 +238,8 @@ struct Part<'a, M, A> {
     next: Label,
     /// Leaves it to the kernel, unless all traffic of its subscriber is wanted.
     other: Label,
+    /// The same for UDP, of which clients' long headers of QUIC are wanted, too.
+    datagram: Label,
 }
 
 impl<M: AsFd, A: AsFd> Part<'_, M, A> {
@@ -279,6 +299,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.jump_if(HasAny, R1, from_network(0x3fff), self.other);
         a.load(Byte, R1, R10, IP + 9);
         a.jump_if(Equal, R1, i32::from(protocol::TCP), tcp);
+        a.jump_if(Equal, R1, i32::from(protocol::UDP), self.datagram);
         a.jump_if(Differs, R1, i32::from(protocol::ICMP), self.other);
         self.copy_from_packet(a, Some(R7), TCP + 8, ICMP_PREFIX_LEN);
         a.load(Byte, R1, R10, TCP + 8);
@@ -298,6 +319,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.set(R7, IPV6_LEN);
         a.load(Byte, R1, R10, IP + 6);
         a.jump_if(Equal, R1, i32::from(protocol::TCP), tcp);
+        a.jump_if(Equal, R1, i32::from(protocol::UDP), self.datagram);
         // What comes behind extension headers the engine finds out: such packets are rare.
         for extension in IPV6_EXTENSIONS {
             a.jump_if(Equal, R1, extension, steer);
@@ -321,6 +343,14 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         }
     }
 
+    /// Leaves datagrams to the kernel that have no long header of QUIC. R7 is where the UDP header begins.
+    fn is_long_header(&self, a: &mut Assembler) {
+        self.copy_from_packet(a, Some(R7), TCP, UDP_LEN + 1);
+        a.load(Byte, R1, R10, TCP + UDP_LEN as i16);
+        a.calculate(And, R1, LONG_HEADER);
+        a.jump_if(Differs, R1, LONG_HEADER, self.next);
+    }
+
     /// Leaves segments of flows in the map to the kernel, and takes flows out of it that begin anew or end.
     fn pass_known(&self, a: &mut Assembler, steer: Label) {
         self.copy_from_packet(a, Some(R7), TCP, TCP_PREFIX_LEN);
@@ -334,7 +364,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         }
         a.store(Word, R10, KEY_PORTS, R1);
         a.load(Byte, R8, R10, TCP + TCP_FLAGS);
-        let (look_up, ends, gone, count) = (a.label(), a.label(), a.label(), a.label());
+        let (look_up, ends, gone, count, counted) = (a.label(), a.label(), a.label(), a.label(), a.label());
         a.copy(R1, R8);
         a.calculate(And, R1, SYN | ACK);
         a.jump_if(Differs, R1, SYN, look_up);
@@ -357,10 +387,14 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.load(Double, R1, R0, 0);
         a.calculate(Or, R1, own);
         a.store(Double, R0, 0, R1);
-        a.jump_if(Differs, R1, 3, count);
+        a.calculate(And, R1, FINS);
+        a.jump_if(Differs, R1, FINS, count);
         a.place(gone);
         self.forget(a);
+        a.jump(counted);
         a.place(count);
+        self.count_bytes(a);
+        a.place(counted);
         let bypassed = a.label();
         self.is_of_scheduled(a, true, bypassed, steer);
         a.place(bypassed);
@@ -483,6 +517,18 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.set_map_value(R1, self.maps.shared, self.spec.counters + what);
         a.set(R2, 1);
         a.add_atomically(R1, 0, R2);
+    }
+
+    /// Counts the packet's bytes for the reason that stands in the value at R0.
+    fn count_bytes(&self, a: &mut Assembler) {
+        a.load(Double, R1, R0, 0);
+        a.calculate(ShiftRight, R1, REASON_SHIFT);
+        a.calculate(And, R1, REASONS as i32 - 1);
+        a.calculate(ShiftLeft, R1, 3);
+        a.set_map_value(R3, self.maps.shared, self.spec.reasons);
+        a.calculate_with(Add, R3, R1);
+        a.load(Word, R2, R6, LEN);
+        a.add_atomically(R3, 0, R2);
     }
 
     /// A loop that hangs must not swallow anything (H37).

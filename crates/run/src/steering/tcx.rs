@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::Port;
+use engine::{PassReason, Port, UnknownFlow};
 use io::bpf::{Attachment, HashMap, Program, SharedArray};
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, IoError};
@@ -37,6 +37,9 @@ pub(crate) const CLOCK_BEHIND_MAX: Duration = Duration::from_millis(10);
 const LINE_WORDS: usize = 8;
 /// Two interfaces, and two devices of an instance that is replaced.
 const PROGRAMS_MAX: usize = 4;
+
+/// The first word of the shared array that counts bytes by reason.
+const REASONS_WORD: usize = LINE_WORDS * (1 + PROGRAMS_MAX);
 
 /// Which word of the shared array is the heartbeat.
 pub(crate) const HEARTBEAT_WORD: usize = program::HEARTBEAT as usize / size_of::<u64>();
@@ -95,7 +98,7 @@ impl Bypass {
     fn create() -> Result<Self, IoError> {
         Ok(Self {
             passed: HashMap::create("cell_passed", PASSED_MAX)?,
-            shared: SharedArray::create("cell_shared", LINE_WORDS * (1 + PROGRAMS_MAX))?,
+            shared: SharedArray::create("cell_shared", REASONS_WORD + program::REASONS)?,
             added: AtomicU64::new(0),
             room: AtomicU32::new(ADDED_MAX),
             scheduled: Mutex::default(),
@@ -103,11 +106,12 @@ impl Bypass {
     }
 
     /// Leaves a flow to the kernel until it ends or its ports are used again.
-    pub fn add(&self, client: SocketAddr, server: SocketAddr) {
+    pub fn add(&self, flow: &UnknownFlow) {
+        let place = flow.reason.map_or(0, |reason| 1 + reason.index() as u64);
+        let value = (place << program::REASON_SHIFT).to_ne_bytes();
         let has_room = self.room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(1)).is_ok();
         // The kernel may have no element to give at this moment: then the next packet asks again.
-        if has_room && matches!(self.passed.insert(&key(client, server), &[0; program::VALUE_LEN]), Ok(true))
-        {
+        if has_room && matches!(self.passed.insert(&key(flow.client, flow.server), &value), Ok(true)) {
             self.added.fetch_add(1, Relaxed);
         }
     }
@@ -195,14 +199,26 @@ impl Bypass {
     /// What has happened so far.
     pub fn counters(&self) -> BypassCounters {
         let mut counters = BypassCounters { flows: self.added.load(Relaxed), ..BypassCounters::default() };
-        for line in self.shared.words().chunks(LINE_WORDS).skip(1) {
+        for line in self.shared.words().chunks(LINE_WORDS).skip(1).take(PROGRAMS_MAX) {
             let value = |at: i32| line.get(at as usize / 8).map_or(0, |word| word.load(Relaxed));
             counters.packets += value(program::BYPASSED_PACKETS);
             counters.ended += value(program::ENDED_FLOWS);
         }
         counters
     }
+
+    /// Bytes of the flows in the map, by the reason why they pass; without those that are zero.
+    pub fn bytes_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = std::iter::once(UNKNOWN_REASON).chain(PassReason::ALL.iter().map(|reason| reason.name()));
+        let words = self.shared.words().get(REASONS_WORD..).unwrap_or_default();
+        let counted = names.zip(words.iter().map(|word| word.load(Relaxed)));
+        counted.filter(|(_, bytes)| *bytes > 0)
+    }
 }
+
+/// Why a flow passes that began before the process, or too long ago.
+const UNKNOWN_REASON: &str = "unknown";
+const _: () = assert!(PassReason::COUNT < program::REASONS);
 
 /// A flow's key as the programs make it of a packet.
 fn key(client: SocketAddr, server: SocketAddr) -> [u8; program::KEY_LEN] {
@@ -295,6 +311,7 @@ fn load_programs(
             checks_reverse_path,
             hang_after: terms.hang_after,
             counters,
+            reasons: (REASONS_WORD * size_of::<u64>()) as i32,
             ipv6_prefix_len: plan.ipv6_prefix_len,
             counts_datagrams: plan.counts_datagrams,
         };

@@ -195,6 +195,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             hand_overs: self.estate.history.hand_overs,
             feedback_age_ms: receiver.and_then(FeedbackReceiver::last_accepted).map(age),
             others,
+            passed_bytes: self.passed_bytes(),
             ..Snapshot::default()
         };
         let asker = self.shards.asker();
@@ -215,7 +216,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.count_others(&mut |name, value| {
             status.counters.insert(name.to_owned(), value);
         });
+        status.passed_bytes = self.passed_bytes();
         status
+    }
+
+    /// Bytes of TCP that passed, by reason.
+    fn passed_bytes(&self) -> BTreeMap<String, u64> {
+        let bypass = self.attachment.bypass().into_iter();
+        bypass
+            .flat_map(|bypass| bypass.bytes_by_reason())
+            .map(|(name, bytes)| (name.to_owned(), bytes))
+            .collect()
     }
 
     /// What is counted here, and not by a processor.

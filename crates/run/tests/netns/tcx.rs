@@ -69,8 +69,41 @@ fn h11_flows_that_are_passed_leave_the_process_and_come_back_with_their_ports() 
         connection.download(300_000);
     }
     wait_until("both have left the map", || counter(&topology, "bypass_flows_ended") == 2);
+    let passed_bytes = status(&topology).processor.passed_bytes;
+    let reasons: Vec<&str> = passed_bytes.keys().map(String::as_str).collect();
+    assert_eq!(reasons, ["unknown"], "flows that began before");
+    assert!((600_000..800_000).contains(&passed_bytes["unknown"]), "{passed_bytes:?}");
     let said = program.stop(&topology);
     assert_eq!(verdict(&said), (1, 0), "{said}");
+}
+
+#[test]
+fn bytes_that_pass_are_counted_by_the_reason() {
+    let topology = Topology::build("reasons");
+    let program = Program::start_engine(&topology, &by_tcx(&topology));
+    let multipath = |domain| Socket::new(domain, Type::STREAM, Some(socket2::Protocol::MPTCP)).unwrap();
+    for address in SERVER {
+        let any = SocketAddr::new(address.parse().unwrap(), 0);
+        let listener = topology.server.run(|| multipath(Domain::for_address(any))).unwrap();
+        listener.bind(&any.into()).unwrap();
+        listener.listen(1).unwrap();
+        let listener = TcpListener::from(listener);
+        let to = listener.local_addr().unwrap();
+        let client = topology.client.run(|| multipath(Domain::for_address(to))).unwrap();
+        client.connect_timeout(&to.into(), PATIENCE).unwrap();
+        let client = TcpStream::from(client);
+        let (server, peer) = listener.accept().unwrap();
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        Connection { client, server, peer }.download(1_000_000);
+    }
+    topology.connect(&topology.server, SERVER[0]).download(1_000_000);
+    let passed = status(&topology).processor.passed_bytes;
+    assert_eq!(passed.keys().collect::<Vec<_>>(), ["mptcp"], "{passed:?}");
+    // The first segments came to the process, and headers are counted, too.
+    assert!((1_800_000..2_400_000).contains(&passed["mptcp"]), "{passed:?}");
+    program.stop(&topology);
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn full() -> Snapshot {
     let others = ["kernel_refusals", "bypass_flows", "bypass_flows_ended", "bypass_packets"];
     let reports = REPORTS.iter().map(|(counter, _)| *counter);
     snapshot.others = others.into_iter().chain(reports).map(|name| (name.to_owned(), 3)).collect();
+    snapshot.passed_bytes = [("unknown".to_owned(), 5), ("mptcp".to_owned(), 6)].into();
     for half in [Some(&mut snapshot.downlink), snapshot.uplink.as_mut()].into_iter().flatten() {
         (half.round_trip.counts[4], half.round_trip.counts[12], half.round_trip.sum) = (3, 2, 18_000_000);
     }

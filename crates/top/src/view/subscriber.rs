@@ -70,6 +70,15 @@ fn fact_lines(detail: &Detail, theme: Theme) -> Vec<Line<'static>> {
     lines.into_iter().chain(passes).collect()
 }
 
+/// A version of QUIC, as people write it (RFC 9000, RFC 9369).
+fn version_name(version: u32) -> String {
+    match version {
+        1 => "1".to_owned(),
+        0x6b33_43cf => "2".to_owned(),
+        other => format!("{other:#010x}"),
+    }
+}
+
 /// What passes to a subscriber, and what says how much of it has left.
 fn passes(opaque: &OpaqueLine) -> String {
     let kinds = [
@@ -80,7 +89,12 @@ fn passes(opaque: &OpaqueLine) -> String {
     ];
     let kinds = kinds.into_iter().filter(|(_, count)| *count > 0);
     let kinds: String = kinds.map(|(name, count)| format!("  {name} {}", bytes(count))).collect();
-    format!(" passed{kinds}  waiting {}  known by {}", bytes(opaque.waiting_bytes), opaque.evidence)
+    let handshake = opaque.quic_version.zip(opaque.quic_handshake_us);
+    let quic = handshake.map_or(String::new(), |(version, us)| {
+        format!("  QUIC {} handshake {}", version_name(version), micros(Some(us)))
+    });
+    let waiting = bytes(opaque.waiting_bytes);
+    format!(" passed{kinds}{quic}  waiting {waiting}  known by {}", opaque.evidence)
 }
 
 type Curve = fn(&Moment) -> Option<u64>;

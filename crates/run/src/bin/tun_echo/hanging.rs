@@ -1,11 +1,11 @@
 //! [`Hanging`]: a processor that hangs when it is told to, for tests of what happens then.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use control::Feedback;
-use engine::{Journal, Middlebox, Port, Transmit, Verdict};
+use engine::{Journal, Middlebox, Port, Transmit, UnknownFlow, Verdict};
 use io::{Clock, Waiter};
 use run::{FlowList, FlowState, Processor, ProcessorStatus};
 use units::{Duration, Instant};
@@ -76,7 +76,7 @@ impl<P: Processor> Middlebox for Hanging<P> {
 impl<P: Processor> Processor for Hanging<P> {
     type Settings = P::Settings;
 
-    fn take_unknown_flow(&mut self) -> Option<(SocketAddr, SocketAddr)> {
+    fn take_unknown_flow(&mut self) -> Option<UnknownFlow> {
         self.inner.take_unknown_flow()
     }
 
