@@ -94,6 +94,10 @@ pub struct Stats {
     pub quic_handshakes: u64,
     /// Their round trips between here and the clients, µs in all.
     pub quic_handshakes_us: u64,
+    /// Handshakes that began with a SYN of a server, on the wired side.
+    pub opened_by_servers: u64,
+    /// Handshakes that began with one of a client.
+    pub opened_by_clients: u64,
     /// Flows passed, or ended, by reason.
     pub passed: [u64; PassReason::COUNT],
 }
@@ -140,6 +144,8 @@ stored::fields!(Stats {
     markers_answered: since(5, 0),
     quic_handshakes: since(6, 0),
     quic_handshakes_us: since(6, 0),
+    opened_by_servers: since(6, 0),
+    opened_by_clients: since(6, 0),
     passed,
 });
 
@@ -199,6 +205,8 @@ impl Stats {
             ("markers_answered", self.markers_answered),
             ("quic_handshakes", self.quic_handshakes),
             ("quic_handshakes_us", self.quic_handshakes_us),
+            ("opened_by_servers", self.opened_by_servers),
+            ("opened_by_clients", self.opened_by_clients),
         ]
     }
 

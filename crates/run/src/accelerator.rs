@@ -274,6 +274,11 @@ impl Processor for Accelerator {
         self.engine.take_unknown_flow()
     }
 
+    fn openings(&self) -> [u64; 2] {
+        let stats = self.engine.stats();
+        [stats.opened_by_servers, stats.opened_by_clients]
+    }
+
     fn take_news(&mut self) -> bool {
         self.engine.take_news()
     }

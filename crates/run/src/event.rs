@@ -317,6 +317,15 @@ events! {
         /// Which.
         rule: String,
     } => "--bypass-filters: {rule}";
+    /// Nearly all connections are opened from the side where servers should be.
+    Warning SidesSwapped {
+        /// Handshakes that began there.
+        by_servers: u64,
+        /// All that began.
+        of: u64,
+    } => "\
+        {by_servers} of {of} connections were opened from the wired side, so clients seem to be there: are --wired and \
+        --mobile swapped?";
     /// Nothing of the kind is there any more.
     Info FilterResolved => "no filter is passed by any more";
     /// Policy rules were taken away by somebody.

@@ -33,6 +33,11 @@ pub trait Processor: Middlebox {
         None
     }
 
+    /// Handshakes that began from the wired side, and from the mobile one.
+    fn openings(&self) -> [u64; 2] {
+        [0; 2]
+    }
+
     /// True when the packet handled last is surely of the host that it names; told once.
     fn take_news(&mut self) -> bool {
         false

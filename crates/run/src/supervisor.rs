@@ -30,7 +30,7 @@ use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use ab::Phase;
 use passing::Passing;
 use recover::Estate;
-use upkeep::Overload;
+use upkeep::{Overload, Sides};
 
 mod ab;
 mod adopt;
@@ -125,6 +125,7 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     service: Service,
     started_at: Instant,
     overload: Overload,
+    sides: Sides,
     /// The A/B phase that is under way, or was last.
     ab: Option<Phase>,
     stop: Option<Stop>,

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use units::Instant;
 
 use super::Half;
-use crate::boundary::Verdict;
+use crate::boundary::{Port, Verdict};
 use crate::direction::{Direction, End};
 use crate::flow::Flow;
 use crate::handshake::{Agreement, Handshake, RoundTrips, Step};
@@ -74,6 +74,10 @@ impl Established {
 impl Half {
     /// Begins to watch a handshake, if there is room for it and no reason against it.
     pub(super) fn observe(&mut self, key: FlowKey, syn: &Segment<'_>, now: Instant) {
+        match self.port_to(syn.from) {
+            Port::Wired => self.stats.opened_by_servers += 1,
+            Port::Mobile => self.stats.opened_by_clients += 1,
+        }
         let refused = self.reason_to_pass(&key);
         match refused.map_or_else(|| Handshake::begin(syn.tcp, syn.from, now), Err) {
             Ok(handshake) => self.watch(key, Opening::new(handshake), now),

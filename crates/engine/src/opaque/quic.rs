@@ -19,8 +19,9 @@ const FOLLOWED: usize = 16;
 /// Longest connection ID (RFC 9000 §17.2).
 const ID_MAX: usize = 20;
 
-/// Bits of the first octet: long header, and fixed bit (RFC 8999 §5, RFC 9000 §17.2).
-const LONG_AND_FIXED: u8 = 0xc0;
+/// Bit of the first octet that all versions have in common (RFC 8999 §5.1). The next one, which versions 1 and 2 set, may
+/// be any once both hosts have agreed on that (RFC 9287).
+const LONG: u8 = 0x80;
 
 /// A connection ID, with zeros behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,7 +54,7 @@ impl LongHeader {
     /// That of a datagram, if it has one.
     pub(crate) fn of(udp: &Udp, packet: &[u8]) -> Option<Self> {
         let (&first, rest) = udp.payload(packet).split_first()?;
-        if first & LONG_AND_FIXED != LONG_AND_FIXED {
+        if first & LONG == 0 {
             return None;
         }
         let (version, rest) = rest.split_first_chunk::<4>()?;
@@ -180,9 +181,9 @@ mod tests {
         }
         let beyond = [&[0xc0, 0, 0, 0, 1, 21][..], &[1; 21], &[0]].concat();
         assert_eq!(read(&beyond), None, "no connection ID is so long");
-        for first in [0x80, 0x40, 0x7f] {
-            assert_eq!(read(&[&[first][..], &whole[1..]].concat()), None, "{first:#x} begins no long header");
-        }
+        let with = |first: u8| read(&[&[first][..], &whole[1..]].concat());
+        assert_eq!(with(0x81), with(0xc0), "the fixed bit may be greased");
+        assert_eq!([with(0x40), with(0x7f)], [None; 2], "no long header");
     }
 
     #[test]

@@ -135,9 +135,11 @@ const SYN: i32 = 0x02;
 const RST: i32 = 0x04;
 const ACK: i32 = 0x10;
 
-const UDP_LEN: i32 = 8;
-/// Bits of the first byte of a long header (RFC 8999 §5.1, RFC 9000 §17.2).
-const LONG_HEADER: i32 = 0xc0;
+const UDP_LEN: i16 = 8;
+/// Bit of the first byte of a long header, and the versions behind it that are taken for QUIC (RFC 8999 §5.1, RFC 9000,
+/// RFC 9369): RTP has the same bit.
+const LONG_HEADER: i32 = 0x80;
+const QUIC_VERSIONS: [u32; 2] = [1, 0x6b33_43cf];
 
 const ICMP_DESTINATION_UNREACHABLE: i32 = 3;
 const ICMP_ECHO_REPLY: i32 = 0;
@@ -345,10 +347,22 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
 
     /// Leaves datagrams to the kernel that have no long header of QUIC. R7 is where the UDP header begins.
     fn is_long_header(&self, a: &mut Assembler) {
-        self.copy_from_packet(a, Some(R7), TCP, UDP_LEN + 1);
-        a.load(Byte, R1, R10, TCP + UDP_LEN as i16);
+        // The version stands at a place where a word may be.
+        const FIRST: i16 = TCP + 11;
+        self.copy_from_packet(a, Some(R7), FIRST - UDP_LEN, UDP_LEN as i32 + 1 + 4);
+        // UDP has no ports here, as on the other side.
+        a.store_number(Word, R10, TCP, 0);
+        let is_known = a.label();
+        a.load(Byte, R1, R10, FIRST);
+        a.load(Word, R2, R10, FIRST + 1);
         a.calculate(And, R1, LONG_HEADER);
-        a.jump_if(Differs, R1, LONG_HEADER, self.next);
+        a.jump_if(Equal, R1, 0, self.next);
+        for version in QUIC_VERSIONS {
+            a.set_wide(R3, u64::from(version.to_be()));
+            a.jump_if_register(Equal, R2, R3, is_known);
+        }
+        a.jump(self.next);
+        a.place(is_known);
     }
 
     /// Leaves segments of flows in the map to the kernel, and takes flows out of it that begin anew or end.

@@ -16,7 +16,7 @@ use units::Instant;
 use super::adopt::Adopted;
 use super::passing::Passing;
 use super::recover::{Estate, Heir, Stored};
-use super::upkeep::Overload;
+use super::upkeep::{Overload, Sides};
 use super::{
     CONSOLE, Ended, FEEDBACK, LIFELINE, LINKS, Links, Pulse, ROAMING, Reports, SHARDS, Supervisor, WATCHDOG,
 };
@@ -423,6 +423,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             service: Service::find(),
             started_at: Clock::now(),
             overload: Overload::default(),
+            sides: Sides::default(),
             ab: None,
             stop: None,
             filter: None,

@@ -38,6 +38,28 @@ impl Overload {
     }
 }
 
+/// So many handshakes tell on which side clients are, and of how many one may be a client's that is on the right one.
+const OPENINGS: u64 = 30;
+const OF_CLIENTS: u64 = 10;
+
+/// Which side opens connections.
+#[derive(Debug, Default)]
+pub(super) struct Sides {
+    is_told: bool,
+}
+
+impl Sides {
+    /// What is to be told, once, when so many handshakes have begun from the wired side and from the mobile one.
+    fn look(&mut self, [by_servers, by_clients]: [u64; 2]) -> Option<Event> {
+        let of = by_servers + by_clients;
+        if self.is_told || of < OPENINGS || by_clients * OF_CLIENTS >= of {
+            return None;
+        }
+        self.is_told = true;
+        Some(Event::SidesSwapped { by_servers, of })
+    }
+}
+
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Shows that all is alive, and looks after everything; gives a reason to end.
     pub(super) fn beat(&mut self) -> Result<Option<Why>, RunError> {
@@ -65,6 +87,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         let refused = self.processor.refusals() + self.shards.refusals();
         if let Some(event) = self.overload.look(refused, Clock::now()) {
+            self.events.on_event(&event);
+        }
+        if let Some(event) = self.sides.look(self.processor.openings()) {
             self.events.on_event(&event);
         }
         self.processor.gather_measured();
@@ -248,5 +273,15 @@ mod tests {
         };
         assert_eq!([look(0, 1), look(5, 2), look(9, 3), look(9, 9_000), look(12, 10_002)], [0, 5, 0, 0, 7]);
         assert_eq!([look(1, 30_000), look(3, 30_001)], [0, 2], "another engine counts from the start");
+    }
+
+    #[test]
+    fn interfaces_that_are_swapped_are_told_of_once() {
+        let mut sides = Sides::default();
+        assert!(sides.look([29, 0]).is_none(), "few say nothing");
+        assert!(sides.look([30, 4]).is_none(), "servers open some, too");
+        let told = sides.look([38, 3]);
+        assert!(matches!(told, Some(Event::SidesSwapped { by_servers: 38, of: 41 })), "{told:?}");
+        assert!(sides.look([100, 0]).is_none());
     }
 }

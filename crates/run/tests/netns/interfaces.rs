@@ -38,6 +38,18 @@ fn downloads(topology: &Topology) {
 }
 
 #[test]
+fn interfaces_that_are_swapped_are_told_of() {
+    let topology = Topology::build("swapped");
+    let config = Config { wired: "m0".to_owned(), mobile: "w0".to_owned(), ..topology.config() };
+    let mut program = Program::start_engine(&topology, &config);
+    for _ in 0..40 {
+        topology.connect(&topology.server, SERVER[0]).exchange(b"anything");
+    }
+    program.await_line("connections were opened from the wired side");
+    program.stop(&topology);
+}
+
+#[test]
 fn an_interface_that_goes_down_is_waited_for_and_flows_go_on() {
     for steering in WAYS {
         let topology = Topology::build("down");
