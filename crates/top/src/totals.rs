@@ -30,6 +30,9 @@ pub struct Totals {
     pub held_bytes: u64,
     /// Flows passed or ended since the start, by reason.
     pub passed: BTreeMap<String, u64>,
+    /// Bytes that were carried since the start, by what became of them: payload of TCP that was `accelerated`; TCP that
+    /// passes, by the reason; and of what took turns with accelerated flows, `QUIC` and `UDP and else`.
+    pub carried_bytes: BTreeMap<String, u64>,
 }
 
 impl Totals {
@@ -65,8 +68,21 @@ impl Totals {
             debt_bytes: halves().map(|half| half.debt_bytes).sum(),
             held_bytes: now.shards.iter().map(|shard| shard.held_bytes).sum(),
             passed: now.passed.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
+            carried_bytes: carried(now),
         }
     }
+}
+
+/// What was carried since the start, by kind; without kinds that have nothing.
+fn carried(now: &Snapshot) -> BTreeMap<String, u64> {
+    let of = |name| now.downlink.counter(name);
+    let accelerated =
+        of("bytes_delivered") + now.uplink.as_ref().map_or(0, |half| half.counter("bytes_delivered"));
+    let else_ = of("opaque_bytes").saturating_sub(of("opaque_tcp_bytes") + of("opaque_quic_bytes"));
+    let kinds = [("accelerated", accelerated), ("QUIC", of("opaque_quic_bytes")), ("UDP and else", else_)];
+    let kinds = kinds.into_iter().map(|(kind, bytes)| (kind.to_owned(), bytes));
+    let all = kinds.chain(now.passed_bytes.iter().map(|(reason, bytes)| (reason.clone(), *bytes)));
+    all.filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 fn retransmitted(snapshot: &Snapshot) -> u64 {
@@ -95,6 +111,17 @@ mod tests {
         snapshot.downlink.counters.insert("bytes_delivered".to_owned(), delivered);
         snapshot.downlink.queueing = Distribution { bounds: vec![1], counts: vec![0, counts], sum };
         snapshot
+    }
+
+    #[test]
+    fn all_that_was_carried_has_a_kind() {
+        let mut now = snapshot(7, 0, 0);
+        let counters = [("opaque_bytes", 100), ("opaque_tcp_bytes", 20), ("opaque_quic_bytes", 50)];
+        now.downlink.counters.extend(counters.map(|(name, bytes)| (name.to_owned(), bytes)));
+        now.passed_bytes.insert("mptcp".to_owned(), 25);
+        let wanted = [("accelerated", 7), ("QUIC", 50), ("UDP and else", 30), ("mptcp", 25)];
+        assert_eq!(Totals::of(&now, None).carried_bytes, wanted.map(|(name, n)| (name.to_owned(), n)).into());
+        assert!(Totals::of(&snapshot(0, 0, 0), None).carried_bytes.is_empty());
     }
 
     #[test]

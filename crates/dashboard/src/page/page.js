@@ -29,6 +29,14 @@ const showTotals = (totals) => {
   });
 };
 
+// What was carried since the start: accelerated, in turns with that, and passed by the reason.
+const showCarried = (totals) => {
+  const kinds = Object.entries(totals?.carried_bytes ?? {}).sort(([, a], [, b]) => b - a);
+  const names = { accelerated: "of accelerated TCP", QUIC: "of QUIC in turns with it", "UDP and else": "of other UDP and else in turns" };
+  const text = kinds.map(([kind, count]) => `${words.bytes(count)} ${names[kind] ?? `of TCP that passed (${kind})`}`).join(", ");
+  setText(byId("carried"), text ? `Carried since the start: ${text}.` : "");
+};
+
 const SUBSCRIBERS = [
   { name: "Subscriber", of: (it) => it.address, link: (it) => "#" + encodeURIComponent(it.address) },
   { name: "Gets", of: (it) => words.rate(it.delivered_bps) },
@@ -42,6 +50,7 @@ const SUBSCRIBERS = [
 const showOverview = () => {
   const it = chosenOne();
   showTotals(it?.totals);
+  showCarried(it?.totals);
   showCompare(it?.ab, it?.totals);
   const empty = it ? "No subscriber has flows." : "No accelerator runs, or this user may not see it.";
   tableInto(byId("subscribers"), SUBSCRIBERS, it?.subscribers || [], (row) => row.address + " " + (row.port ?? ""), empty);

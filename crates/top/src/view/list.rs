@@ -1,5 +1,7 @@
 //! Totals with their last minutes, and the subscribers.
 
+use std::collections::BTreeMap;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -30,7 +32,7 @@ const MEASURES: [Measure; 6] = [
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let [totals, levels, subscribers] = Layout::vertical([
         Constraint::Length(MEASURES.len() as u16),
-        Constraint::Length(3),
+        Constraint::Length(4),
         Constraint::Fill(1),
     ])
     .areas(area);
@@ -62,14 +64,19 @@ fn draw_levels(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let totals = app.history().totals.back().cloned().unwrap_or_default();
     let states: Vec<_> =
         totals.flows.iter().filter(|(_, n)| **n > 0).map(|(state, n)| format!("{n} {state}")).collect();
-    let mut passed: Vec<_> = totals.passed.iter().collect();
-    passed.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
-    let passed: Vec<_> = passed.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+    let most_first = |counts: &BTreeMap<String, u64>, show: fn(u64) -> String| {
+        let mut counts: Vec<_> = counts.iter().collect();
+        counts.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        counts.into_iter().map(|(name, n)| format!("{} {name}", show(*n))).collect::<Vec<_>>()
+    };
+    let passed = most_first(&totals.passed, |n| n.to_string());
+    let carried = most_first(&totals.carried_bytes, bytes);
     let or_none = |words: Vec<String>| if words.is_empty() { "none".to_owned() } else { words.join(", ") };
     let packets = totals.packets_per_s.map_or("-".to_owned(), |n| n.to_string());
     let lines = [
         ("flows", format!("{}; owed {}; {packets} packets/s", or_none(states), bytes(totals.debt_bytes))),
         ("left, passed", or_none(passed)),
+        ("carried", or_none(carried)),
     ];
     let line = |(name, text): (&str, String)| {
         let name = format!(" {name:<width$}", width = usize::from(NAME_WIDTH));
