@@ -254,6 +254,25 @@ fn a_document_on_standard_output_stands_there_alone() {
     assert!(!Path::new("-").exists());
 }
 
+/// A start that began again in the middle of a look at others held the window of that moment for ever (seed 1: 9 of
+/// 46 Mbit/s).
+#[test]
+fn on_links_that_repair_slowly_no_seed_stands_out() {
+    let scratch = Scratch::new("held-back");
+    let file = root().join("experiments/ma/table-5-held-back.toml");
+    let (file, json) = (file.to_str().unwrap(), scratch.path("results.json"));
+    let case = "adaptive, 1024 KB, 285 ms";
+    let output = cellerator(&["sim", "run", file, "--case", case, "--seeds", "12", "--json", &json]);
+    assert!(output.status.success(), "{}", said(&output));
+    let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let cases = document["scenarios"][0]["cases"].as_array().unwrap();
+    let goodput = |case: &serde_json::Value| case["figures"]["transfer"]["goodput_mbps"].as_f64().unwrap();
+    let all: Vec<f64> = cases.iter().map(goodput).collect();
+    assert_eq!(all.len(), 12);
+    let most = all.iter().copied().fold(0.0, f64::max);
+    assert!(all.iter().all(|one| *one >= most * 0.8), "{all:?}");
+}
+
 #[test]
 fn terms_taken_out_one_after_the_other_fit_the_schema() {
     let scratch = Scratch::new("eliminate");

@@ -344,7 +344,12 @@ impl Adaptive {
     /// Competes with others in the queue, or not.
     fn follow_competition(&mut self, ack: &Ack, is_limited: bool) {
         let (Some(floor), Some(mean)) = (self.floor.get(), self.mean()) else { return };
-        if self.start.window().is_some() || !self.has(Term::Competition) {
+        if !self.has(Term::Competition) {
+            return;
+        }
+        if self.start.window().is_some() && !self.competition.is_competing() {
+            // A start that begins anew has found why round trips are long: a look would hold its window.
+            self.competition.forget_suspicion();
             return;
         }
         let near = headroom::near(self.grain.get(), floor, &self.params);

@@ -339,6 +339,11 @@ impl Competition {
         (self.competing, self.found, self.missed) = (None, 0, 0);
     }
 
+    /// Ends a look, and what led to it: the wait was the law's own doing.
+    pub(super) fn forget_suspicion(&mut self) {
+        (self.look, self.since, self.found) = (None, None, 0);
+    }
+
     fn begin_look(&mut self, rtt: Duration, seen: &Observation) {
         self.since = None;
         self.look =

@@ -114,6 +114,21 @@ fn a_link_become_slower_is_nobody() {
 }
 
 #[test]
+fn a_look_whose_reason_is_known_meanwhile_holds_no_window() {
+    let mut bench = Bench::new(40 * MSS);
+    bench.alone(ms(3_000));
+    bench.wait(ms(200));
+    let least = Bytes::new(4 * MSS);
+    bench.ack(ms(200), bench.law.window(Bytes::ZERO, least).get());
+    let whole = Bytes::new(200 * MSS);
+    assert_eq!(bench.law.window(whole, least).get(), 40 * MSS, "as much as before the look");
+    bench.law.forget_suspicion();
+    assert_eq!(bench.law.window(whole, least), whole);
+    bench.ack(ms(200), 40 * MSS);
+    assert!(bench.law.look.is_none(), "it takes another suspicion");
+}
+
+#[test]
 fn a_look_after_which_data_is_lost_says_nothing() {
     let mut bench = Bench::new(40 * MSS);
     bench.alone(ms(3_000));
