@@ -95,6 +95,10 @@ workload = { write_rate = "2 Mbit/s", size = "500 KB" }
 name = "hosts of 2007"
 workload = { size = "60 KB" }
 client = { sack = false, timestamps = false }
+[[case]]
+name = "a program that reads late"
+workload = { size = "400 KB" }
+client = { window = "17 KB", reads_after = "50 ms" }
 "#,
     );
     let results = lab.run();
@@ -113,6 +117,11 @@ client = { sack = false, timestamps = false }
     // 500 KB at 2 Mbit/s take two seconds; the first piece goes at once.
     assert!(figures(2)["transfer"]["seconds"].as_f64().unwrap() >= 1.9);
     assert_eq!(figures(2)["transfer"]["hashes_equal"], true);
+    // A hundred pieces of four segments each, not a segment for each byte that the rate allows.
+    assert!(figures(2)["retransmissions"]["segments"].as_u64().unwrap() <= 500, "{}", figures(2));
+    // Each time it reads it takes a window at most.
+    assert!(figures(4)["transfer"]["seconds"].as_f64().unwrap() >= 1.0);
+    assert_eq!(figures(4)["transfer"]["hashes_equal"], true);
 }
 
 #[test]

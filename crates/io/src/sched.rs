@@ -21,6 +21,15 @@ pub fn set_timer_slack(slack: Duration) -> Result<(), IoError> {
 /// # Errors
 /// Without the privilege, or for a priority out of range.
 pub fn set_realtime_priority(priority: u8) -> Result<(), IoError> {
+    set_realtime_priority_of(0, priority)
+}
+
+/// Gives the main thread of process `pid` real-time scheduling, and with it each thread that it starts later.
+/// The caller's own thread is 0.
+///
+/// # Errors
+/// Without the privilege, for a priority out of range, or when there is no such process.
+pub fn set_realtime_priority_of(pid: u32, priority: u8) -> Result<(), IoError> {
     if !(1..=99).contains(&priority) {
         return Err(IoError::Invalid {
             what: format!("real-time priority {priority}"),
@@ -28,8 +37,10 @@ pub fn set_realtime_priority(priority: u8) -> Result<(), IoError> {
         });
     }
     let param = parameters(i32::from(priority));
-    // SAFETY: pid 0 is the calling thread; `param` is valid for the duration of the call.
-    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) };
+    // A number that no process can have finds none.
+    let pid = libc::pid_t::try_from(pid).unwrap_or(libc::pid_t::MAX);
+    // SAFETY: `pid` is a number only; `param` is valid for the duration of the call.
+    let done = unsafe { libc::sched_setscheduler(pid, libc::SCHED_FIFO, &raw const param) };
     if done < 0 {
         return Err(IoError::NotPrivileged {
             what: format!("get real-time priority {priority}"),

@@ -200,7 +200,9 @@ impl Runner<'_> {
                 (vec![outcome], Some(log))
             }
             None => {
-                let transfers = Transfers::new(&client, workload, &content, time_limit);
+                let reads_after = case.client.reads_after.map(|delay| delay.0);
+                let transfers =
+                    Transfers::new(&client, workload, &content, time_limit).reading_after(reads_after);
                 (transfers.run(self.signals, &mut moves, &mut || session.check())?, None)
             }
         };

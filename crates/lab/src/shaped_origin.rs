@@ -117,11 +117,11 @@ fn serve(mut client: TcpStream, job: &Job) -> std::io::Result<()> {
     let (began, mut written) = (Clock::now(), 0);
     let mut block = vec![0; BLOCK];
     while written < job.size.get() && !job.is_to_end() {
-        let elapsed = Clock::now().saturating_since(began) + PIECE_EVERY;
-        let allowed = job.rate.bytes_in(elapsed).get().min(job.size.get());
+        let due = Due::after(Clock::now().saturating_since(began), job.rate);
+        let allowed = due.bytes.min(job.size.get());
         let len = usize::try_from(allowed.saturating_sub(written)).unwrap_or(BLOCK).min(BLOCK);
         if len == 0 {
-            pause(PIECE_EVERY).map_err(std::io::Error::other)?;
+            pause(due.next_in).map_err(std::io::Error::other)?;
             continue;
         }
         file.seek(SeekFrom::Start(written))?;
@@ -130,6 +130,26 @@ fn serve(mut client: TcpStream, job: &Job) -> std::io::Result<()> {
         written += len as u64;
     }
     Ok(())
+}
+
+/// What a program that writes at a rate has to have written at some moment.
+///
+/// Whole pieces only: one that writes whatever the rate allows by then writes a byte or two at a time, each a
+/// segment of its own. A hundred thousand of those a second take the processors from emulator and client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Due {
+    bytes: u64,
+    /// Until the next piece.
+    next_in: Duration,
+}
+
+impl Due {
+    /// Says it for `elapsed` after the first piece.
+    fn after(elapsed: Duration, rate: Rate) -> Self {
+        let pieces = elapsed.as_nanos() / PIECE_EVERY.as_nanos() + 1;
+        let until = PIECE_EVERY * pieces;
+        Self { bytes: rate.bytes_in(until).get(), next_in: until.saturating_sub(elapsed) }
+    }
 }
 
 /// Waits for the empty line behind a request; false when the client goes or all is to end.
@@ -164,4 +184,18 @@ fn write_all(client: &mut TcpStream, mut bytes: &[u8], job: &Job) -> std::io::Re
 /// True for a call that a time limit ended, and for one to be made again.
 pub fn is_time_out(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_written_in_pieces_and_what_was_missed_is_caught_up_with() {
+        let due = |ms| Due::after(Duration::from_millis(ms), Rate::from_kbps(3_200));
+        assert_eq!(due(0), Due { bytes: 8_000, next_in: Duration::from_millis(20) });
+        assert_eq!(due(19), Due { bytes: 8_000, next_in: Duration::from_millis(1) });
+        assert_eq!(due(20), Due { bytes: 16_000, next_in: Duration::from_millis(20) });
+        assert_eq!(due(7_005), Due { bytes: 351 * 8_000, next_in: Duration::from_millis(15) });
+    }
 }

@@ -1,7 +1,10 @@
-//! [`Transfers`]: curl in the client's namespace, each byte counted, timed and hashed as it arrives.
+//! [`Transfers`]: curl in the client's namespace, each byte counted, timed and hashed as it arrives. A
+//! download that is to be read late is read by a thread of this program ([`late_reader`]).
+
+mod late_reader;
 
 use std::io::Read;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +20,7 @@ use crate::LabError;
 use crate::error::Context;
 use crate::origin::{Content, FILE, hexadecimal};
 use crate::topology::server_address;
+use late_reader::Asked;
 
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
@@ -24,6 +28,9 @@ const MARK_SPACING: Duration = Duration::from_millis(5);
 const TURN: Duration = Duration::from_millis(20);
 /// Ping sends no more often.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(2);
+/// Priority of the client's program, below the emulator's: a client is a machine of its own, so nothing that
+/// runs here may keep it from reading. Where 17 KB arrive in 2 ms, a busy machine would decide what it holds.
+const CLIENT_PRIORITY: u8 = 10;
 /// How much longer than its own time limit curl may live.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -79,6 +86,7 @@ pub struct Transfers<'a> {
     workload: &'a Workload,
     content: &'a Content,
     time_limit: Duration,
+    reads_after: Option<Duration>,
     running: Vec<PidFd>,
     received: Arc<AtomicU64>,
     send: Sender<Outcome>,
@@ -100,11 +108,19 @@ impl<'a> Transfers<'a> {
             workload,
             content,
             time_limit,
+            reads_after: None,
             running: Vec::new(),
             received: Arc::default(),
             send,
             outcomes,
         }
+    }
+
+    /// The same, and downloads are read so long after something to read has come, if it is said.
+    #[must_use]
+    pub fn reading_after(mut self, delay: Option<Duration>) -> Self {
+        self.reads_after = delay;
+        self
     }
 
     /// Runs all flows to their end, showing `progress(bytes so far)` from time to time.
@@ -145,16 +161,28 @@ impl<'a> Transfers<'a> {
     }
 
     fn start(&mut self, flow: usize, time_limit: Duration) -> Result<(), LabError> {
+        if let (Some(delay), Kind::Download) = (self.reads_after, self.workload.kind()) {
+            let asked = Asked {
+                flow,
+                server: SocketAddr::from((server_address(self.workload.family()), self.port(flow))),
+                delay,
+                until: Clock::now() + time_limit,
+            };
+            return self.start_late_reader(asked);
+        }
         let command = self.command(flow, time_limit);
         let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
         let spawned = Clock::now();
         let mut child = self.client.spawn(command, options)?;
         self.running.push(PidFd::open(child.id())?);
+        // Without the privilege it reads as an ordinary program does.
+        let _ = io::sched::set_realtime_priority_of(child.id(), CLIENT_PRIORITY);
         let stdout = child.stdout.take().ok_or_else(|| failed("has no output".to_owned()))?;
         let (send, received) = (self.send.clone(), Arc::clone(&self.received));
         std::thread::Builder::new()
             .name(format!("flow {flow}"))
             .spawn(move || {
+                let _ = io::sched::set_realtime_priority(CLIENT_PRIORITY);
                 // Nobody waiting any more is fine.
                 let _ = send.send(follow(flow, child, stdout, &received, spawned));
             })
@@ -162,9 +190,27 @@ impl<'a> Transfers<'a> {
         Ok(())
     }
 
-    fn command(&self, flow: usize, time_limit: Duration) -> Command {
+    /// Reads a download on a thread in the client's namespace.
+    fn start_late_reader(&self, asked: Asked) -> Result<(), LabError> {
+        let client = Namespace::open(self.client.name())?;
+        let (send, received) = (self.send.clone(), Arc::clone(&self.received));
+        let thread = std::thread::Builder::new().name(format!("flow {}", asked.flow));
+        let read = move || {
+            let _ = io::sched::set_realtime_priority(CLIENT_PRIORITY);
+            // Nobody waiting any more is fine.
+            let _ = send.send(late_reader::download(&client, &asked, &received));
+        };
+        thread.spawn(read).doing(|| "start a thread".to_owned())?;
+        Ok(())
+    }
+
+    fn port(&self, flow: usize) -> u16 {
         let is_second = self.workload.second_port == Some(true) && flow % 2 == 1;
-        let host = host_of(self.workload, if is_second { SECOND_PORT } else { FIRST_PORT });
+        if is_second { SECOND_PORT } else { FIRST_PORT }
+    }
+
+    fn command(&self, flow: usize, time_limit: Duration) -> Command {
+        let host = host_of(self.workload, self.port(flow));
         let mut command = Command::new("curl");
         // -q first: nothing of the user's own configuration.
         command.args(["-q", "--silent", "--http1.1", "--noproxy", "*", "--write-out", "%{stderr}%{json}"]);
@@ -278,19 +324,27 @@ impl Arrival {
         loop {
             let len = stdout.read(&mut block)?;
             if len == 0 {
-                self.marks.extend(self.last.map(|at| (at, self.bytes)));
+                self.end();
                 return Ok(());
             }
-            let now = Clock::now();
-            self.first.get_or_insert(now);
-            self.last = Some(now);
-            self.hash.update(&block[..len]);
-            self.bytes += len as u64;
-            received.fetch_add(len as u64, Ordering::Relaxed);
-            match self.marks.last() {
-                Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
-                _ => self.marks.push((now, self.bytes)),
-            }
+            self.take(&block[..len], received);
+        }
+    }
+
+    fn end(&mut self) {
+        self.marks.extend(self.last.map(|at| (at, self.bytes)));
+    }
+
+    fn take(&mut self, bytes: &[u8], received: &AtomicU64) {
+        let now = Clock::now();
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+        received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        match self.marks.last() {
+            Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
+            _ => self.marks.push((now, self.bytes)),
         }
     }
 }

@@ -249,7 +249,10 @@ impl<'a> Context<'a> {
             #[cfg(test)]
             Where::Given(_) => Vec::new(),
         };
-        self.runs.extend(runs.iter().map(|run| RunRecord::of(&scenario.name, &run.result)));
+        self.runs.extend(runs.iter().map(|run| RunRecord {
+            repeated: (run.repeated > 0).then_some(run.repeated),
+            ..RunRecord::of(&scenario.name, &run.result)
+        }));
         Ok(Runs::new(runs))
     }
 
@@ -416,6 +419,7 @@ impl<'a> Context<'a> {
                 },
                 radio,
                 seen,
+                repeated: 0,
             });
         }
         Ok(runs)

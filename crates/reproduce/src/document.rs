@@ -85,6 +85,9 @@ pub struct RunRecord {
     /// Why the emulator's timing was too bad to believe the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrusted: Option<String>,
+    /// In the lab, how often it was run before because the emulator was late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<u32>,
     /// Why it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
@@ -110,6 +113,7 @@ impl RunRecord {
             late_p50_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.p50),
             late_max_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.max),
             distrusted: (!result.doubts.is_empty()).then(|| result.doubts.join("; ")),
+            repeated: None,
             skipped: result.skipped.clone(),
             problems: result.problems.clone(),
         }
@@ -134,6 +138,7 @@ impl RunRecord {
             late_p50_us: Some(run.late_p50_us),
             late_max_us: Some(run.late_max_us),
             distrusted: run.distrusted.clone(),
+            repeated: None,
             skipped: None,
             problems: run.error.iter().cloned().chain(broken).collect(),
         }
@@ -155,6 +160,7 @@ impl RunRecord {
             late_p50_us: Some(run.late_p50_us),
             late_max_us: Some(run.late_max_us),
             distrusted: run.distrusted.clone(),
+            repeated: None,
             skipped: None,
             problems: refused.take(3).cloned().collect(),
         }

@@ -89,7 +89,7 @@ fn run(case: Case, repetition: u32, made: Made) -> Run {
         figures: Some(made.figures),
         simulation: None,
     };
-    Run { result, radio: made.radio, seen: made.seen }
+    Run { result, radio: made.radio, seen: made.seen, repeated: 0 }
 }
 
 /// What the experiment of this name makes of it, told.

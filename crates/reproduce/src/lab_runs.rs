@@ -13,6 +13,17 @@ use units::Instant;
 use crate::seen::{Eyes, Looking};
 use crate::{RadioLog, ReproduceError, Run, Seen};
 
+/// A run is run again so often at most while the emulator is too late in it to be believed. What came out is
+/// no reason.
+const REPEATS_MAX: u32 = 2;
+
+impl Run {
+    /// The lab's emulator was too late to believe the figures.
+    fn is_late(&self) -> bool {
+        self.result.figures.as_ref().is_some_and(|figures| !figures.timing.trustworthy)
+    }
+}
+
 /// What the cases of a scenario are run by in the lab.
 pub(crate) struct LabRuns<'a> {
     pub runner: &'a lab::Runner<'a>,
@@ -41,16 +52,39 @@ impl LabRuns<'_> {
             return Ok(runs);
         }
         let captures = self.captures()?;
+        let first = self.once(experiment, &there, captures.as_ref())?;
+        for mut run in first {
+            while run.is_late() && run.repeated < REPEATS_MAX {
+                let mut once = there.clone();
+                (once.seed, once.repetitions) = (run.result.seed, 1);
+                once.cases = vec![run.result.settings.clone()];
+                let Some(again) = self.once(experiment, &once, captures.as_ref())?.pop() else { break };
+                let result = CaseResult { repetition: run.result.repetition, ..again.result };
+                run = Run { result, repeated: run.repeated + 1, ..again };
+            }
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// Runs every case of `scenario` as often as it says.
+    fn once(
+        &self,
+        experiment: &str,
+        scenario: &Scenario,
+        captures: Option<&PathBuf>,
+    ) -> Result<Vec<Run>, ReproduceError> {
+        let mut runs = Vec::new();
         let runner = lab::Runner {
             instance: self.runner.instance,
             signals: self.runner.signals,
             program: self.runner.program.clone(),
             traces: self.traces.to_owned(),
-            captures: captures.clone(),
+            captures: captures.cloned(),
         };
-        let of = there.cases.len() * there.repetitions as usize;
+        let of = scenario.cases.len() * scenario.repetitions as usize;
         let (radio, mut radios) = (RefCell::new(RadioLog::default()), Vec::new());
-        let result = runner.run(&there, None, &mut |progress| match progress {
+        let result = runner.run(scenario, None, &mut |progress| match progress {
             Progress::Radio(records) if self.looking.radio => {
                 *radio.borrow_mut() = RadioLog::of(&from_start(records));
             }
@@ -68,11 +102,11 @@ impl LabRuns<'_> {
             }
         })?;
         for (result, radio) in result.cases.into_iter().zip(radios) {
-            let seen = match &captures {
-                Some(folder) => self.look(folder, &there, &result)?,
+            let seen = match captures {
+                Some(folder) => self.look(folder, scenario, &result)?,
                 None => Seen::default(),
             };
-            runs.push(Run { result, radio, seen });
+            runs.push(Run { result, radio, seen, repeated: 0 });
         }
         Ok(runs)
     }
@@ -134,7 +168,7 @@ pub(crate) fn skipped(case: Case, seed: u64, why: String) -> Run {
         figures: None,
         simulation: None,
     };
-    Run { result, radio: RadioLog::default(), seen: Seen::default() }
+    Run { result, radio: RadioLog::default(), seen: Seen::default(), repeated: 0 }
 }
 
 #[cfg(test)]

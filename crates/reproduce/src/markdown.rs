@@ -343,7 +343,15 @@ fn runs(text: &mut String, result: &Reproduction) {
         result.latest_us()
     );
     for run in measured() {
-        let verdict = run.distrusted.as_deref().map_or("yes".to_owned(), |why| format!("no: {}", plain(why)));
+        let again = match run.repeated {
+            None => String::new(),
+            Some(1) => ", run again once".to_owned(),
+            Some(times) => format!(", run again {times} times"),
+        };
+        let verdict = match run.distrusted.as_deref() {
+            None => format!("yes{again}"),
+            Some(why) => format!("no{again}: {}", plain(why)),
+        };
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {verdict} |",

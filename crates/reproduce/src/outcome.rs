@@ -16,6 +16,9 @@ pub struct Check {
     /// What the same scenario files give in virtual time, beside a value from the lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<f64>,
+    /// Its own bound, where that is another one: bounds may be made of other runs' figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated_aim: Option<f64>,
     /// The bound is the least allowed; otherwise the most.
     pub at_least: bool,
     /// It was reached.
@@ -40,15 +43,17 @@ impl Check {
     /// An upper bound that is not reached.
     fn of(claim: impl Into<String>, measured: f64, aim: f64) -> Self {
         let (claim, measured) = (claim.into(), finite(measured));
-        Self { claim, aim, measured, simulated: None, at_least: false, passed: false }
+        Self { claim, aim, measured, simulated: None, simulated_aim: None, at_least: false, passed: false }
     }
     /// What was simulated beside the lab's value reaches the aim.
     #[must_use]
     pub fn passes_simulated(&self) -> bool {
-        self.simulated.is_some_and(|value| if self.at_least { value >= self.aim } else { value <= self.aim })
+        let aim = self.simulated_aim.unwrap_or(self.aim);
+        self.simulated.is_some_and(|value| if self.at_least { value >= aim } else { value <= aim })
     }
     /// All numbers and the bound's direction, as in `2.54 (at least 2.53)`, or `2.54 (simulated 2.55;
-    /// at least 2.53)`.
+    /// at least 2.53)`; where the simulation has a bound of its own, as in `2.54 (simulated 2.55, at least 2.50; at
+    /// least 2.53)`.
     #[must_use]
     pub fn numbers(&self) -> String {
         let largest = self.measured.unwrap_or(0.0).abs().max(self.aim.abs());
@@ -56,8 +61,12 @@ impl Check {
         let word = if self.at_least { "at least" } else { "at most" };
         let measured =
             self.measured.map_or("nothing measured".to_owned(), |value| format!("{value:.digits$}"));
-        let simulated = self.simulated.map_or(String::new(), |value| format!("simulated {value:.digits$}; "));
-        format!("{measured} ({simulated}{word} {:.digits$})", self.aim)
+        let aim = format!("{word} {:.digits$}", self.aim);
+        let own = self.simulated_aim.map(|value| format!("{word} {value:.digits$}"));
+        let own = own.filter(|own| *own != aim).map_or(String::new(), |own| format!(", {own}"));
+        let simulated =
+            self.simulated.map_or(String::new(), |value| format!("simulated {value:.digits$}{own}; "));
+        format!("{measured} ({simulated}{aim})")
     }
 }
 
@@ -67,6 +76,7 @@ impl Outcome {
     pub(crate) fn put_beside(&mut self, simulation: &Self) {
         for (check, simulated) in self.checks.iter_mut().zip(&simulation.checks) {
             check.simulated = simulated.measured.filter(|_| check.claim == simulated.claim);
+            check.simulated_aim = check.simulated.and(Some(simulated.aim)).filter(|aim| *aim != check.aim);
         }
         for (table, simulated) in self.tables.iter_mut().zip(&simulation.tables) {
             table.put_beside(simulated);
@@ -182,6 +192,19 @@ mod tests {
         lab.put_beside(&of(1.5));
         let check = &lab.checks[0];
         assert_eq!(check.numbers(), "2.500 (simulated 1.500; at least 2.000)");
+        assert!(check.passed && !check.passes_simulated());
+    }
+
+    #[test]
+    fn what_was_simulated_is_held_against_its_own_bound() {
+        let of = |measured: f64, aim: f64| Outcome {
+            checks: vec![Check::at_least("a", measured, aim)],
+            ..Outcome::default()
+        };
+        let mut lab = of(1.9, 1.8);
+        lab.put_beside(&of(2.1, 2.2));
+        let check = &lab.checks[0];
+        assert_eq!(check.numbers(), "1.900 (simulated 2.100, at least 2.200; at least 1.800)");
         assert!(check.passed && !check.passes_simulated());
     }
 

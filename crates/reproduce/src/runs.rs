@@ -21,6 +21,8 @@ pub struct Run {
     pub radio: RadioLog,
     /// What was looked at.
     pub seen: Seen,
+    /// How often the lab ran it before, because its emulator was late.
+    pub repeated: u32,
 }
 
 /// Every case and repetition of a scenario that was run, with its cases looked up as `C`.

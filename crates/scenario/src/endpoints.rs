@@ -25,8 +25,8 @@ layered! {
         pub sack: bool,
         /// The hosts agree on timestamps. Default: yes.
         pub timestamps: bool,
-        /// How long the client's program takes to read what has arrived. Default: none. In the lab
-        /// its kernel decides.
+        /// How long the client's program takes to read what has arrived. Default: none. In the lab a
+        /// download waits so long after its kernel has woken the program.
         pub reads_after: Quantity<Duration>,
         /// What its kernel does with segments that end beyond the window: `when-empty`, `always`.
         /// In the lab it is the kernel's.

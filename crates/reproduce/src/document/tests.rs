@@ -114,6 +114,7 @@ fn lab_run(case: &str, goodput: Option<f64>, simulated: Option<f64>, late: Optio
         late_p50_us: None,
         late_max_us: None,
         distrusted: None,
+        repeated: None,
         skipped: None,
         problems: Vec::new(),
     }

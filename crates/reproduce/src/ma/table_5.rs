@@ -1,5 +1,6 @@
 //! [MA] Table 5: a download of 68 MB over LTE, at four signal strengths.
 
+mod client;
 mod held_back;
 mod losses;
 
@@ -24,11 +25,12 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         built_in!("ma/table-5-110.toml"),
         built_in!("ma/table-5-fades.toml"),
         built_in!("ma/table-5-held-back.toml"),
+        built_in!("ma/table-5-client.toml"),
         built_in!("ma/table-5-64-lab.toml"),
         built_in!("ma/table-5-110-lab.toml"),
     ],
     seconds: 240,
-    lab: InLab::Takes(160),
+    lab: InLab::Takes(710),
     run,
 };
 
@@ -133,7 +135,9 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     }
     let mut tables = vec![goodputs(&columns), ratios(&columns), queues(&columns), losses::bounds(&columns)];
     let mut checks = checks(&columns);
-    if !is_lab {
+    if is_lab {
+        tables.push(client::table(context)?);
+    } else {
         tables.extend([losses::lengths(context, &PAPER[2])?, losses::by_packet(&columns)]);
         let held_back = held_back::runs(context)?;
         tables.push(held_back::table(&held_back));

@@ -43,6 +43,7 @@ fn run(case: &str) -> RunRecord {
         late_p50_us: Some(10.0),
         late_max_us: None,
         distrusted: None,
+        repeated: None,
         skipped: None,
         problems: Vec::new(),
     }
