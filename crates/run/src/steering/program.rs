@@ -349,7 +349,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
     fn is_long_header(&self, a: &mut Assembler) {
         // The version stands at a place where a word may be.
         const FIRST: i16 = TCP + 11;
-        self.copy_from_packet(a, Some(R7), FIRST - UDP_LEN, UDP_LEN as i32 + 1 + 4);
+        self.copy_from_packet(a, Some(R7), FIRST - UDP_LEN, i32::from(UDP_LEN) + 1 + 4);
         // UDP has no ports here, as on the other side.
         a.store_number(Word, R10, TCP, 0);
         let is_known = a.label();
