@@ -21,6 +21,8 @@ use crate::error::Context;
 use crate::topology::DISCIPLINE;
 
 const MTU: u32 = 1_500;
+/// A congestion control that leaves pacing alone, and that every namespace may have.
+const UNPACED: &str = "reno";
 const LIMITS: MptcpLimits = MptcpLimits { subflows: 8, add_addr_accepted: 8 };
 
 /// The server's first or second address.
@@ -122,7 +124,9 @@ impl World {
             sysctl::write(namespace, "net/ipv4/conf/all/rp_filter", "0")?;
             namespace.run(|| PathManager::open().and_then(|pm| pm.set_limits(LIMITS)))??;
         }
-        if let Some(control) = &scenario.congestion_control {
+        // A connection begins with the namespace's, and BBR's pacing stays with one that changes to another.
+        let first = case.congestion_control.as_ref().map(|_| UNPACED);
+        if let Some(control) = scenario.congestion_control.as_deref().or(first) {
             sysctl::write(&self.server, "net/ipv4/tcp_congestion_control", control)?;
         }
         for (path, value) in scenario.server_sysctls.iter().chain(&case.server_sysctls) {
