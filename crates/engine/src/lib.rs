@@ -57,12 +57,11 @@ pub use meters::{BOUNDS_US, Histogram, Meters};
 pub use moved::{FlowEnds, HeldPiece, MovedFlow};
 pub use notice::{EndedFlow, FlowName, Notice, Traffic, Wants};
 pub use opaque::markers::IDENTIFIER as ECHO_IDENTIFIER;
-pub use opaque::quic::QuicHandshake;
 pub use pass::PassReason;
 pub use policy::{Action, Policy, PolicyError, Prefix, Rule};
 pub use record::{FlowRecord, RECORD_VERSION, RECORD_WORDS};
 pub use report::{
-    Evidence, FlowReport, FlowState, OpaqueReport, Page, PassedBytes, PassedFlow, PathReport,
+    Evidence, FlowReport, FlowState, OpaqueReport, Page, PassedBytes, PassedFlow, PathReport, QuicHandshake,
     SubscriberReport, UnknownFlow,
 };
 pub use stats::Stats;

@@ -7,7 +7,6 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::direction::Direction;
 use crate::key::FlowKey;
-use crate::opaque::quic::QuicHandshake;
 use crate::pass::PassReason;
 
 /// Passed flows that are remembered.
@@ -138,6 +137,16 @@ pub struct OpaqueReport {
     /// The newest handshake of QUIC that was seen.
     pub quic: Option<QuicHandshake>,
 }
+
+/// A handshake of QUIC that was seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QuicHandshake {
+    /// Version of QUIC in the client's answer (RFC 8999 §5.1).
+    pub version: u32,
+    /// From the first packet of the server to the client's answer, as this engine sees it.
+    pub round_trip: Duration,
+}
+stored::fields!(QuicHandshake { version, round_trip });
 
 /// Bytes of packets that pass, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

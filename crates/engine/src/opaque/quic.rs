@@ -8,10 +8,11 @@
 //! once. Nothing can be held back by that (`Path::opaque_is_gated`), and most hosts do not spin.
 
 use control::SendStamp;
-use units::{Duration, Instant};
+use units::Instant;
 use wire::Udp;
 
 use super::key::OpaqueKey;
+use crate::report::QuicHandshake;
 
 /// Handshakes of a subscriber that are under way; of more, the oldest is forgotten.
 const FOLLOWED: usize = 16;
@@ -75,16 +76,6 @@ struct Greeting {
 }
 stored::fields!(Greeting { flow, chosen, place, stamp });
 
-/// A handshake that was seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QuicHandshake {
-    /// Version of QUIC in the client's answer (RFC 8999 §5.1).
-    pub version: u32,
-    /// From the first packet of the server to the client's answer, as this engine sees it.
-    pub round_trip: Duration,
-}
-stored::fields!(QuicHandshake { version, round_trip });
-
 /// Handshakes of one subscriber's QUIC connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quic {
@@ -133,6 +124,8 @@ impl Quic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::Duration;
+
     use control::RateSampler;
     use wire::Transport;
 
