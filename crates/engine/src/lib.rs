@@ -56,6 +56,7 @@ pub use memory::slab::MemoryAdvice;
 pub use meters::{BOUNDS_US, Histogram, Meters};
 pub use moved::{FlowEnds, HeldPiece, MovedFlow};
 pub use notice::{EndedFlow, FlowName, Notice, Traffic, Wants};
+pub use opaque::key::QUIC_VERSIONS;
 pub use opaque::markers::IDENTIFIER as ECHO_IDENTIFIER;
 pub use pass::PassReason;
 pub use policy::{Action, Policy, PolicyError, Prefix, Rule};

@@ -10,9 +10,11 @@ const FRAGMENT: u32 = 0;
 /// Port of HTTPS, and so of HTTP/3.
 const HTTPS: u16 = 443;
 
-/// First bit of a QUIC packet with a long header (RFC 8999 §5.1), and those of its version: 1 (RFC 9000) or 2 (RFC 9369).
-const LONG_HEADER: u8 = 0x80;
-const QUIC_VERSIONS: [[u8; 4]; 2] = [[0, 0, 0, 1], [0x6b, 0x33, 0x43, 0xcf]];
+/// First bit of a QUIC packet with a long header (RFC 8999 §5.1).
+pub(super) const LONG_HEADER: u8 = 0x80;
+
+/// Versions of QUIC that are known by their long headers: 1 (RFC 9000) and 2 (RFC 9369). RTP has the same first bit.
+pub const QUIC_VERSIONS: [u32; 2] = [1, 0x6b33_43cf];
 
 /// Protocol number of ESP (RFC 4303).
 const ESP: u8 = 50;
@@ -79,7 +81,9 @@ pub(crate) fn is_quic(udp: &Udp, packet: &[u8]) -> bool {
     let has_version = || {
         let payload = udp.payload(packet);
         payload.first().is_some_and(|first| first & LONG_HEADER != 0)
-            && payload.get(1..5).is_some_and(|version| QUIC_VERSIONS.iter().any(|known| version == known))
+            && payload
+                .get(1..5)
+                .is_some_and(|version| QUIC_VERSIONS.iter().any(|known| version == known.to_be_bytes()))
     };
     udp.src_port == HTTPS || has_version()
 }

@@ -11,7 +11,7 @@ use control::SendStamp;
 use units::Instant;
 use wire::Udp;
 
-use super::key::OpaqueKey;
+use super::key::{LONG_HEADER, OpaqueKey};
 use crate::report::QuicHandshake;
 
 /// Handshakes of a subscriber that are under way; of more, the oldest is forgotten.
@@ -19,10 +19,6 @@ const FOLLOWED: usize = 16;
 
 /// Longest connection ID (RFC 9000 §17.2).
 const ID_MAX: usize = 20;
-
-/// Bit of the first octet that all versions have in common (RFC 8999 §5.1). The next one, which versions 1 and 2 set, may
-/// be any once both hosts have agreed on that (RFC 9287).
-const LONG: u8 = 0x80;
 
 /// A connection ID, with zeros behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,7 +51,8 @@ impl LongHeader {
     /// That of a datagram, if it has one.
     pub(crate) fn of(udp: &Udp, packet: &[u8]) -> Option<Self> {
         let (&first, rest) = udp.payload(packet).split_first()?;
-        if first & LONG == 0 {
+        // The next bit, which versions 1 and 2 set, may be any once both hosts have agreed on that (RFC 9287).
+        if first & LONG_HEADER == 0 {
             return None;
         }
         let (version, rest) = rest.split_first_chunk::<4>()?;

@@ -136,10 +136,8 @@ const RST: i32 = 0x04;
 const ACK: i32 = 0x10;
 
 const UDP_LEN: i16 = 8;
-/// Bit of the first byte of a long header, and the versions behind it that are taken for QUIC (RFC 8999 §5.1, RFC 9000,
-/// RFC 9369): RTP has the same bit.
+/// Bit of the first byte of QUIC's long header (RFC 8999 §5.1).
 const LONG_HEADER: i32 = 0x80;
-const QUIC_VERSIONS: [u32; 2] = [1, 0x6b33_43cf];
 
 const ICMP_DESTINATION_UNREACHABLE: i32 = 3;
 const ICMP_ECHO_REPLY: i32 = 0;
@@ -357,7 +355,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.load(Word, R2, R10, FIRST + 1);
         a.calculate(And, R1, LONG_HEADER);
         a.jump_if(Equal, R1, 0, self.next);
-        for version in QUIC_VERSIONS {
+        for version in engine::QUIC_VERSIONS {
             a.set_wide(R3, u64::from(version.to_be()));
             a.jump_if_register(Equal, R2, R3, is_known);
         }
