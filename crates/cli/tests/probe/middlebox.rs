@@ -485,11 +485,13 @@ fn failures_are_one_line_and_what_was_learned_is_kept() {
         let arguments = ["probe", "middlebox", SERVER, "--delay", "80 ms"];
         lab.cellerator(Host::Client, &arguments).wait_with_output().unwrap()
     });
+    // The longest round trip of a busy machine may be any length above the path's.
     let last = words(&output).lines().last().unwrap().to_owned();
-    assert!(
-        last.contains("--delay 80.000 ms is not above the path's round trip, which is up to 10"),
-        "{last}"
-    );
+    let (_, longest) = last
+        .split_once("--delay 80.000 ms is not above the path's round trip, which is up to ")
+        .unwrap_or_else(|| panic!("{last}"));
+    let longest: f64 = longest.split_once(" ms:").unwrap().0.parse().unwrap();
+    assert!((100.0..80_000.0).contains(&longest), "{last}");
 
     let begun = |server: &Server| {
         let mut client = server.client(&["middlebox", "--delay", "20 s", "--json", "-"]).spawn().unwrap();
