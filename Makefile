@@ -143,7 +143,7 @@ CONTEST_SCHEMES := direct:cubic,direct:bbr,accel:adaptive
 CONTEST_PRESETS := 3g-hspa 4g-lte 4g-lte-drive 5g-sa-drive 5g-nsa-drive
 TRACES ?=
 TERM_SCENARIOS := $(patsubst %,--scenario experiments/%.toml,ma/table-3 ma/table-4 ma/table-5-64 ma/table-5-110 \
-	ma/table-5-fades ma/table-5-held-back wa/figure-3 wa/figure-7 wa/table-1)
+	ma/table-5-fades ma/table-5-held-back wa/figure-3 wa/figure-7 wa/table-1 adaptive/beside)
 
 drwa: deps build ## What [DR] claims, by cellerator drwa in the lab (as root, 40 minutes): out/drwa/reproduction.html
 	@tools/need-root drwa

@@ -265,7 +265,7 @@ const GROUPS: [&str; 8] =
 fn group_and_unit(counter: &str) -> (&'static str, &'static str) {
     let name = counter.strip_prefix("uplink_").unwrap_or(counter);
     match name {
-        "packets_in" | "packets_forwarded" | "packets_made" => ("traffic", "packets"),
+        "packets_in" | "packets_forwarded" | "packets_made" | "ce_packets" => ("traffic", "packets"),
         "acks_made" | "acks_consumed" => ("traffic", "acknowledgements"),
         "timeouts" | "timeouts_undone" => ("repairs", "time-outs"),
         "bytes_retransmitted" | "bytes_acked_but_lost" => ("repairs", "bytes"),

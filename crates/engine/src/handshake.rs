@@ -38,8 +38,21 @@ pub(crate) struct Offer {
     /// A SYN that offers accurate ECN (RFC 9768 §3.1.1): its flags are others than those of a client that
     /// offers classic ECN or none. The SYN-ACK says whether it is agreed on.
     pub(crate) offers_accurate_ecn: bool,
+    /// A SYN offers it with all three flags, or a SYN-ACK agrees to such an offer.
+    pub(crate) accurate_ecn: bool,
 }
-stored::fields!(Offer { isn, window, granted, mss, window_scale, sack, timestamp, ecn, offers_accurate_ecn });
+stored::fields!(Offer {
+    isn,
+    window,
+    granted,
+    mss,
+    window_scale,
+    sack,
+    timestamp,
+    ecn,
+    offers_accurate_ecn,
+    accurate_ecn: since(7, false),
+});
 
 impl Offer {
     fn of(tcp: &Tcp) -> Self {
@@ -57,15 +70,16 @@ impl Offer {
             sack: tcp.options.sack_permitted,
             timestamp: tcp.options.timestamps.map(|t| t.value),
             ecn,
-            offers_accurate_ecn: !is_reply && (ae || cwr != ece || tcp.options.accecn),
+            offers_accurate_ecn: !is_reply && (ae || cwr != ece || offers_in_options(tcp)),
+            accurate_ecn: !is_reply && ae && cwr && ece,
         }
     }
 
     /// True when it is the same SYN sent again: only its time differs, and what was allowed since
     /// is not in it. Nor need what it offered of ECN (RFC 3168 §6.1.1.1, RFC 9768 §3.1.4.1).
     fn repeats(&self, earlier: &Self) -> bool {
-        let Self { timestamp, granted, ecn, offers_accurate_ecn, .. } = *earlier;
-        Self { timestamp, granted, ecn, offers_accurate_ecn, ..*self } == *earlier
+        let Self { timestamp, granted, ecn, offers_accurate_ecn, accurate_ecn, .. } = *earlier;
+        Self { timestamp, granted, ecn, offers_accurate_ecn, accurate_ecn, ..*self } == *earlier
     }
 
     /// Keeps what is known of it from `earlier`, where this is the same SYN or SYN-ACK again: a copy may come
@@ -77,6 +91,7 @@ impl Offer {
         // Nobody knows which of them is answered: the answer tells.
         self.ecn |= earlier.ecn;
         self.offers_accurate_ecn |= earlier.offers_accurate_ecn;
+        self.accurate_ecn |= earlier.accurate_ecn;
     }
 
     /// Follows the newest TSval: packets that overtake the third one go on before we take over.
@@ -101,8 +116,10 @@ impl Offer {
 pub(crate) struct Agreement {
     pub(crate) sink: Offer,
     pub(crate) source: Offer,
+    /// Who has sent the SYN.
+    pub(crate) initiator: End,
 }
-stored::fields!(Agreement { sink, source });
+stored::fields!(Agreement { sink, source, initiator: since(7, End::Sink) });
 
 impl Agreement {
     pub(crate) fn timestamps(&self) -> bool {
@@ -113,6 +130,10 @@ impl Agreement {
     }
     pub(crate) fn ecn(&self) -> bool {
         self.sink.ecn && self.source.ecn
+    }
+    /// True when each of the two has said of accurate ECN what it must (RFC 9768 §3.1.1, §3.1.2).
+    pub(crate) fn accurate_ecn(&self) -> bool {
+        self.sink.accurate_ecn && self.source.accurate_ecn
     }
     /// Scale of the windows the sink states, and of those stated in its name.
     pub(crate) fn sink_scale(&self) -> WindowScale {
@@ -256,10 +277,8 @@ impl Handshake {
         }
         if tcp.ack == self.syn.isn + 1 {
             check(tcp)?;
-            if agrees_on_accurate_ecn(tcp, self.syn.offers_accurate_ecn) {
-                return Err(PassReason::AccurateEcn);
-            }
             let mut reply = Offer::of(tcp);
+            reply.accurate_ecn = self.judge_ecn(tcp)?;
             if let Some(known) = self.reply.filter(|known| known.isn == reply.isn) {
                 reply.keep(&known);
             }
@@ -268,6 +287,33 @@ impl Handshake {
             self.reply_at = now;
         }
         Ok(())
+    }
+
+    /// What a SYN-ACK makes of ECN: true when it agrees to accurate ECN, by its flags AE, CWR and ECE (RFC 9768 §3.1.2,
+    /// table 2).
+    ///
+    /// | flags | to a SYN that offers it | to another one |
+    /// |---|---|---|
+    /// | 000 | no ECN | no ECN |
+    /// | 001 | classic ECN | classic ECN |
+    /// | 010, 100, 110 | accepted | its offer was not seen |
+    /// | 011 | accepted | no ECN: the server repeats what it gets (RFC 3168 §6.1.1) |
+    /// | 101 | reserved (§3.1.3) | its offer was not seen |
+    /// | 111 | broken | broken |
+    ///
+    /// # Errors
+    /// What is broken, reserved, or answers an offer that was not seen, passes: nobody knows what its hosts make of
+    /// it. So does the experimental form of the option.
+    fn judge_ecn(&self, tcp: &Tcp) -> Result<bool, PassReason> {
+        let is_accepted = match tcp.flags.ace() {
+            0 | 1 => false,
+            // Without an offer it is classic ECN's, repeated.
+            3 if !self.syn.offers_accurate_ecn => false,
+            2..=4 | 6 if self.syn.accurate_ecn => true,
+            _ => return Err(PassReason::AccurateEcn),
+        };
+        let is_odd = tcp.options.experimental_accecn || tcp.options.accecn && !is_accepted;
+        if is_odd { Err(PassReason::AccurateEcn) } else { Ok(is_accepted) }
     }
 
     /// The third packet: the initiator acknowledges the reply's SYN, perhaps with data.
@@ -288,16 +334,21 @@ impl Handshake {
         if tcp.ack != reply.isn + 1 || tcp.seq != self.syn.isn + 1 {
             return Step::Continue;
         }
+        // As how the SYN-ACK has arrived, or with data as the counter (RFC 9768 §3.2.2.1).
+        if reply.accurate_ecn && !matches!(tcp.flags.ace(), 2..=6) {
+            // The two do not agree, or somebody on the way clears the flags.
+            return Step::Pass(PassReason::AccurateEcn);
+        }
         let of_reply = self.reply_at.saturating_since(self.syn_at);
         let of_third = now.saturating_since(self.reply_at);
         let is_doubtful = self.is_repeated;
         match self.initiator {
             End::Sink => Step::Established(
-                Agreement { sink: self.syn, source: reply },
+                Agreement { sink: self.syn, source: reply, initiator: End::Sink },
                 RoundTrips { to_sink: of_third, to_source: of_reply, is_doubtful },
             ),
             End::Source => Step::Established(
-                Agreement { sink: reply, source: self.syn },
+                Agreement { sink: reply, source: self.syn, initiator: End::Source },
                 RoundTrips { to_sink: of_reply, to_source: of_third, is_doubtful },
             ),
         }
@@ -335,20 +386,9 @@ fn answers(tcp: &Tcp, own: &Offer, peer: &Offer) -> bool {
         && tcp.seq.is_within(own.isn + 1, peer.granted.saturating_add(2))
 }
 
-/// True when a SYN-ACK accepts accurate ECN, by its flags AE, CWR and ECE (RFC 9768 §3.1.2, table 2).
-///
-/// | flags | to a SYN that offers it | to another one |
-/// |---|---|---|
-/// | 000 | no ECN | no ECN |
-/// | 001 | classic ECN | classic ECN |
-/// | 010, 100, 110, 101 | accepted (101: §3.1.3) | its offer was not seen |
-/// | 011 | accepted | no ECN: the server repeats what it gets (RFC 3168 §6.1.1) |
-/// | 111 | broken | broken |
-///
-/// What is broken passes as well: nobody knows what its hosts make of it.
-fn agrees_on_accurate_ecn(tcp: &Tcp, is_offered: bool) -> bool {
-    let [ae, cwr, ece] = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| tcp.flags.contains(flag));
-    tcp.options.accecn || ae || cwr && (is_offered || !ece)
+/// True when the options of a SYN offer accurate ECN.
+fn offers_in_options(tcp: &Tcp) -> bool {
+    tcp.options.accecn || tcp.options.experimental_accecn
 }
 
 /// What in a SYN makes a flow one to pass (H9).

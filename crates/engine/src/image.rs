@@ -24,9 +24,9 @@ use stored::StoredError;
 use crate::config::ConfigError;
 
 /// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
-pub const IMAGE_VERSION: u16 = 6;
+pub const IMAGE_VERSION: u16 = 7;
 
-/// The oldest version that [`crate::Engine::resume`] reads: the one before.
+/// The oldest version that [`crate::Engine::resume`] reads.
 pub const IMAGE_VERSION_OLDEST: u16 = 4;
 
 /// What it begins with.

@@ -68,7 +68,8 @@ words! {
     FlowRecord {
         /// [`Marks`], bit by bit.
         marks,
-        /// Scales of the windows that the sink and the source state, 8 bits each.
+        /// Scales of the windows that the sink and the source state, 8 bits each; and what they say of marks,
+        /// 12 bits, where they agreed on accurate ECN.
         scales,
         /// Largest payload of a segment to the sink, bytes.
         mss,
@@ -188,6 +189,7 @@ pub(crate) enum Mark {
     Placed,
     /// Both hosts are being reset: nobody goes on with it.
     Aborted,
+    AccurateEcn,
 }
 
 impl FlowRecord {

@@ -9,8 +9,9 @@
 use control::LossKind;
 use tcp::{Receiver, Ring, SendContext, Sender, SenderConfig, StreamBuffer, Transmission};
 use units::{Duration, Instant, SeqNum, WindowScale};
-use wire::{Ip, Tcp};
+use wire::{Ip, Tcp, TcpFlags};
 
+use crate::boundary::Verdict;
 use crate::config::EngineConfig;
 use crate::direction::End;
 use crate::effect::{Answer, Effect};
@@ -21,6 +22,7 @@ use crate::path::turns::Turn;
 use crate::segment::{Context, Segment};
 
 pub(crate) mod acceptance;
+mod accurate_ecn;
 mod conduct;
 pub(crate) mod departure;
 pub(crate) mod emit;
@@ -32,6 +34,7 @@ pub(crate) mod survivor;
 mod window;
 
 use acceptance::AckRange;
+use accurate_ecn::AccurateEcn;
 use conduct::Conduct;
 use departure::Departure;
 use sides::{IpTemplate, SinkSide, SourceSide, nothing_taken};
@@ -91,6 +94,8 @@ pub(crate) struct Relay {
     last_progress: Instant,
     /// Round trip to the source by the handshake, in microseconds; zero when it is not known.
     source_rtt_us: u32,
+    /// What its hosts tell each other of marks, where they agreed on accurate ECN.
+    accurate_ecn: Option<Box<AccurateEcn>>,
 }
 stored::fields!(Relay {
     buffer,
@@ -110,6 +115,7 @@ stored::fields!(Relay {
     conduct,
     last_progress,
     source_rtt_us,
+    accurate_ecn: since(7, None),
 });
 
 /// The packet with which a flow is taken over: the one that completed its handshake.
@@ -135,7 +141,7 @@ impl Relay {
         config: &EngineConfig,
         now: Instant,
     ) -> Self {
-        let Agreement { sink, source } = agreement;
+        let Agreement { sink, source, initiator } = agreement;
         let start = source.isn + 1;
         let scale = agreement.sink_scale();
         let window = if with.by_sink { scale.window(with.tcp.window) } else { sink.granted };
@@ -203,6 +209,9 @@ impl Relay {
             source_rtt_us: with
                 .source_rtt
                 .map_or(0, |rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX)),
+            accurate_ecn: agreement
+                .accurate_ecn()
+                .then(|| Box::new(AccurateEcn::new(*initiator, with.tcp, start))),
         }
     }
 
@@ -219,14 +228,46 @@ impl Relay {
         segment: &mut Segment<'_>,
         cx: &mut Context<'_>,
     ) -> Effect {
+        let counts = self.accurate_ecn.is_some() && self.would_be_taken(departure.as_ref(), segment);
         let effect = match segment.from {
             End::Source => self.on_source_segment(departure, segment, cx),
             End::Sink => self.on_sink_segment(departure, segment, cx),
         };
+        if counts && effect.verdict == Verdict::Consumed {
+            self.count_marks(segment, cx);
+        }
         if effect.misfit.is_none() {
             self.conduct.fits();
         }
         effect
+    }
+
+    /// True when the host of a segment's other end would take in what it carries.
+    fn would_be_taken(&self, departure: Option<&Departure>, segment: &Segment<'_>) -> bool {
+        let tcp = segment.tcp;
+        let is_acceptable = match segment.from {
+            End::Source => {
+                self.judge_source_ack(departure, tcp).is_acceptable() && self.is_acceptable(tcp)
+            }
+            End::Sink => {
+                self.judge_sink_ack(tcp, false).is_acceptable()
+                    && self.is_sink_number(tcp, self.sink_limit(departure))
+            }
+        };
+        is_acceptable && !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST)
+    }
+
+    /// Counts the marks of a segment that was taken in its receiver's place (RFC 9768 §3.2.2).
+    fn count_marks(&mut self, segment: &Segment<'_>, cx: &mut Context<'_>) {
+        let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() else { return };
+        let (segments, len) = (segment.segments(), segment.tcp.payload_len as u32);
+        if segment.ip().is_congestion_experienced() {
+            cx.stats.ce_packets += u64::from(segments);
+        }
+        accurate_ecn.take(segment.from, segment.ip().ecn(), segments, len);
+        if segment.from == End::Source && len > 0 {
+            accurate_ecn.note_data(segments, len);
+        }
     }
 
     /// When the sink last acknowledged something, or had nothing to acknowledge.
@@ -257,7 +298,7 @@ impl Relay {
     /// True when nothing is left to do for it but to let its hosts go on; its last packet came at
     /// `last_activity`.
     pub(crate) fn may_leave(&self, departure: &mut Departure, last_activity: Instant, now: Instant) -> bool {
-        if self.owes() || !self.outbox.is_empty() {
+        if self.owes() || !self.outbox().is_empty() {
             return false;
         }
         let sink_edge = self.sender.una() + self.sender.window();
@@ -359,6 +400,11 @@ impl Relay {
             source_ack: self.source.ack,
             timestamps: self.agreed.timestamps.then_some((self.sink.tsval, self.source.tsval)),
         }
+    }
+
+    /// True when its hosts agreed on accurate ECN.
+    pub(crate) fn has_accurate_ecn(&self) -> bool {
+        self.accurate_ecn.is_some()
     }
 
     /// Asks for the memory of what was sent first, which the next acknowledgement will need.
@@ -544,9 +590,10 @@ impl Relay {
         let in_flight_before = path.under_way();
         let before = self.sender.in_flight();
         let room = path.room(control, self.sender.mss(), now);
+        let quantum = if self.may_merge() { piece } else { piece.min(self.sender.mss()) };
         let made = self.sender.poll(SendContext {
             now,
-            quantum: piece,
+            quantum,
             window_room: room,
             is_path_idle: in_flight_before == 0,
             sampler: &mut path.sampler,
@@ -573,6 +620,11 @@ impl Relay {
 
 /// The size of packets on the way to the sink (H23).
 impl Relay {
+    /// True when segments may leave as one packet, for others to cut.
+    fn may_merge(&self) -> bool {
+        self.accurate_ecn.as_deref().is_none_or(AccurateEcn::may_merge)
+    }
+
     /// True when `seq` is under way to the sink.
     pub(crate) fn is_under_way(&self, seq: SeqNum) -> bool {
         seq.is_at_or_after(self.sender.una()) && seq.is_before(self.sender.nxt())

@@ -4,7 +4,7 @@
 use tcp::SegmentIn;
 use units::{Bytes, Instant};
 use wire::{
-    ChecksumState, Ip, Packet, Tcp, TcpEditor, TcpFlags, VirtioNetHeader, ipv4_checksum_is_valid,
+    ChecksumState, EcnByteCounters, Ip, Packet, Tcp, TcpEditor, TcpFlags, VirtioNetHeader, ipv4_checksum_is_valid,
     tcp_checksum_is_valid,
 };
 
@@ -70,6 +70,17 @@ impl<'a> Segment<'a> {
     #[inline]
     pub(crate) fn has(&self, flag: TcpFlags) -> bool {
         self.tcp.flags.contains(flag)
+    }
+
+    /// How many segments were merged into it, itself included.
+    pub(crate) fn segments(&self) -> u32 {
+        let size = u32::from(self.virtio.gso_size);
+        if size == 0 { 1 } else { (self.tcp.payload_len as u32).div_ceil(size).max(1) }
+    }
+
+    /// Byte counters of accurate ECN that it tells.
+    pub(crate) fn ecn_byte_counters(&self) -> Option<EcnByteCounters> {
+        self.tcp.ecn_byte_counters(self.packet)
     }
 
     /// Length of its packet, bytes.

@@ -36,6 +36,10 @@ pub struct Stats {
     pub buffer_bytes_now: u64,
     /// Acknowledgements made for sources.
     pub acks_made: u64,
+    /// Flows ever accelerated whose hosts agreed on accurate ECN (RFC 9768).
+    pub flows_accurate_ecn: u64,
+    /// Packets of such flows that were marked CE and taken in their receiver's place (H25).
+    pub ce_packets: u64,
     /// Acknowledgements of sinks consumed.
     pub acks_consumed: u64,
     /// Segments with a wrong checksum, dropped unacknowledged (H7).
@@ -116,6 +120,8 @@ stored::fields!(Stats {
     bytes_acked_but_lost,
     buffer_bytes_now,
     acks_made,
+    flows_accurate_ecn: since(7, 0),
+    ce_packets: since(7, 0),
     acks_consumed,
     bad_checksums,
     paws_rejected,
@@ -177,6 +183,8 @@ impl Stats {
             ("bytes_acked_but_lost", self.bytes_acked_but_lost),
             ("buffer_bytes_now", self.buffer_bytes_now),
             ("acks_made", self.acks_made),
+            ("flows_accurate_ecn", self.flows_accurate_ecn),
+            ("ce_packets", self.ce_packets),
             ("acks_consumed", self.acks_consumed),
             ("bad_checksums", self.bad_checksums),
             ("paws_rejected", self.paws_rejected),

@@ -190,6 +190,22 @@ impl Answering {
     }
 }
 
+/// The segments of a super-packet on which the kernel would leave CWR on the first one only.
+fn cut_keeping_cwr(virtio: &VirtioNetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
+    let mut segments = Vec::new();
+    let Ok(parsed) = wire::parse(packet) else { return segments };
+    let Ok(splitter) = wire::split(packet, &parsed, virtio.gso_size) else { return segments };
+    let mut splitter = splitter.keeping_cwr();
+    while let Some(len) = splitter.next_len() {
+        let mut segment = vec![0; len];
+        if !matches!(splitter.next_into(&mut segment), Ok(Some(_))) {
+            break;
+        }
+        segments.push(segment);
+    }
+    segments
+}
+
 /// A path and what passed along it.
 #[derive(Debug)]
 pub(crate) struct PacketLoop<P> {
@@ -347,11 +363,25 @@ impl<P: PacketPath> PacketLoop<P> {
                 if let (Some(bypass), Some(flow)) = (&self.bypass, processor.take_unknown_flow()) {
                     bypass.add(&flow);
                 }
-                let is_sent = self.path.forward(index)?;
+                let cut = virtio.filter(|virtio| virtio.has_cwr_everywhere(packet));
+                let is_sent = match cut.map(|virtio| cut_keeping_cwr(&virtio, packet)) {
+                    Some(segments) => self.send_all(from.opposite(), &segments)?,
+                    None => self.path.forward(index)?,
+                };
                 self.counters.sides[from.opposite().index()].count(is_sent, on_link);
             }
         }
         Ok(len)
+    }
+
+    /// Sends packets with complete checksums; false when one was refused.
+    fn send_all(&mut self, to: Port, packets: &[Vec<u8>]) -> Result<bool, IoError> {
+        let mut are_sent = true;
+        for packet in packets {
+            let virtio = VirtioNetHeader::default();
+            are_sent &= self.path.send(&Transmit { to, virtio, header: packet, payload: (&[], &[]) })?;
+        }
+        Ok(are_sent)
     }
 
     /// Has all traffic of subscribers come here, or no longer, as the processor wants it.

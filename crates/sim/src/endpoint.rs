@@ -17,6 +17,7 @@ mod ack_compression;
 mod auto_tuning;
 mod config;
 mod connection;
+mod marks;
 mod program;
 mod quic;
 mod reno_sack;
@@ -25,6 +26,7 @@ pub use config::{
     Application, BeyondWindow, Closing, EndpointConfig, Protocol, Reading, ReceiveWindow, Role, Turn,
 };
 use connection::{Connection, Negotiated};
+use marks::Marks;
 
 /// First retransmission of a SYN (RFC 6298 §2).
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -307,12 +309,13 @@ impl Endpoint {
             self.stats.bad_checksums += 1;
             return;
         }
+        let ecn = parsed.ip.ecn();
         match self.state {
             State::Idle if self.config.role == Role::Listens => self.on_first(tcp),
             State::Idle | State::Closed(_) => self.refuse(tcp),
             State::SynSent => self.on_answer(tcp, now),
-            State::SynReceived => self.on_third(tcp, packet, now),
-            State::Open => self.on_segment(tcp, packet, now),
+            State::SynReceived => self.on_third(tcp, ecn, packet, now),
+            State::Open => self.on_segment(tcp, ecn, packet, now),
         }
     }
 
@@ -336,6 +339,7 @@ impl Endpoint {
             return;
         }
         self.open(tcp);
+        self.count_marks(marks::is_offer(tcp), false);
         self.state = State::SynReceived;
         self.syn_due = Some(Instant::ZERO);
     }
@@ -358,6 +362,14 @@ impl Endpoint {
         self.connection = Some(Box::new(Connection::new(config, syn, agreed, offered)));
     }
 
+    /// Counts marks from here on, if both want accurate ECN; `completes` where it is to complete the handshake.
+    fn count_marks(&mut self, peer_wants: bool, completes: bool) {
+        let tells_bytes = self.config.accurate_ecn.filter(|_| peer_wants);
+        if let Some((connection, tells_bytes)) = self.connection.as_mut().zip(tells_bytes) {
+            connection.marks = Some(Marks::new(tells_bytes, completes));
+        }
+    }
+
     /// The window of a SYN is never scaled (RFC 7323 §2.2).
     fn syn_window(&self) -> u16 {
         self.config.window.initial().min(65_535) as u16
@@ -374,6 +386,7 @@ impl Endpoint {
             self.refuse(tcp);
         } else if is_ours && tcp.flags.contains(TcpFlags::SYN) {
             self.open(tcp);
+            self.count_marks(marks::is_acceptance(tcp), true);
             self.state = State::Open;
             self.has_opened = true;
             self.syn_due = None;
@@ -386,7 +399,7 @@ impl Endpoint {
     }
 
     /// SYN-RECEIVED.
-    fn on_third(&mut self, tcp: &Tcp, packet: &[u8], now: Instant) {
+    fn on_third(&mut self, tcp: &Tcp, ecn: u8, packet: &[u8], now: Instant) {
         if tcp.flags.contains(TcpFlags::RST) {
             self.close(Ending::Reset);
         } else if tcp.flags.contains(TcpFlags::SYN) {
@@ -400,7 +413,7 @@ impl Endpoint {
             self.has_opened = true;
             self.syn_due = None;
             self.measure_handshake(now);
-            self.on_segment(tcp, packet, now);
+            self.on_segment(tcp, ecn, packet, now);
         }
     }
 
@@ -412,7 +425,7 @@ impl Endpoint {
     }
 
     /// An established connection, in the order of Linux's `tcp_validate_incoming`.
-    fn on_segment(&mut self, tcp: &Tcp, packet: &[u8], now: Instant) {
+    fn on_segment(&mut self, tcp: &Tcp, ecn: u8, packet: &[u8], now: Instant) {
         let Some(connection) = self.connection.as_mut() else { return };
         let has_payload = tcp.segment_len() > 0;
         let is_rst = tcp.flags.contains(TcpFlags::RST);
@@ -457,6 +470,9 @@ impl Endpoint {
                 self.stats.challenge_acks += 1;
             }
             return;
+        }
+        if let Some(marks) = &mut connection.marks {
+            marks.count(ecn, tcp.payload_len as u32);
         }
         connection.on_data(tcp, tcp.payload(packet), &mut self.stats, now);
         self.run_application(now);
@@ -522,9 +538,16 @@ impl Endpoint {
         let mut spec = match agreed {
             None => {
                 self.state = State::SynSent;
-                self.spec(self.config.isn, SeqNum::new(0), TcpFlags::SYN)
+                let offers = self.config.accurate_ecn.is_some();
+                let flags = if offers { marks::offer(TcpFlags::SYN) } else { TcpFlags::SYN };
+                self.spec(self.config.isn, SeqNum::new(0), flags)
             }
-            Some((_, ack, _)) => self.spec(self.config.isn, ack, TcpFlags::SYN | TcpFlags::ACK),
+            Some((_, ack, _)) => {
+                let flags = TcpFlags::SYN | TcpFlags::ACK;
+                let accepts = self.connection.as_ref().is_some_and(|c| c.marks.is_some());
+                let flags = if accepts { marks::acceptance(flags) } else { flags };
+                self.spec(self.config.isn, ack, flags)
+            }
         };
         spec.window = self.syn_window();
         spec.mss = Some(self.config.mss);
@@ -559,6 +582,11 @@ impl Endpoint {
         spec.sack = connection.receiver.sack_blocks(room.min(if agreed.timestamps { 3 } else { 4 }) as usize);
         if sent.as_ref().is_some_and(|s| s.fin) {
             spec.flags |= TcpFlags::FIN;
+        }
+        if let Some(marks) = &mut connection.marks {
+            spec.flags = marks.tell(spec.flags, sent.is_some());
+            spec.traffic_class = if payload_len > 0 { marks::ECT_0 } else { 0 };
+            spec.ecn_byte_counters = marks.bytes().filter(|_| payload_len == 0);
         }
         if payload_len > 0 && connection.sender.unsent() == 0 {
             spec.flags |= TcpFlags::PSH;

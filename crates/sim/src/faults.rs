@@ -109,6 +109,8 @@ pub struct FaultConfig {
     pub rebinds_source: Option<Rebinding>,
     /// The other half of it, for packets back to the new source; those to the old one are lost.
     pub rebinds_destination: Option<Rebinding>,
+    /// ECN-capable packets (RFC 3168 §5) that a queue marks at random.
+    pub mark_ppm: u32,
     /// Seed of the random ones.
     pub seed: u64,
 }
@@ -145,6 +147,8 @@ pub(crate) struct Injector {
     config: FaultConfig,
     start: Instant,
     random: Random,
+    /// Of marks alone: those leave all else as it is.
+    marks: Random,
     seen: u64,
     /// Packets that a burst still takes, and when it is over at the latest.
     burst_left: u64,
@@ -158,6 +162,7 @@ impl Injector {
     pub(crate) fn new(config: &FaultConfig, start: Instant) -> Self {
         Self {
             random: Random::new(config.seed),
+            marks: Random::new(config.seed ^ 0xecec_ecec),
             is_harmless: *config == FaultConfig { seed: config.seed, ..FaultConfig::default() },
             config: config.clone(),
             start,
@@ -184,6 +189,9 @@ impl Injector {
         if let Some(mtu) = self.config.mtu.filter(|mtu| packet.len() > mtu.bytes) {
             let answer = if mtu.sends_icmp { too_big(&packet, mtu.bytes) } else { None };
             return (answer.map_or(FaultOutcome::Drop, FaultOutcome::Reply), Some("too big"));
+        }
+        if self.config.mark_ppm > 0 && self.marks.is_hit(self.config.mark_ppm) {
+            mark(&mut packet);
         }
         let fault = self.draw(now);
         if self.config.blackouts.iter().any(|span| span.contains(since)) {
@@ -261,6 +269,14 @@ impl Injector {
             Some(Fault::Truncate) => damage::truncate(&mut packet, random),
         };
         (FaultOutcome::Forward(packet), Some(remark))
+    }
+}
+
+/// Marks a packet CE that is ECN-capable.
+fn mark(packet: &mut [u8]) {
+    let Ok(parsed) = wire::parse(packet) else { return };
+    if parsed.ip.ecn() != 0 {
+        wire::set_traffic_class(packet, parsed.ip.traffic_class | 3);
     }
 }
 

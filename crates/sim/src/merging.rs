@@ -4,6 +4,7 @@ use engine::Port;
 use wire::{ChecksumState, GsoType, MergeOutcome, Merger, VirtioNetHeader};
 
 use crate::Violation;
+use crate::checks::Origin;
 
 /// Largest packet IP can express.
 const SUPER_PACKET_MAX: usize = 65_535;
@@ -45,9 +46,11 @@ fn finish(merger: &mut Merger<'_>, out: &mut Vec<(VirtioNetHeader, Vec<u8>)>) {
     }
 }
 
-/// The packets that go onto the wire for one that left the middlebox, checksums complete.
+/// The packets that go onto the wire for one that left the middlebox, checksums complete. One that was forwarded is cut
+/// by whoever runs that, where a kernel would lose flags; one of its own making by the kernel.
 pub(crate) fn cut(
     to: Port,
+    origin: Origin,
     virtio: &VirtioNetHeader,
     mut packet: Vec<u8>,
 ) -> Result<Vec<Vec<u8>>, Violation> {
@@ -66,6 +69,9 @@ pub(crate) fn cut(
     }
     let mut splitter = wire::split(&packet, &parsed, virtio.gso_size)
         .map_err(|e| wrong("it cannot be cut", format!("{e}: {parsed}")))?;
+    if origin == Origin::Forwarded && virtio.has_cwr_everywhere(&packet) {
+        splitter = splitter.keeping_cwr();
+    }
     let mut out = Vec::with_capacity(splitter.remaining());
     while let Some(len) = splitter.next_len() {
         let mut segment = vec![0; len];
@@ -96,7 +102,7 @@ mod tests {
         assert_eq!(merged.len(), 1);
         let cut_again: Vec<Vec<u8>> = merged
             .into_iter()
-            .flat_map(|(virtio, packet)| cut(Port::Wired, &virtio, packet).unwrap())
+            .flat_map(|(virtio, packet)| cut(Port::Wired, Origin::Made, &virtio, packet).unwrap())
             .collect();
         assert_eq!(cut_again, packets);
     }

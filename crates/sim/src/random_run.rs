@@ -154,6 +154,26 @@ impl RandomRun {
         self
     }
 
+    /// The same between hosts that agree on accurate ECN, with queues that mark on the way to the middlebox; none
+    /// where somebody changes segments or addresses.
+    #[must_use]
+    pub fn with_marks(mut self) -> Self {
+        let random = &mut Random::new(self.seed ^ 0xacce_c0de);
+        // Nobody can tell what was marked of a flow whose address has changed.
+        if self.network.checks.tolerance == Tolerance::Tampering || self.rare == "address changed" {
+            return self;
+        }
+        for flow in &mut self.network.flows {
+            flow.server.accurate_ecn = Some(random.one_in(2));
+            flow.client.accurate_ecn = Some(random.one_in(2));
+        }
+        self.network.wan_down.faults.mark_ppm = random.spread(100, 600_000) as u32;
+        for radio in &mut self.network.radios {
+            radio.up.faults.mark_ppm = random.spread(100, 600_000) as u32;
+        }
+        self
+    }
+
     /// True when a host breaks a flow off.
     #[must_use]
     pub fn has_resets(&self) -> bool {

@@ -28,15 +28,18 @@
 //!
 //! A packet is `FLAGS SEQ[:END(LEN)] [ack N] [win N] [urg N] [<options>] [words]`. Flags are
 //! tcpdump's; PSH is not compared. Options: `mss N`, `wscale N`, `sackOK`, `TS val N ecr N`,
-//! `sack A:B C:D`, `opt HEX`; an expected list must be complete. `*` stands for any number. Without
-//! `win` the client says 500 and the server 65,535. Words: `badsum`, `fragment`, `ce`, `ect1`,
-//! `fill BYTE`, `gso N`.
+//! `sack A:B C:D`, `acc ECT0 CE ECT1` (byte counters of accurate ECN, RFC 9768 §3.2.3), `opt HEX`; an expected list
+//! must be complete. `*` stands for any number. Without `win` the client says 500 and the server 65,535. Words:
+//! `badsum`, `fragment`, `fill BYTE`, `gso N`, and `ce`, `ect0`, `ect1` for the ECN field, which is compared where it
+//! is written.
 
 use std::collections::VecDeque;
 
 use engine::{Middlebox, Port, Verdict};
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
+
+use crate::checks::Origin;
 
 mod packet;
 mod parse;
@@ -197,14 +200,21 @@ impl<M: Middlebox> Play<M> {
         for _ in 0..ROUNDS_MAX {
             let Some(made) = self.middlebox.poll_transmit(self.now) else { return Ok(()) };
             let (to, virtio, packet) = (made.to, made.virtio, made.to_vec());
-            self.leave(to, &virtio, packet)?;
+            self.leave(to, Origin::Made, &virtio, packet)?;
         }
         Err("the middlebox never stops sending".to_owned())
     }
 
-    fn leave(&mut self, to: Port, virtio: &VirtioNetHeader, packet: Vec<u8>) -> Result<(), String> {
+    fn leave(
+        &mut self,
+        to: Port,
+        origin: Origin,
+        virtio: &VirtioNetHeader,
+        packet: Vec<u8>,
+    ) -> Result<(), String> {
         let now = self.now;
-        let packets = crate::merging::cut(to, virtio, packet).map_err(|violation| violation.to_string())?;
+        let packets =
+            crate::merging::cut(to, origin, virtio, packet).map_err(|violation| violation.to_string())?;
         self.queue(to).extend(packets.into_iter().map(|packet| (now, packet)));
         Ok(())
     }
@@ -237,7 +247,7 @@ impl<M: Middlebox> Play<M> {
                 let now = self.now;
                 self.queue(to).push_back((now, packet));
             } else {
-                self.leave(to, &virtio, packet)?;
+                self.leave(to, Origin::Forwarded, &virtio, packet)?;
             }
         }
         self.collect()

@@ -19,6 +19,6 @@ mod opportunistic;
 mod packet_scripts;
 mod random;
 mod split_tcp;
-mod strangers;
+mod additions;
 mod watched_runs;
 mod windows;

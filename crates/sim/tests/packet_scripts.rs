@@ -64,6 +64,8 @@ fn counter(engine: &Engine, name: &str) -> Option<u64> {
         "fragments" => stats.fragments,
         "uplink_accelerated" => engine.uplink_stats().map_or(0, |stats| stats.flows_accelerated),
         "acks_consumed" => stats.acks_consumed,
+        "flows_accurate_ecn" => stats.flows_accurate_ecn,
+        "ce_packets" => stats.ce_packets,
         "debt" => engine.debt().get(),
         _ => return None,
     })
@@ -162,11 +164,19 @@ scripts! {
     h25_accurate_ecn_101
     h25_accurate_ecn_110
     h25_accurate_ecn_broken
+    h25_accurate_ecn_bytes
     h25_accurate_ecn_classic
     h25_accurate_ecn_declined
+    h25_accurate_ecn_many_marks
+    h25_accurate_ecn_of_client
     h25_accurate_ecn_of_unseen_offer
     h25_accurate_ecn_repeated_syn
     h25_accurate_ecn_repeated_syn_declined
+    h25_accurate_ecn_repeated_syn_disagreed
+    h25_accurate_ecn_scalable_sender
+    h25_accurate_ecn_third_lost
+    h25_accurate_ecn_upload
+    h25_accurate_ecn_zeroed
     h25_ce_echoed
     h25_ecn_reflected
     h25_scalable_sender

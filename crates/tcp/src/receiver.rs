@@ -364,7 +364,12 @@ impl Receiver {
     /// The number to acknowledge, to be put into a packet that leaves at once; updates what
     /// [`Receiver::ts_recent`] is judged by.
     pub fn ack(&mut self) -> SeqNum {
-        let ack = self.ack_number();
+        self.ack_up_to(self.ack_number())
+    }
+
+    /// The same, up to `limit` only.
+    pub fn ack_up_to(&mut self, limit: SeqNum) -> SeqNum {
+        let ack = self.ack_number().earlier_of(limit);
         self.last_ack_sent = ack;
         ack
     }
@@ -377,7 +382,13 @@ impl Receiver {
     /// never stop.
     #[inline]
     pub fn window_field(&mut self, free: u32, scale: WindowScale) -> u16 {
-        let ack = self.ack_number();
+        self.window_field_from(self.ack_number(), free, scale)
+    }
+
+    /// The same beside `ack`, which may be less than [`Receiver::ack_number`].
+    #[inline]
+    pub fn window_field_from(&mut self, ack: SeqNum, free: u32, scale: WindowScale) -> u16 {
+        let free = free.saturating_add(self.ack_number().since(ack));
         let unit = 1u32 << scale.shift();
         let granted = self.granted_edge.distance_from(ack).max(0).unsigned_abs();
         let room = scale.field(free);

@@ -223,6 +223,10 @@ families! {
     Counter "spurious_timeouts" Source::Half("timeouts_undone") => "Of those, ones found needless and taken back";
     Counter "acks_made" Source::Half("acks_made") => "Acknowledgements made for sending hosts";
     Counter "acks_suppressed" Source::Half("acks_consumed") => "Acknowledgements of receiving hosts that went no further";
+    Counter "flows_accurate_ecn" Source::Half("flows_accurate_ecn")
+        => "Flows taken over whose hosts agreed on accurate ECN (RFC 9768)";
+    Counter "ce_packets" Source::Half("ce_packets")
+        => "Packets of such flows that arrived marked CE, and were counted in their receiver's place";
     Counter "undelivered" in "bytes" Source::Half("bytes_acked_but_lost")
         => "Acknowledged to a sending host, and never by the receiving one";
     Counter "memory_refusals" Source::Half("memory_refused")

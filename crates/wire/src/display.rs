@@ -84,7 +84,7 @@ fn write_options(f: &mut fmt::Formatter<'_>, tcp: &Tcp) -> fmt::Result {
         (options.mptcp, "mptcp"),
         (options.md5, "md5"),
         (options.ao, "ao"),
-        (options.accecn, "accecn"),
+        (options.accecn || options.experimental_accecn, "accecn"),
         (options.unknown, "unknown"),
         (options.malformed, "malformed"),
     ] {

@@ -2,6 +2,7 @@
 
 use units::SeqNum;
 
+use crate::accurate_ecn::EcnByteCounters;
 use crate::checksum::{self, ChecksumState};
 use crate::ip::IPV4_HEADER_LEN;
 use crate::octets::{put, u16_at, u32_at};
@@ -18,6 +19,7 @@ pub struct TcpEditor<'a> {
     header: &'a mut [u8],
     timestamps: OptionPlace,
     sack: OptionPlace,
+    accurate_ecn: OptionPlace,
     /// There may be further SACK options.
     may_have_more: bool,
     state: ChecksumState,
@@ -36,6 +38,7 @@ impl<'a> TcpEditor<'a> {
             header,
             timestamps: tcp.options.timestamps_place,
             sack: tcp.options.sack_place,
+            accurate_ecn: tcp.options.accurate_ecn_place,
             may_have_more: tcp.options.malformed,
             state,
             checksum,
@@ -117,6 +120,31 @@ impl<'a> TcpEditor<'a> {
             }
         }
         self.replace_bytes(range.start, &option[..room])
+    }
+
+    /// Sets those counters of accurate ECN that its option has, of which `counters` has a value; false when there is
+    /// no such option.
+    pub fn set_ecn_byte_counters(&mut self, counters: EcnByteCounters) -> bool {
+        let Some(range) = self.accurate_ecn.range() else { return false };
+        let mut option = [0; 11];
+        let (Some(option), Some(old)) = (option.get_mut(..range.len()), self.header.get(range.clone())) else {
+            return false;
+        };
+        option.copy_from_slice(old);
+        let new = counters.in_order_of(option.first().copied().unwrap_or_default());
+        for (field, value) in option[2..].chunks_exact_mut(3).zip(new) {
+            if let Some(value) = value {
+                field.copy_from_slice(&value.to_be_bytes()[1..]);
+            }
+        }
+        self.replace_bytes(range.start, option)
+    }
+
+    /// Overwrites the option of accurate ECN with NOPs; false when there is none.
+    pub fn clear_ecn_byte_counters(&mut self) -> bool {
+        let nops = [KIND_NOP; 11];
+        let range = self.accurate_ecn.range();
+        range.is_some_and(|range| range.len() <= nops.len() && self.replace_bytes(range.start, &nops[..range.len()]))
     }
 
     /// Replaces an aligned 16-bit field of the fixed header.

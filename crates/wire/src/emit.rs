@@ -8,7 +8,7 @@ use crate::BuildError;
 use crate::checksum::{self, Sum};
 use crate::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, protocol};
 use crate::options::{
-    KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE, SackBlocks,
+    KIND_ACCURATE_ECN_0, KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE, SackBlocks,
     Timestamps,
 };
 use crate::tcp::{TCP_CHECKSUM_AT, TCP_HEADER_LEN, TcpFlags};
@@ -46,6 +46,9 @@ pub struct TcpHeaderSpec {
     pub timestamps: Option<Timestamps>,
     /// SACK blocks; those that do not fit beside the other options are left out.
     pub sack: SackBlocks,
+    /// Byte counters of accurate ECN: ECT(0), CE and ECT(1), of which the low 24 bits count (RFC 9768 §3.2.3). They
+    /// come before SACK blocks.
+    pub ecn_byte_counters: Option<[u32; 3]>,
     /// Maximum segment size option, bytes.
     pub mss: Option<u16>,
     /// Window scale option.
@@ -102,6 +105,7 @@ impl TcpHeaderSpec {
             urgent: 0,
             timestamps: None,
             sack: SackBlocks::new(),
+            ecn_byte_counters: None,
             mss: None,
             window_scale: None,
             sack_permitted: false,
@@ -242,6 +246,12 @@ impl TcpHeaderSpec {
         }
         if let Some(scale) = self.window_scale {
             out.put(&[KIND_NOP, KIND_WINDOW_SCALE, 3, scale.shift()]);
+        }
+        if let Some(counters) = self.ecn_byte_counters {
+            out.put(&[KIND_NOP, KIND_ACCURATE_ECN_0, 11]);
+            for counter in counters {
+                out.put(&counter.to_be_bytes()[1..]);
+            }
         }
         let room = (TCP_OPTIONS_MAX - out.len).saturating_sub(4) / 8;
         let blocks = self.sack.len().min(room);

@@ -10,6 +10,7 @@
 
 #![deny(clippy::float_arithmetic)]
 
+mod accurate_ecn;
 pub mod checksum;
 mod display;
 mod edit;
@@ -27,6 +28,7 @@ mod tcp;
 mod udp;
 mod virtio;
 
+pub use accurate_ecn::EcnByteCounters;
 pub use checksum::ChecksumState;
 pub use edit::{TcpEditor, decrement_hop_limit, set_hop_limit, set_traffic_class};
 pub use emit::{EmittedHeader, TcpHeaderSpec};

@@ -56,8 +56,12 @@ struct Batch {
 }
 
 /// Flags of segments that may be merged.
-const MERGEABLE: TcpFlags =
-    TcpFlags::ACK.with(TcpFlags::PSH).with(TcpFlags::FIN).with(TcpFlags::ECE).with(TcpFlags::CWR);
+const MERGEABLE: TcpFlags = TcpFlags::ACK
+    .with(TcpFlags::PSH)
+    .with(TcpFlags::FIN)
+    .with(TcpFlags::ECE)
+    .with(TcpFlags::CWR)
+    .with(TcpFlags::AE);
 /// Flags after which nothing may follow: each must be on the last segment after a split.
 const CLOSING: TcpFlags = TcpFlags::FIN.with(TcpFlags::PSH);
 
@@ -204,6 +208,8 @@ fn is_mergeable(packet: &[u8], parsed: &Packet, tcp: &Tcp, state: ChecksumState)
         && !parsed.ip.has_extensions
         && tcp.flags.contains(TcpFlags::ACK)
         && tcp.flags.without(MERGEABLE).is_empty()
+        // After a split CWR is on the first one only, and with AE it is a bit of a number (RFC 9768 §3.2.1).
+        && !tcp.flags.contains(TcpFlags::AE | TcpFlags::CWR)
         && (state == ChecksumState::Partial || tcp_checksum_is_valid(packet, parsed))
         && crate::ipv4_checksum_is_valid(packet)
 }

@@ -11,6 +11,9 @@ pub(crate) const KIND_WINDOW_SCALE: u8 = 3;
 pub(crate) const KIND_SACK_PERMITTED: u8 = 4;
 pub(crate) const KIND_SACK: u8 = 5;
 pub(crate) const KIND_TIMESTAMPS: u8 = 8;
+/// Accurate ECN, with the counter of ECT(0) in front, and with that of ECT(1) (RFC 9768 §3.2.3).
+pub(crate) const KIND_ACCURATE_ECN_0: u8 = 172;
+pub(crate) const KIND_ACCURATE_ECN_1: u8 = 174;
 
 /// The timestamps option (RFC 7323 §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -151,14 +154,17 @@ pub struct TcpOptions {
     pub md5: bool,
     /// Authentication option (RFC 5925).
     pub ao: bool,
-    /// Accurate ECN counters (RFC 9768), also in their experimental form.
+    /// Accurate ECN counters (RFC 9768 §3.2.3): [`crate::Tcp::ecn_byte_counters`] reads them.
     pub accecn: bool,
+    /// Accurate ECN counters in the experimental form of its drafts.
+    pub experimental_accecn: bool,
     /// Another option.
     pub unknown: bool,
     /// An option with a wrong length or one that does not fit, or timestamps or SACK twice.
     pub malformed: bool,
     pub(crate) timestamps_place: OptionPlace,
     pub(crate) sack_place: OptionPlace,
+    pub(crate) accurate_ecn_place: OptionPlace,
 }
 
 impl TcpOptions {
@@ -213,11 +219,15 @@ impl TcpOptions {
             (29, _) => self.ao = true,
             (30, _) => self.mptcp = true,
             (34, _) => self.fast_open = true,
-            (172 | 174, _) => self.accecn = true,
+            // Other lengths are ignored (RFC 9768 §3.2.3).
+            (KIND_ACCURATE_ECN_0 | KIND_ACCURATE_ECN_1, 0 | 3 | 6 | 9) => {
+                self.accecn = true;
+                self.accurate_ecn_place = place;
+            }
             // RFC 6994: experiments share two kinds and say who they are in the first two bytes.
             (253 | 254, 2..) => match u16_at(body, 0) {
                 0xf989 => self.fast_open = true,
-                0xacce | 0xacc0 | 0xacc1 => self.accecn = true,
+                0xacce | 0xacc0 | 0xacc1 => self.experimental_accecn = true,
                 _ => self.unknown = true,
             },
             _ => self.unknown = true,

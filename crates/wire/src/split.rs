@@ -16,6 +16,7 @@ pub struct Splitter<'a> {
     payload: &'a [u8],
     parsed: &'a Packet,
     segment_len: usize,
+    keeps_cwr: bool,
     /// Payload bytes already written.
     done: usize,
     index: usize,
@@ -45,13 +46,19 @@ pub fn split<'a>(packet: &'a [u8], parsed: &'a Packet, mss: u16) -> Result<Split
     };
     match (packet.get(..payload_offset), packet.get(payload_offset..parsed.ip.total_len)) {
         (Some(headers), Some(payload)) => {
-            Ok(Splitter { headers, payload, parsed, segment_len, done: 0, index: 0 })
+            Ok(Splitter { headers, payload, parsed, segment_len, keeps_cwr: false, done: 0, index: 0 })
         }
         _ => Err(BuildError::NotSplittable),
     }
 }
 
 impl Splitter<'_> {
+    /// The same, with CWR on every segment: where it is a bit of the ACE field (RFC 9768 §3.2.1).
+    #[must_use]
+    pub fn keeping_cwr(self) -> Self {
+        Self { keeps_cwr: true, ..self }
+    }
+
     /// Number of segments still to come.
     #[must_use]
     pub fn remaining(&self) -> usize {
@@ -98,7 +105,7 @@ impl Splitter<'_> {
         if !is_last {
             flags = flags.without(TcpFlags::FIN | TcpFlags::PSH | TcpFlags::RST);
         }
-        if self.index > 0 {
+        if self.index > 0 && !self.keeps_cwr {
             flags = flags.without(TcpFlags::CWR);
         }
         // The urgent pointer counts from the segment's own start.

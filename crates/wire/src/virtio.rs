@@ -5,7 +5,7 @@ use crate::checksum::{self, ChecksumState};
 use crate::ip::IpVersion;
 use crate::octets::put;
 use crate::packet::Packet;
-use crate::tcp::TCP_CHECKSUM_AT;
+use crate::tcp::{TCP_CHECKSUM_AT, TcpFlags};
 use crate::udp::UDP_CHECKSUM_AT;
 
 /// Kind of super-packet (virtio 1.2 §5.1.6.2, Linux `virtio_net.h`).
@@ -124,6 +124,15 @@ impl VirtioNetHeader {
             csum_start: transport_offset as u16,
             csum_offset: TCP_CHECKSUM_AT as u16,
         }
+    }
+
+    /// True for a TCP super-packet whose flag CWR is a bit of the ACE field (RFC 9768 §3.2.1), and so belongs on every
+    /// segment: a kernel that cuts it leaves it on the first one only (Linux `tcp_gso_segment`).
+    #[must_use]
+    pub fn has_cwr_everywhere(&self, packet: &[u8]) -> bool {
+        let is_tcp = matches!(self.gso_type, GsoType::TcpV4 | GsoType::TcpV6);
+        let flags = packet.get(usize::from(self.csum_start) + 13);
+        is_tcp && !self.ecn && flags.is_some_and(|flags| u16::from(*flags) & TcpFlags::CWR.bits() != 0)
     }
 
     /// The header of a TCP super-packet with a partial checksum, cut into segments of `gso_size`

@@ -7,7 +7,7 @@ use etherparse::{PacketBuilder, TcpOptionElement};
 use proptest::prelude::*;
 use units::SeqNum;
 use wire::checksum::{self, Sum};
-use wire::{ChecksumState, GsoType, SackBlocks, TcpEditor, TcpFlags, TcpHeaderSpec, VirtioNetHeader};
+use wire::{ChecksumState, EcnByteCounters, GsoType, SackBlocks, TcpEditor, TcpFlags, TcpHeaderSpec, VirtioNetHeader};
 
 /// SACK blocks that fit beside the other options.
 fn sack_room(spec: &TcpHeaderSpec) -> usize {
@@ -15,7 +15,12 @@ fn sack_room(spec: &TcpHeaderSpec) -> usize {
     used += if spec.mss.is_some() { 4 } else { 0 };
     used += if spec.timestamps.is_some() { 12 } else { 4 * usize::from(spec.sack_permitted) };
     used += if spec.window_scale.is_some() { 4 } else { 0 };
+    used += if spec.ecn_byte_counters.is_some() { 12 } else { 0 };
     (40 - used - 4) / 8
+}
+
+fn counters_of([ect0, ce, ect1]: [u32; 3]) -> EcnByteCounters {
+    EcnByteCounters { ect0: Some(ect0), ce: Some(ce), ect1: Some(ect1) }
 }
 
 proptest! {
@@ -43,6 +48,8 @@ proptest! {
         sack.truncate(sack_room(&spec));
         prop_assert_eq!(options.sack, sack);
         prop_assert!(!options.unknown && !options.malformed);
+        let counters = tcp.ecn_byte_counters(&bytes);
+        prop_assert_eq!(counters, spec.ecn_byte_counters.map(counters_of));
         prop_assert_eq!(tcp.payload(&bytes), &payload[..]);
     }
 
@@ -76,6 +83,7 @@ proptest! {
             sack_permitted: before.sack_permitted, sack: before.sack, ..after
         };
         after.timestamps = before.timestamps.map(|_| after.timestamps.unwrap_or_default());
+        after.ecn_byte_counters = before.ecn_byte_counters.map(|_| after.ecn_byte_counters.unwrap_or([1, 0, 1]));
         let payload = pseudo_random_bytes(seed, len);
         let mut bytes = vec![0; TcpHeaderSpec::MAX_LEN];
         let header = match state {
@@ -95,6 +103,8 @@ proptest! {
         editor.set_urgent(after.urgent);
         let ts = after.timestamps.unwrap_or_default();
         prop_assert_eq!(editor.set_timestamps(ts.value, ts.echo), after.timestamps.is_some());
+        let counters = counters_of(after.ecn_byte_counters.unwrap_or_default());
+        prop_assert_eq!(editor.set_ecn_byte_counters(counters), before.ecn_byte_counters.is_some());
         let had = tcp.options.sack;
         let is_set = editor.set_sack(&blocks);
         prop_assert_eq!(is_set, !had.is_empty() && blocks.len() <= had.len());

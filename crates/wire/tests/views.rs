@@ -72,6 +72,8 @@ fn every_option_is_known() {
     assert!(options(&[&[19, 18][..], &[0; 16]].concat()).md5);
     assert!(options(&[&[29, 16][..], &[0; 14]].concat()).ao);
     assert!(options(&[172, 5, 0, 0, 0]).accecn && options(&[174, 5, 0, 0, 0]).accecn);
+    assert!(options(&[254, 8, 0xac, 0xce, 0, 0, 0, 0]).experimental_accecn);
+    assert!(!options(&[172, 4, 0, 0]).accecn, "RFC 9768 §3.2.3: other lengths are ignored");
     let other = options(&[28, 4, 0, 9]);
     assert!(other.unknown && !other.malformed);
     assert!(options(&[253, 4, 1, 2]).unknown);
@@ -268,4 +270,51 @@ fn reserved_bits_stay() {
     let mut editor = wire::TcpEditor::new(&mut bytes, tcp, wire::ChecksumState::Complete);
     editor.set_flags(TcpFlags::AE | TcpFlags::FIN);
     assert_eq!(bytes[32..34], [0x5f, 0x01]);
+}
+
+/// RFC 9768 §3.2.3: the two kinds differ in the order of their counters, and the last ones may be missing.
+#[test]
+fn counters_of_accurate_ecn_are_read_and_changed_in_their_order() {
+    for (kind, len, ect0, ce, ect1) in [
+        (172, 11, Some(0x01_0203), Some(0x04_0506), Some(0x07_0809)),
+        (174, 11, Some(0x07_0809), Some(0x04_0506), Some(0x01_0203)),
+        (172, 8, Some(0x01_0203), Some(0x04_0506), None),
+        (174, 8, None, Some(0x04_0506), Some(0x01_0203)),
+        (172, 5, Some(0x01_0203), None, None),
+        (174, 2, None, None, None),
+    ] {
+        let mut raw = vec![kind, len];
+        raw.extend((1..=len - 2).collect::<Vec<u8>>());
+        let mut packet = Vec::new();
+        let builder = etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1, 2, 3, 4);
+        builder.ack(9).options_raw(&raw).unwrap().write_to_vec(&mut packet, b"data").unwrap();
+        let parsed = wire::parse(&packet).unwrap();
+        let tcp = parsed.tcp().unwrap();
+        let counters = wire::EcnByteCounters { ect0, ce, ect1 };
+        assert_eq!(tcp.ecn_byte_counters(&packet), Some(counters));
+        // All that are there change, and the checksum with them.
+        let more = |counter: Option<u32>| counter.map(|counter| counter + 0x80_0001 & wire::EcnByteCounters::MAX);
+        let all = wire::EcnByteCounters { ect0: more(ect0), ce: more(ce), ect1: more(ect1) };
+        let mut editor = wire::TcpEditor::new(&mut packet, tcp, wire::ChecksumState::Complete);
+        assert!(editor.set_ecn_byte_counters(all));
+        let parsed = wire::parse(&packet).unwrap();
+        assert_eq!(parsed.tcp().unwrap().ecn_byte_counters(&packet), Some(all), "kind {kind}, length {len}");
+        assert!(wire::tcp_checksum_is_valid(&packet, &parsed));
+        let mut editor = wire::TcpEditor::new(&mut packet, tcp, wire::ChecksumState::Complete);
+        assert!(editor.clear_ecn_byte_counters());
+        let parsed = wire::parse(&packet).unwrap();
+        assert_eq!(parsed.tcp().unwrap().options, wire::TcpOptions::default());
+        assert!(wire::tcp_checksum_is_valid(&packet, &parsed));
+    }
+}
+
+#[test]
+fn the_ace_field_is_three_flags() {
+    for ace in 0..8 {
+        let flags = (TcpFlags::ACK | TcpFlags::PSH | TcpFlags::CWR).with_ace(ace);
+        assert_eq!(flags.ace(), ace);
+        assert_eq!(flags.without(TcpFlags::AE | TcpFlags::CWR | TcpFlags::ECE), TcpFlags::ACK | TcpFlags::PSH);
+    }
+    assert_eq!(TcpFlags::AE.ace(), 4);
+    assert_eq!(TcpFlags::ECE.ace(), 1);
 }

@@ -33,6 +33,9 @@ pub struct Args {
     /// Beside the hosts of each run: a host that forges their packets, and one that sends them again
     #[arg(long)]
     strangers: bool,
+    /// The hosts of each run agree on accurate ECN, and queues on the way to the accelerator mark
+    #[arg(long)]
+    marks: bool,
     /// Runs at the same time [default: the number of processors]
     #[arg(long)]
     threads: Option<usize>,
@@ -45,7 +48,7 @@ pub struct Args {
 struct Soak {
     next: AtomicU64,
     end: u64,
-    has_strangers: bool,
+    variant: Variant,
     is_over: AtomicBool,
     runs: AtomicU64,
     packets: AtomicU64,
@@ -55,14 +58,14 @@ struct Soak {
 
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     if let Some(seed) = args.seed {
-        return Ok(replay(seed, args.strangers));
+        return Ok(replay(seed, Variant::of(args)));
     }
     let signals = Signals::terminating().map_err(text)?;
     let seeds = args.seeds.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 10_000 });
     let soak = Soak {
         next: AtomicU64::new(args.first),
         end: args.first.saturating_add(seeds),
-        has_strangers: args.strangers,
+        variant: Variant::of(args),
         is_over: AtomicBool::new(false),
         runs: AtomicU64::new(0),
         packets: AtomicU64::new(0),
@@ -86,14 +89,38 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(interruption::code(Some(signal)))
 }
 
-fn draw(seed: u64, log: LogMode, has_strangers: bool) -> RandomRun {
-    let run = RandomRun::draw(seed, log);
-    if has_strangers { run.with_strangers() } else { run }
+/// What is added to each run.
+#[derive(Clone, Copy)]
+struct Variant {
+    strangers: bool,
+    marks: bool,
+}
+
+impl Variant {
+    fn of(args: &Args) -> Self {
+        Self { strangers: args.strangers, marks: args.marks }
+    }
+
+    fn draw(self, seed: u64, log: LogMode) -> RandomRun {
+        let run = RandomRun::draw(seed, log);
+        let run = if self.marks { run.with_marks() } else { run };
+        if self.strangers { run.with_strangers() } else { run }
+    }
+
+    /// Its arguments.
+    const fn arguments(self) -> &'static str {
+        match (self.strangers, self.marks) {
+            (false, false) => "",
+            (true, false) => " --strangers",
+            (false, true) => " --marks",
+            (true, true) => " --strangers --marks",
+        }
+    }
 }
 
 /// One run with every packet, the same as in the soak.
-fn replay(seed: u64, has_strangers: bool) -> ExitCode {
-    let run = draw(seed, LogMode::Text, has_strangers);
+fn replay(seed: u64, variant: Variant) -> ExitCode {
+    let run = variant.draw(seed, LogMode::Text);
     match run.run() {
         Ok(outcome) => {
             print!("{}", outcome.text);
@@ -119,7 +146,7 @@ impl Soak {
             if seed >= self.end {
                 return;
             }
-            let outcome = draw(seed, LogMode::Hash, self.has_strangers).run();
+            let outcome = self.variant.draw(seed, LogMode::Hash).run();
             self.runs.fetch_add(1, Ordering::Relaxed);
             match outcome {
                 Ok(outcome) => {
@@ -187,8 +214,7 @@ impl Soak {
         let Ok(mut failures) = self.failures.lock() else { return ExitCode::FAILURE };
         failures.sort_by_key(|failure| failure.seed);
         for failure in failures.iter() {
-            let strangers = if self.has_strangers { " --strangers" } else { "" };
-            println!("again: cellerator sim soak --seed {}{strangers}", failure.seed);
+            println!("again: cellerator sim soak --seed {}{}", failure.seed, self.variant.arguments());
         }
         if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

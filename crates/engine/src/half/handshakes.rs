@@ -211,6 +211,8 @@ impl Half {
             subscriber.note_mss(mss);
         }
         self.stats.flows_accelerated += 1;
+        let is_accurate = flow.phase.relay().is_some_and(Relay::has_accurate_ecn);
+        self.stats.flows_accurate_ecn += u64::from(is_accurate);
         self.open_measured(id, to_sink);
         self.note_accelerated(id);
         self.narrow(id, self.mtu, now);

@@ -75,7 +75,7 @@ stored::fields!(Bounds { source, sink });
 impl Bounds {
     /// Begins with a handshake that is complete.
     pub(super) fn new(agreement: &Agreement) -> Self {
-        let Agreement { sink, source } = agreement;
+        let Agreement { sink, source, .. } = agreement;
         Self {
             source: Stream::new(source, sink, agreement.source_scale()),
             sink: Stream::new(sink, source, agreement.sink_scale()),

@@ -5,6 +5,7 @@ use units::SeqNum;
 use wire::{BuildError, EmittedHeader, IpVersion, TcpFlags, TcpHeaderSpec, Timestamps, VirtioNetHeader};
 
 use super::Relay;
+use super::accurate_ecn::AccurateEcn;
 use super::departure::Departure;
 use super::sides::{IpTemplate, Outbox};
 use crate::direction::End;
@@ -15,12 +16,17 @@ use crate::segment::Context;
 /// Room for any IP and TCP header.
 pub(crate) type HeaderBuffer = [u8; TcpHeaderSpec::MAX_LEN];
 
+/// Congestion experienced, in the ECN field (RFC 3168 §5).
+const CE: u8 = 3;
+
 /// How far back the number of a question lies: before any window.
 const QUESTION_BEHIND: u32 = 1 << 30;
 
 /// SACK blocks that fit beside timestamps, and without them (RFC 2018 §3).
 const BLOCKS_WITH_TIMESTAMPS: usize = 3;
 const BLOCKS_ALONE: usize = 4;
+/// And how many fewer beside byte counters of accurate ECN.
+const BLOCKS_FOR_COUNTERS: usize = 2;
 
 /// A packet without data, of our own making.
 #[derive(Debug)]
@@ -34,8 +40,11 @@ pub(crate) struct ControlPacket {
 
 impl Relay {
     /// Packets that wait to be made.
-    pub(crate) const fn outbox(&self) -> Outbox {
-        self.outbox
+    pub(crate) fn outbox(&self) -> Outbox {
+        let has_mark = |accurate_ecn: &AccurateEcn| accurate_ecn.has_mark_for_sink();
+        // Without SACK an acknowledgement that says nothing new would count as a duplicate (RFC 5681 §2).
+        let mark_sink = self.receiver.has_sack() && self.accurate_ecn.as_deref().is_some_and(has_mark);
+        Outbox { mark_sink, ..self.outbox }
     }
 
     /// Makes one of the control packets that wait.
@@ -46,7 +55,7 @@ impl Relay {
         cx: &mut Context<'_>,
         buf: &mut HeaderBuffer,
     ) -> Option<ControlPacket> {
-        let pending = self.outbox;
+        let pending = self.outbox();
         let (to, made, end) = if pending.reset_source {
             self.outbox.reset_source = false;
             (End::Source, self.reset_for_source(key, buf), None)
@@ -58,6 +67,9 @@ impl Relay {
             self.outbox.ack_source = false;
             cx.stats.acks_made += 1;
             (End::Source, self.ack_for_source(key, departure, cx, buf), None)
+        } else if pending.mark_sink {
+            self.outbox.ack_sink = false;
+            (End::Sink, self.mark_for_sink(key, buf), None)
         } else if pending.ack_sink {
             self.outbox.ack_sink = false;
             (End::Sink, self.ack_for_sink(key, buf), None)
@@ -75,11 +87,18 @@ impl Relay {
         cx: &Context<'_>,
         buf: &mut HeaderBuffer,
     ) -> Result<EmittedHeader, BuildError> {
-        let window = self.offer_window(departure, cx);
-        let ack = self.acknowledge();
-        let room = if self.agreed.timestamps { BLOCKS_WITH_TIMESTAMPS } else { BLOCKS_ALONE };
+        let (ack, window) = self.acknowledge(departure, cx);
+        self.outbox.ack_source = ack.is_before(self.receiver.ack_number());
         let flags = if self.echo_congestion { TcpFlags::ACK.with(TcpFlags::ECE) } else { TcpFlags::ACK };
         let mut spec = self.spec_of_sink(key, flags);
+        let mut room = if self.agreed.timestamps { BLOCKS_WITH_TIMESTAMPS } else { BLOCKS_ALONE };
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            let has_blocks = self.receiver.has_holes() || self.receiver.has_d_sack();
+            spec.ecn_byte_counters = accurate_ecn.bytes_beside(has_blocks);
+            if spec.ecn_byte_counters.is_some() {
+                room -= BLOCKS_FOR_COUNTERS;
+            }
+        }
         if !departure.is_some_and(Departure::is_doubtful) {
             // What the sink has sent beyond the source's window may have been discarded there, and with its
             // number our acknowledgement would be, too (Linux `tcp_acceptable_seq`).
@@ -126,6 +145,10 @@ impl Relay {
     }
 
     fn spec_of_sink(&mut self, key: &FlowKey, flags: TcpFlags) -> TcpHeaderSpec {
+        let flags = match self.accurate_ecn.as_deref_mut() {
+            Some(accurate_ecn) => accurate_ecn.flags_for(End::Source, flags, true),
+            None => flags,
+        };
         let (seq, ack) = (self.sink.nxt, self.receiver.next());
         let spec = TcpHeaderSpec::new(key.sink(), key.source(), seq, ack, flags);
         with_template(spec, &mut self.sink.ip, 1)
@@ -135,6 +158,17 @@ impl Relay {
     fn ack_for_sink(&mut self, key: &FlowKey, buf: &mut HeaderBuffer) -> Result<EmittedHeader, BuildError> {
         let mut spec = self.spec_of_source(key, TcpFlags::ACK, 1);
         spec.seq = self.sender.nxt();
+        spec.emit_partial(buf, 0)
+    }
+
+    /// The same, marked CE as a packet of the source was that did not reach the sink (RFC 9768 §3.2.2: it counts).
+    fn mark_for_sink(&mut self, key: &FlowKey, buf: &mut HeaderBuffer) -> Result<EmittedHeader, BuildError> {
+        let nxt = self.sender.nxt();
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            accurate_ecn.pass_mark_on(nxt);
+        }
+        let mut spec = self.spec_of_source(key, TcpFlags::ACK, 1);
+        spec.traffic_class |= CE;
         spec.emit_partial(buf, 0)
     }
 
@@ -182,7 +216,8 @@ impl Relay {
             flags = flags.with(TcpFlags::FIN);
         }
         let segments = transmission.len.div_ceil(self.sender.mss().max(1)).max(1);
-        let mut spec = self.spec_of_source(key, flags, segments.min(u32::from(u16::MAX)) as u16);
+        let is_bare = transmission.len == 0 && !transmission.fin;
+        let mut spec = self.spec_of_source_with(key, flags, is_bare, segments.min(u32::from(u16::MAX)) as u16);
         spec.seq = transmission.seq;
         if let Some(urgent_end) = self.source.urgent_end.filter(|end| transmission.seq.is_before(*end)) {
             spec.flags = spec.flags.with(TcpFlags::URG);
@@ -192,7 +227,21 @@ impl Relay {
     }
 
     fn spec_of_source(&mut self, key: &FlowKey, flags: TcpFlags, segments: u16) -> TcpHeaderSpec {
-        let flags = if self.source.ece { flags.with(TcpFlags::ECE) } else { flags };
+        self.spec_of_source_with(key, flags, true, segments)
+    }
+
+    fn spec_of_source_with(
+        &mut self,
+        key: &FlowKey,
+        flags: TcpFlags,
+        is_bare: bool,
+        segments: u16,
+    ) -> TcpHeaderSpec {
+        let flags = match self.accurate_ecn.as_deref_mut() {
+            Some(accurate_ecn) => accurate_ecn.flags_for(End::Sink, flags, is_bare),
+            None if self.source.ece => flags.with(TcpFlags::ECE),
+            None => flags,
+        };
         let timestamps = Timestamps { value: self.source.tsval, echo: self.source.tsecr };
         let spec = TcpHeaderSpec {
             window: self.source.window,

@@ -11,6 +11,7 @@ use super::Relay;
 use super::acceptance::AckKind;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::Departure;
+use crate::direction::End;
 use crate::effect::{Answer, Effect};
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
@@ -38,6 +39,9 @@ impl Relay {
         if segment.has(TcpFlags::SYN | TcpFlags::ACK) {
             // Its SYN-ACK again: the third packet was lost behind us.
             self.challenge_sink(cx);
+            if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+                accurate_ecn.on_syn_ack();
+            }
             return Effect::CONSUMED;
         }
         if segment.has(TcpFlags::SYN) {
@@ -74,7 +78,15 @@ impl Relay {
                     || self.is_later(tcp, self.sink.tsval));
             // What lies beyond all that has come of it tells no time: RFC 7323 §4.3, as we stand before the
             // source.
-            if ack.is_current() && tcp.seq.is_at_or_before(self.sink.nxt) {
+            let is_current = ack.is_current() && tcp.seq.is_at_or_before(self.sink.nxt);
+            let is_later = self.is_later(tcp, self.sink.tsval);
+            if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+                // What brings nothing new may be older than what has come.
+                let brings_more = tcp.ack.is_after(self.sender.una()) || tcp.seq_end().is_after(self.sink.nxt);
+                let is_newest = is_current && !self.sink.has_overtaken(tcp) && (brings_more || is_later);
+                accurate_ecn.note(End::Sink, tcp, segment.ecn_byte_counters(), is_newest);
+            }
+            if is_current {
                 self.sink.note(segment.ip(), tcp, self.source.ack);
             }
             self.sink.note_numbers(tcp, limit, is_doubtful);
@@ -109,14 +121,14 @@ impl Relay {
 
     /// True when the segment lies within the source's window: what another one acknowledges is not
     /// believed (RFC 9293 §3.10.7.4).
-    fn is_sink_number(&self, tcp: &Tcp, limit: SeqNum) -> bool {
+    pub(super) fn is_sink_number(&self, tcp: &Tcp, limit: SeqNum) -> bool {
         tcp.seq_end().is_at_or_after(self.source.ack) && tcp.seq.is_at_or_before(limit)
     }
 
     /// What a segment of the sink acknowledges of what was sent to it. What came past us, where packets may
     /// have, it may acknowledge as well.
     #[inline]
-    fn judge_sink_ack(&self, tcp: &Tcp, is_doubtful: bool) -> AckKind {
+    pub(super) fn judge_sink_ack(&self, tcp: &Tcp, is_doubtful: bool) -> AckKind {
         let sent = self.sender.nxt();
         let nxt = if is_doubtful { sent.later_of(self.receiver.next()) } else { sent };
         self.sink.acks.judge(tcp, self.sender.una(), nxt)
@@ -263,6 +275,9 @@ impl Relay {
     #[inline]
     fn on_progress(&mut self, cx: &mut Context<'_>) {
         self.last_progress = cx.now;
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            accurate_ecn.on_progress(self.sender.una());
+        }
         let held = self.buffer.len() as u32;
         self.buffer.advance_to(self.sender.una());
         // Its number would lie ahead again half a circle later.
@@ -278,11 +293,10 @@ impl Relay {
         is_number: bool,
         cx: &Context<'_>,
     ) {
-        let window = self.offer_window(departure, cx);
-        let ack = self.acknowledge();
-        let flags = segment.tcp.flags.without(TcpFlags::ECE);
+        let (ack, window) = self.acknowledge(departure, cx);
         let is_bare = segment.tcp.segment_len() == 0 && is_number;
         let is_ahead = is_bare && segment.tcp.seq.is_after(self.sink.nxt);
+        let tcp = segment.tcp;
         let mut edit = segment.edit();
         if is_ahead {
             // What lies between was lost on its way here: it says no more of it than we would.
@@ -296,11 +310,15 @@ impl Relay {
         {
             edit.set_timestamps(self.sink.tsval, echo);
         }
-        if self.agreed.ecn {
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            accurate_ecn.rewrite(End::Sink, tcp, false, &mut edit);
+        } else if self.agreed.ecn {
+            let flags = tcp.flags.without(TcpFlags::ECE);
             edit.set_flags(if self.echo_congestion { flags.with(TcpFlags::ECE) } else { flags });
         }
         // Blocks have no room here: they follow in a packet of our own.
-        self.outbox.ack_source = self.receiver.has_holes() || self.receiver.has_d_sack();
+        let is_more = self.receiver.has_holes() || self.receiver.has_d_sack();
+        self.outbox.ack_source = is_more || ack.is_before(self.receiver.ack_number());
     }
 
     /// A reset by the sink passes; if it is the right one, what is held for it is dropped.
@@ -316,8 +334,7 @@ impl Relay {
             cx.stats.inexact_resets += 1;
         }
         if segment.has(TcpFlags::ACK) {
-            let window = self.offer_window(departure, cx);
-            let ack = self.acknowledge();
+            let (ack, window) = self.acknowledge(departure, cx);
             let mut edit = segment.edit();
             edit.set_ack(ack);
             edit.set_window(window);

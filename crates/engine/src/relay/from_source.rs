@@ -11,6 +11,7 @@ use super::Relay;
 use super::acceptance::AckKind;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::{Departure, HandBack};
+use crate::direction::End;
 use crate::effect::{Answer, Effect};
 use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
@@ -34,6 +35,9 @@ impl Relay {
         if segment.has(TcpFlags::SYN) {
             // Its SYN-ACK again: the third packet was lost behind us.
             self.challenge_source(cx);
+            if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+                accurate_ecn.on_syn_ack();
+            }
             return Effect::CONSUMED;
         }
         if self.source_reset {
@@ -53,9 +57,9 @@ impl Relay {
             self.doubt_source(departure, tcp);
         }
         let is_acceptable = self.is_acceptable(tcp);
-        if is_acceptable && segment.ip().ecn() == ECT_1 && tcp.payload_len > 0 {
-            // A scalable sender (RFC 9330) needs the marks of the whole path: we would answer in
-            // its receiver's place.
+        let is_classic = self.accurate_ecn.is_none();
+        if is_acceptable && is_classic && segment.ip().ecn() == ECT_1 && tcp.payload_len > 0 {
+            // A scalable sender (RFC 9330) needs to know how many packets were marked (RFC 9331 §4.3).
             if !self.owes() && !self.receiver.has_holes() {
                 return Effect::ending(PassReason::AccurateEcn);
             }
@@ -76,7 +80,14 @@ impl Relay {
             self.receiver.renew_timestamp(tsval);
         }
         let is_overtaken = self.has_overtaken(tcp);
-        let is_news = moves && !is_overtaken && self.note_source(segment, reaches);
+        let says_more = tcp.ack.is_after(self.source.ack) || self.is_later(tcp, self.source.tsval);
+        let mut is_news = moves && !is_overtaken && self.note_source(segment, reaches);
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut().filter(|_| is_acceptable) {
+            // What brings nothing new may be older than what has come.
+            let brings_more = says_more || tcp.seq_end().is_after(self.receiver.highest());
+            let is_newest = moves && !is_overtaken && brings_more;
+            is_news |= accurate_ecn.note(End::Source, tcp, segment.ecn_byte_counters(), is_newest);
+        }
         if is_acceptable {
             self.note_congestion(segment);
         }
@@ -122,7 +133,7 @@ impl Relay {
     /// What a segment of the source acknowledges of what the sink has sent. Of a flow in doubt the sink may
     /// have sent more, past us.
     #[inline]
-    fn judge_source_ack(&self, departure: Option<&Departure>, tcp: &Tcp) -> AckKind {
+    pub(super) fn judge_source_ack(&self, departure: Option<&Departure>, tcp: &Tcp) -> AckKind {
         let is_doubtful = departure.is_some_and(Departure::is_doubtful);
         let nxt = if is_doubtful { self.sink_limit(departure) } else { self.sink.nxt };
         self.source.acks.judge(tcp, self.source.ack, nxt)
@@ -250,7 +261,7 @@ impl Relay {
     ///
     /// We rewrite SEQ, so the sink cannot check it any more. A packet that is older than what was
     /// acknowledged tells nothing new: what was sent after it has arrived.
-    fn is_acceptable(&self, tcp: &Tcp) -> bool {
+    pub(super) fn is_acceptable(&self, tcp: &Tcp) -> bool {
         let is_within = tcp.seq_end().is_at_or_after(self.acked_to_source)
             && tcp.seq.is_at_or_before(self.receiver.right_edge() + 1);
         is_within || self.is_keep_alive(tcp)
@@ -264,6 +275,7 @@ impl Relay {
     /// A packet without new data: an acknowledgement, a window, a keep-alive.
     fn forward_bare(&mut self, segment: &mut Segment<'_>) -> Effect {
         let tcp = segment.tcp;
+        let is_ecn_capable = segment.ip().ecn() != 0;
         let is_keep_alive = self.is_keep_alive(tcp);
         if is_keep_alive && !self.is_caught_up() {
             // The sink is known to be busy with our debt; the source needs our answer, not its.
@@ -280,6 +292,15 @@ impl Relay {
         }
         if self.agreed.timestamps {
             edit.set_timestamp_value(self.source.tsval);
+        }
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            // As told by the host, where the packet goes on as recent as it is.
+            let is_current = tcp.ack == self.source.ack
+                && tcp.options.timestamps.is_none_or(|timestamps| timestamps.value == self.source.tsval);
+            accurate_ecn.rewrite(End::Source, tcp, is_current, &mut edit);
+            if is_ecn_capable {
+                accurate_ecn.note_other();
+            }
         }
         self.outbox.ack_sink = false;
         Effect::FORWARD

@@ -5,6 +5,7 @@ use tcp::{FlightBefore, NoMemory, Receiver, Ring, Sender, SenderConfig, StreamBu
 use units::SeqNum;
 
 use super::acceptance::AckRange;
+use super::accurate_ecn::AccurateEcn;
 use super::conduct::Conduct;
 use super::sides::{IpTemplate, Outbox, SinkSide, SourceSide, nothing_taken};
 use super::{Agreed, Relay, TIMEOUT_SEGMENTS, TRIM_EVERY};
@@ -19,7 +20,9 @@ impl Relay {
         let Self { agreed, sink, source, sender, receiver, .. } = self;
         let srtt = self.srtt().map_or(0, |srtt| u32::try_from(srtt.as_micros()).unwrap_or(u32::MAX));
         let mut record = FlowRecord {
-            scales: u32::from(agreed.sink_scale.shift()) | u32::from(agreed.source_scale.shift()) << 8,
+            scales: u32::from(agreed.sink_scale.shift())
+                | u32::from(agreed.source_scale.shift()) << 8
+                | self.accurate_ecn.as_deref().map_or(0, AccurateEcn::word) << 16,
             mss: sender.mss(),
             una: sender.una().get(),
             nxt: sender.nxt().get(),
@@ -63,6 +66,7 @@ impl Relay {
             (Mark::Urgent, source.urgent_end.is_some()),
             (Mark::SinkDontFragment, sink.ip.dont_fragment),
             (Mark::SourceDontFragment, source.ip.dont_fragment),
+            (Mark::AccurateEcn, self.accurate_ecn.is_some()),
         ];
         for (mark, is_so) in marks {
             record.set(mark, is_so);
@@ -158,6 +162,9 @@ impl Relay {
             conduct: Conduct::default(),
             last_progress: record.times(now)[0],
             source_rtt_us: record.source_rtt_us,
+            accurate_ecn: record
+                .is(Mark::AccurateEcn)
+                .then(|| Box::new(AccurateEcn::of_word(record.scales >> 16, SeqNum::new(record.nxt)))),
         };
         // The reset may have waited for its turn, or have been made and never left.
         relay.outbox.reset_sink = relay.source_reset && relay.sender.is_data_acked();

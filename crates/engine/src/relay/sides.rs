@@ -112,6 +112,11 @@ impl SinkSide {
         }
     }
 
+    /// True when it has sent this before something that has already arrived.
+    pub(super) fn has_overtaken(&self, tcp: &Tcp) -> bool {
+        tcp.options.timestamps.is_some_and(|t| !self.is_tsval_old && is_earlier(t.value, self.tsval))
+    }
+
     /// True when the source would reject what goes beyond the `source_ack` that it has acknowledged, because
     /// it has taken a later TSval (RFC 7323 §5.3). We write a newer one into it, so it cannot tell any more.
     pub(super) fn is_too_old(&self, tcp: &Tcp) -> bool {
@@ -240,16 +245,18 @@ pub(crate) struct Outbox {
     pub(crate) reset_source: bool,
     /// A reset for the sink: the source is gone and the debt is paid, or given up.
     pub(crate) reset_sink: bool,
+    /// An acknowledgement for the sink that is marked CE, as packets of the source were ([`super::accurate_ecn`]).
+    pub(crate) mark_sink: bool,
 }
-stored::fields!(Outbox { ack_source, ack_sink, reset_source, reset_sink });
+stored::fields!(Outbox { ack_source, ack_sink, reset_source, reset_sink, mark_sink: since(7, false) });
 
 impl Outbox {
     /// Nothing but an acknowledgement for the sink waits.
     pub(crate) const fn is_only_for_sink(self) -> bool {
-        self.ack_sink && !(self.ack_source || self.reset_source || self.reset_sink)
+        self.ack_sink && !(self.ack_source || self.reset_source || self.reset_sink || self.mark_sink)
     }
 
     pub(crate) const fn is_empty(self) -> bool {
-        !(self.ack_source || self.ack_sink || self.reset_source || self.reset_sink)
+        !(self.ack_source || self.ack_sink || self.reset_source || self.reset_sink || self.mark_sink)
     }
 }

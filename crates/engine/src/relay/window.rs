@@ -6,6 +6,7 @@ use units::{Bytes, Duration, SeqNum};
 
 use super::Relay;
 use super::departure::Departure;
+use crate::direction::End;
 use crate::segment::Context;
 
 /// Largest window of TCP, with room to reckon with numbers on their circle.
@@ -55,9 +56,9 @@ impl Relay {
     ///
     /// Where nothing more is taken, nothing more is allowed: what the sink would not take of it
     /// once the flow is handed back would be lost.
-    pub(super) fn offer_window(&mut self, departure: Option<&Departure>, cx: &Context<'_>) -> u16 {
+    fn offer_window(&mut self, ack: SeqNum, departure: Option<&Departure>, cx: &Context<'_>) -> u16 {
         let free = if departure.is_some() { 0 } else { self.free_window(cx) };
-        self.receiver.window_field(free, self.agreed.sink_scale)
+        self.receiver.window_field_from(ack, free, self.agreed.sink_scale)
     }
 
     /// True when the source should hear that its window has grown: it may be about to run out of it.
@@ -78,11 +79,20 @@ impl Relay {
         growth >= half.min(2 * mss) && (left < growth || left < 4 * mss)
     }
 
-    /// The acknowledgement number for the source, noted as told.
-    pub(super) fn acknowledge(&mut self) -> SeqNum {
-        let ack = self.receiver.ack();
+    /// The acknowledgement number and the window field for the source, noted as told. With accurate ECN one that
+    /// covers more packets than a sender can tell the marks of covers a part of them, and another one follows.
+    pub(super) fn acknowledge(&mut self, departure: Option<&Departure>, cx: &Context<'_>) -> (SeqNum, u16) {
+        let whole = self.receiver.ack_number();
+        let mut limit = whole;
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            let to_source = accurate_ecn.to(End::Source);
+            limit = to_source.covers().map_or(whole, |bytes| self.acked_to_source + bytes);
+            to_source.acknowledge(whole.is_at_or_before(limit));
+        }
+        let ack = self.receiver.ack_up_to(limit);
+        let window = self.offer_window(ack, departure, cx);
         self.acked_to_source = self.acked_to_source.later_of(ack);
-        ack
+        (ack, window)
     }
 
     /// True when the sink advertises no window: more data for it would wait here.

@@ -287,6 +287,8 @@ pub struct EndpointConfig {
     pub sack: bool,
     /// Timestamps option; the clock in milliseconds starts at this value.
     pub timestamps: Option<u32>,
+    /// Offers and accepts accurate ECN (RFC 9768), and then sends data as ECT(0): whether it counts bytes, too.
+    pub accurate_ecn: Option<bool>,
     /// Further option bytes for its SYN or SYN-ACK.
     pub syn_options: Vec<u8>,
     /// The receive buffer.
@@ -321,6 +323,7 @@ impl EndpointConfig {
             window_scale: Some(WindowScale::new(7)),
             sack: true,
             timestamps: Some(1_000),
+            accurate_ecn: None,
             syn_options: Vec::new(),
             window: ReceiveWindow::Growing { initial: Bytes::from_kib(64), max: Bytes::from_mib(6) },
             beyond_window: BeyondWindow::default(),

@@ -12,6 +12,7 @@ use super::EndpointStats;
 use super::ack_compression::{AckCompression, BLOCKS};
 use super::auto_tuning::AutoTuning;
 use super::config::{BeyondWindow, EndpointConfig, Protocol, Reading, ReceiveWindow};
+use super::marks::Marks;
 use super::program::Program;
 use super::reno_sack::RenoSack;
 
@@ -104,6 +105,8 @@ pub(super) struct Connection {
     window_max: u32,
     /// Its timestamp clock at time zero.
     clock_offset: u32,
+    /// What it counts of marks, where both agreed on accurate ECN.
+    pub(super) marks: Option<Marks>,
 }
 
 impl Connection {
@@ -157,6 +160,7 @@ impl Connection {
             last_reply_to_empty: None,
             window_max: u32::from(syn.window),
             clock_offset: config.timestamps.unwrap_or(0),
+            marks: None,
         }
     }
 

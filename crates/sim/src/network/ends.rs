@@ -105,6 +105,10 @@ impl<M: MiddleboxUnderTest> Network<M> {
             if !is_right_end(server, client, tolerance) || !is_right_end(client, server, tolerance) {
                 return Err(Violation::WrongEnd { flow, state: state(server, client) });
             }
+            let lost = self.checks.marks_lost(flow).filter(|_| tolerance == Tolerance::Nothing);
+            if let Some(what) = lost.filter(|_| server.is_finished() && client.is_finished()) {
+                return Err(Violation::MarkLost { flow, what });
+            }
         }
         Ok(())
     }

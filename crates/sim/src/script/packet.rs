@@ -31,6 +31,8 @@ pub(super) struct OptionsLine {
     pub sack_permitted: bool,
     pub timestamps: Option<(Wanted, Wanted)>,
     pub sack: Vec<(u32, u32)>,
+    /// Byte counters of accurate ECN: ECT(0), CE, ECT(1).
+    pub counters: Option<[u32; 3]>,
     pub raw: Vec<u8>,
 }
 
@@ -106,6 +108,7 @@ impl Stage {
         spec.timestamps = options
             .timestamps
             .map(|(value, echo)| Timestamps { value: value.unwrap_or(0), echo: echo.unwrap_or(0) });
+        spec.ecn_byte_counters = options.counters;
         spec.sack = options
             .sack
             .iter()
@@ -174,8 +177,17 @@ impl Stage {
         if !is_window_right {
             return Some(format!("win is {}", tcp.window));
         }
-        if let Some(difference) = line.options.as_ref().and_then(|o| self.option_difference(to, o, tcp)) {
-            return Some(difference);
+        if line.ecn != 0 && line.ecn != parsed.ip.ecn() {
+            return Some(format!("its ECN field is {}", parsed.ip.ecn()));
+        }
+        if let Some(options) = &line.options {
+            if let Some(difference) = self.option_difference(to, options, tcp) {
+                return Some(difference);
+            }
+            let counters = tcp.ecn_byte_counters(packet);
+            if counters.map(|all| [all.ect0, all.ce, all.ect1]) != options.counters.map(|all| all.map(Some)) {
+                return Some(format!("its byte counters are {counters:?}"));
+            }
         }
         let payload = tcp.payload(packet);
         let is_payload_right = match line.fill {
@@ -237,7 +249,11 @@ impl Stage {
                 .collect();
             parts.push(format!("sack {}", blocks.join(" ")));
         }
-        let _ = write!(text, " <{}>", parts.join(","));
+        if let Some(all) = tcp.ecn_byte_counters(packet) {
+            let [ect0, ce, ect1] = [all.ect0, all.ce, all.ect1].map(Option::unwrap_or_default);
+            parts.push(format!("acc {ect0} {ce} {ect1}"));
+        }
+        let _ = write!(text, " <{}>{}", parts.join(","), ["", " ect1", " ect0", " ce"][usize::from(parsed.ip.ecn())]);
         text
     }
 

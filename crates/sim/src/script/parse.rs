@@ -171,8 +171,9 @@ fn packet(text: &str) -> Result<PacketLine, String> {
             "badsum" => line.is_bad = true,
             "fragment" => line.is_fragment = true,
             "ce" => line.ecn = 3,
+            "ect0" => line.ecn = 2,
             "ect1" => line.ecn = 1,
-            other => return Err(format!("`{other}` is none of ack win urg fill gso badsum fragment ce")),
+            other => return Err(format!("`{other}` is none of ack win urg fill gso badsum fragment ce ect0 ect1")),
         }
     }
     Ok(line)
@@ -246,6 +247,11 @@ fn options(text: &str) -> Result<OptionsLine, String> {
                     options.sack.push((number_of(start)?, number_of(end)?));
                 }
             }
+            "acc" => {
+                let counters = rest.split_whitespace().map(number_of).collect::<Result<Vec<u32>, _>>()?;
+                let counters = counters.try_into().map_err(|_| format!("`{part}` should read acc N N N"))?;
+                options.counters = Some(counters);
+            }
             "opt" => {
                 let digits: Vec<char> = rest.chars().collect();
                 for pair in digits.chunks(2) {
@@ -255,7 +261,7 @@ fn options(text: &str) -> Result<OptionsLine, String> {
                         .push(u8::from_str_radix(&hex, 16).map_err(|_| format!("`{rest}` is not hex"))?);
                 }
             }
-            other => return Err(format!("`{other}` is none of mss wscale sackOK TS sack opt")),
+            other => return Err(format!("`{other}` is none of mss wscale sackOK TS sack acc opt")),
         }
     }
     Ok(options)

@@ -41,11 +41,13 @@ prop_compose! {
         mss in option::of(any::<u16>()),
         window_scale in option::of(0u8..=14),
         sack_permitted: bool,
+        counters in option::weighted(0.2, any::<[u32; 3]>()),
     ) -> TcpHeaderSpec {
         TcpHeaderSpec {
             src, dst, hop_limit, traffic_class, flow_label: flow_label & 0xf_ffff, id, dont_fragment,
             seq: SeqNum::new(seq), ack: SeqNum::new(ack), flags: TcpFlags::from_bits(flags), window, urgent,
             timestamps, sack, mss, window_scale: window_scale.map(WindowScale::new), sack_permitted,
+            ecn_byte_counters: counters.map(|all| all.map(|counter| counter & 0xff_ffff)),
         }
     }
 }
