@@ -40,6 +40,8 @@ pub(crate) struct Offer {
     pub(crate) offers_accurate_ecn: bool,
     /// A SYN offers it with all three flags, or a SYN-ACK agrees to such an offer.
     pub(crate) accurate_ecn: bool,
+    /// It has byte counters of accurate ECN (RFC 9768 §3.2.3).
+    pub(crate) ecn_bytes: bool,
 }
 stored::fields!(Offer {
     isn,
@@ -52,6 +54,7 @@ stored::fields!(Offer {
     ecn,
     offers_accurate_ecn,
     accurate_ecn: since(7, false),
+    ecn_bytes: since(7, false),
 });
 
 impl Offer {
@@ -72,14 +75,15 @@ impl Offer {
             ecn,
             offers_accurate_ecn: !is_reply && (ae || cwr != ece || offers_in_options(tcp)),
             accurate_ecn: !is_reply && ae && cwr && ece,
+            ecn_bytes: tcp.options.accecn,
         }
     }
 
     /// True when it is the same SYN sent again: only its time differs, and what was allowed since
     /// is not in it. Nor need what it offered of ECN (RFC 3168 §6.1.1.1, RFC 9768 §3.1.4.1).
     fn repeats(&self, earlier: &Self) -> bool {
-        let Self { timestamp, granted, ecn, offers_accurate_ecn, accurate_ecn, .. } = *earlier;
-        Self { timestamp, granted, ecn, offers_accurate_ecn, accurate_ecn, ..*self } == *earlier
+        let Self { timestamp, granted, ecn, offers_accurate_ecn, accurate_ecn, ecn_bytes, .. } = *earlier;
+        Self { timestamp, granted, ecn, offers_accurate_ecn, accurate_ecn, ecn_bytes, ..*self } == *earlier
     }
 
     /// Keeps what is known of it from `earlier`, where this is the same SYN or SYN-ACK again: a copy may come
@@ -92,6 +96,7 @@ impl Offer {
         self.ecn |= earlier.ecn;
         self.offers_accurate_ecn |= earlier.offers_accurate_ecn;
         self.accurate_ecn |= earlier.accurate_ecn;
+        self.ecn_bytes |= earlier.ecn_bytes;
     }
 
     /// Follows the newest TSval: packets that overtake the third one go on before we take over.
@@ -134,6 +139,13 @@ impl Agreement {
     /// True when each of the two has said of accurate ECN what it must (RFC 9768 §3.1.1, §3.1.2).
     pub(crate) fn accurate_ecn(&self) -> bool {
         self.sink.accurate_ecn && self.source.accurate_ecn
+    }
+    /// True when the SYN-ACK had byte counters of accurate ECN.
+    pub(crate) fn counts_ecn_bytes(&self) -> bool {
+        match self.initiator {
+            End::Sink => self.source.ecn_bytes,
+            End::Source => self.sink.ecn_bytes,
+        }
     }
     /// Scale of the windows the sink states, and of those stated in its name.
     pub(crate) fn sink_scale(&self) -> WindowScale {

@@ -211,7 +211,7 @@ impl Relay {
                 .map_or(0, |rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX)),
             accurate_ecn: agreement
                 .accurate_ecn()
-                .then(|| Box::new(AccurateEcn::new(*initiator, with.tcp, start))),
+                .then(|| Box::new(AccurateEcn::new(*initiator, with.tcp, start, agreement.counts_ecn_bytes()))),
         }
     }
 

@@ -61,6 +61,10 @@ pub struct TcpInfo {
     pub has_ecn: bool,
     /// A packet has come that was marked as ECN-capable, or as having met congestion.
     pub has_seen_ecn: bool,
+    /// Packets sent that the other end says came marked CE.
+    pub delivered_ce: u32,
+    /// Packets that came marked CE, with accurate ECN (Linux 6.18 and later).
+    pub received_ce: u32,
 }
 
 impl TcpInfo {
@@ -119,6 +123,8 @@ impl TcpInfo {
             has_window_scale: has(4),
             has_ecn: has(8),
             has_seen_ecn: has(16),
+            delivered_ce: u32_at(196),
+            received_ce: u32_at(248),
         }
     }
 }

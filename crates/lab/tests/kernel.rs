@@ -4,6 +4,7 @@
 //! would share the processors that the emulator needs to be punctual.
 
 mod ab_phase;
+mod accurate_ecn;
 mod addresses;
 mod capture;
 mod content;

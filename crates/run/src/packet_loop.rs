@@ -353,6 +353,8 @@ impl<P: PacketPath> PacketLoop<P> {
             Some(virtio) => processor.handle_packet(from, &virtio, packet, now),
             None => Verdict::Forward,
         };
+        let cut = virtio.filter(|virtio| verdict == Verdict::Forward && virtio.has_cwr_everywhere(packet));
+        let cut = cut.map(|virtio| cut_keeping_cwr(&virtio, packet));
         if processor.take_news() {
             self.path.trust(index);
         }
@@ -363,8 +365,7 @@ impl<P: PacketPath> PacketLoop<P> {
                 if let (Some(bypass), Some(flow)) = (&self.bypass, processor.take_unknown_flow()) {
                     bypass.add(&flow);
                 }
-                let cut = virtio.filter(|virtio| virtio.has_cwr_everywhere(packet));
-                let is_sent = match cut.map(|virtio| cut_keeping_cwr(&virtio, packet)) {
+                let is_sent = match cut {
                     Some(segments) => self.send_all(from.opposite(), &segments)?,
                     None => self.path.forward(index)?,
                 };

@@ -27,9 +27,8 @@ impl EcnByteCounters {
         Self { ect0, ce, ect1 }
     }
 
-    /// In the order of an option of that kind.
-    pub(crate) const fn in_order_of(self, kind: u8) -> [Option<u32>; 3] {
-        let Self { ect0, ce, ect1 } = self;
+    /// ECT(0), CE and ECT(1) in the order of an option of that kind.
+    pub(crate) const fn in_order_of([ect0, ce, ect1]: [u32; 3], kind: u8) -> [u32; 3] {
         if kind == KIND_ACCURATE_ECN_1 { [ect1, ce, ect0] } else { [ect0, ce, ect1] }
     }
 }

@@ -122,20 +122,28 @@ impl<'a> TcpEditor<'a> {
         self.replace_bytes(range.start, &option[..room])
     }
 
-    /// Sets those counters of accurate ECN that its option has, of which `counters` has a value; false when there is
-    /// no such option.
-    pub fn set_ecn_byte_counters(&mut self, counters: EcnByteCounters) -> bool {
+    /// Sets those counters of accurate ECN that its option has, ECT(0), CE and ECT(1); false when there is no such
+    /// option. Of each the low 24 bits count.
+    pub fn set_ecn_byte_counters(&mut self, counters: [u32; 3]) -> bool {
+        self.map_ecn_byte_counters(counters, |_, new| new)
+    }
+
+    /// The same, adding to each.
+    pub fn add_ecn_byte_counters(&mut self, more: [u32; 3]) -> bool {
+        self.map_ecn_byte_counters(more, u32::wrapping_add)
+    }
+
+    fn map_ecn_byte_counters(&mut self, with: [u32; 3], map: impl Fn(u32, u32) -> u32) -> bool {
         let Some(range) = self.accurate_ecn.range() else { return false };
         let mut option = [0; 11];
         let (Some(option), Some(old)) = (option.get_mut(..range.len()), self.header.get(range.clone())) else {
             return false;
         };
         option.copy_from_slice(old);
-        let new = counters.in_order_of(option.first().copied().unwrap_or_default());
-        for (field, value) in option[2..].chunks_exact_mut(3).zip(new) {
-            if let Some(value) = value {
-                field.copy_from_slice(&value.to_be_bytes()[1..]);
-            }
+        let with = EcnByteCounters::in_order_of(with, option.first().copied().unwrap_or_default());
+        for (field, with) in option[2..].chunks_exact_mut(3).zip(with) {
+            let old = u32::from_be_bytes([0, field[0], field[1], field[2]]);
+            field.copy_from_slice(&map(old, with).to_be_bytes()[1..]);
         }
         self.replace_bytes(range.start, option)
     }

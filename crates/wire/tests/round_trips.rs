@@ -103,7 +103,7 @@ proptest! {
         editor.set_urgent(after.urgent);
         let ts = after.timestamps.unwrap_or_default();
         prop_assert_eq!(editor.set_timestamps(ts.value, ts.echo), after.timestamps.is_some());
-        let counters = counters_of(after.ecn_byte_counters.unwrap_or_default());
+        let counters = after.ecn_byte_counters.unwrap_or_default();
         prop_assert_eq!(editor.set_ecn_byte_counters(counters), before.ecn_byte_counters.is_some());
         let had = tcp.options.sack;
         let is_set = editor.set_sack(&blocks);

@@ -296,9 +296,15 @@ fn counters_of_accurate_ecn_are_read_and_changed_in_their_order() {
         let more = |counter: Option<u32>| counter.map(|counter| counter + 0x80_0001 & wire::EcnByteCounters::MAX);
         let all = wire::EcnByteCounters { ect0: more(ect0), ce: more(ce), ect1: more(ect1) };
         let mut editor = wire::TcpEditor::new(&mut packet, tcp, wire::ChecksumState::Complete);
-        assert!(editor.set_ecn_byte_counters(all));
+        let new = [ect0, ce, ect1].map(|counter| more(counter).unwrap_or_default());
+        assert!(editor.set_ecn_byte_counters(new));
         let parsed = wire::parse(&packet).unwrap();
         assert_eq!(parsed.tcp().unwrap().ecn_byte_counters(&packet), Some(all), "kind {kind}, length {len}");
+        assert!(wire::tcp_checksum_is_valid(&packet, &parsed));
+        let mut editor = wire::TcpEditor::new(&mut packet, tcp, wire::ChecksumState::Complete);
+        assert!(editor.add_ecn_byte_counters([0x80_0000 - 1; 3]));
+        let parsed = wire::parse(&packet).unwrap();
+        assert_eq!(parsed.tcp().unwrap().ecn_byte_counters(&packet), Some(counters), "modulo 2^24");
         assert!(wire::tcp_checksum_is_valid(&packet, &parsed));
         let mut editor = wire::TcpEditor::new(&mut packet, tcp, wire::ChecksumState::Complete);
         assert!(editor.clear_ecn_byte_counters());

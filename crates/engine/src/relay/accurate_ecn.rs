@@ -16,7 +16,7 @@
 //! about the last round trip.
 
 use units::SeqNum;
-use wire::{EcnByteCounters, Tcp, TcpEditor, TcpFlags};
+use wire::{EcnByteCounters, Tcp, TcpEditor, TcpFlags, TcpHeaderSpec};
 
 use crate::direction::End;
 
@@ -49,11 +49,13 @@ pub(super) struct Counters {
     told: i32,
     /// Bytes taken here, by mark.
     taken_bytes: [u32; 3],
+    /// The ACE field told last.
+    shown: u8,
     /// Segments taken since the last acknowledgement, and the payload of one of them.
     segments: u32,
     segment_len: u32,
 }
-stored::fields!(Counters { ace, bytes, taken, told, taken_bytes, segments, segment_len });
+stored::fields!(Counters { ace, bytes, taken, told, taken_bytes, shown, segments, segment_len });
 
 /// An ECN field (RFC 3168 §5) as a place among the byte counters; none for Not-ECT.
 const fn place_of(ecn: u8) -> Option<usize> {
@@ -68,7 +70,16 @@ const fn place_of(ecn: u8) -> Option<usize> {
 impl Counters {
     /// Of a host that has counted none yet.
     const fn new(ace: u8) -> Self {
-        Self { ace, bytes: None, taken: 0, told: 0, taken_bytes: [0; 3], segments: 0, segment_len: 0 }
+        Self {
+            ace,
+            bytes: None,
+            taken: 0,
+            told: 0,
+            taken_bytes: [0; 3],
+            shown: ace,
+            segments: 0,
+            segment_len: 0,
+        }
     }
 
     fn take(&mut self, ecn: u8, segments: u32, payload: u32) {
@@ -79,11 +90,20 @@ impl Counters {
         self.taken_bytes[place] = self.taken_bytes[place].wrapping_add(payload);
     }
 
-    /// The ACE field of the next packet to the host.
-    fn tell(&mut self) -> u8 {
-        let ace = self.next_ace();
-        self.told = self.next_told();
-        ace
+    /// The ACE field of the next packet to the host. Where bytes are counted a number only changes in a packet that has
+    /// both: with CE bytes of which no packet was told, or the reverse, Linux takes seven more for marked
+    /// (`__tcp_accecn_process`).
+    fn tell(&mut self, has_bytes: bool) -> u8 {
+        if self.bytes.is_none() || has_bytes {
+            self.shown = self.next_ace();
+            self.told = self.next_told();
+        }
+        self.shown
+    }
+
+    /// True when the host has not been told all.
+    fn is_behind(&self) -> bool {
+        self.next_ace() != self.shown
     }
 
     fn next_told(&self) -> i32 {
@@ -115,7 +135,7 @@ impl Counters {
 
     /// True when an acknowledgement has to have room for byte counters, whatever else has none then.
     fn needs_bytes(&self) -> bool {
-        self.segments > PER_ACK_MAX
+        self.segments > PER_ACK_MAX || self.is_behind()
     }
 }
 
@@ -179,15 +199,15 @@ stored::fields!(AccurateEcn {
 
 impl AccurateEcn {
     /// That of a flow whose handshake is complete with `third`, a packet of `initiator`; data to the sink begins at
-    /// `start`.
-    pub(super) fn new(initiator: End, third: &Tcp, start: SeqNum) -> Self {
+    /// `start`. `with_bytes` where the other host's SYN-ACK had byte counters.
+    pub(super) fn new(initiator: End, third: &Tcp, start: SeqNum, with_bytes: bool) -> Self {
         let of_handshake = third.flags.ace();
         let own = if of_handshake == SYN_ACK_WAS_MARKED { of_handshake } else { CE_PACKETS_AT_START };
         let [of_source, of_sink] = match initiator {
             End::Source => [own, CE_PACKETS_AT_START],
             End::Sink => [CE_PACKETS_AT_START, own],
         };
-        Self {
+        let mut new = Self {
             initiator,
             of_handshake,
             is_answered: false,
@@ -196,7 +216,9 @@ impl AccurateEcn {
             to_source: Counters::new(of_sink),
             to_sink: Counters::new(of_source),
             passed_on: PassedOn::new(start),
-        }
+        };
+        new.to(initiator).bytes = with_bytes.then_some(BYTES_AT_START);
+        new
     }
 
     /// What a host is told.
@@ -216,12 +238,16 @@ impl AccurateEcn {
     /// that were not known.
     pub(super) fn note(&mut self, from: End, tcp: &Tcp, bytes: Option<EcnByteCounters>, is_newest: bool) -> bool {
         self.is_answered |= from != self.initiator;
-        let is_of_handshake = self.is_of_handshake(from, tcp);
+        let (is_of_handshake, is_without_bytes) = (self.is_of_handshake(from, tcp), self.is_without_bytes);
         if !is_newest && !is_of_handshake {
             return false;
         }
         let to = self.to(from.opposite());
-        if let Some(bytes) = bytes {
+        if let Some(bytes) = bytes.filter(|_| !is_without_bytes) {
+            if to.bytes.is_none() {
+                // What was told without bytes is told: with them it would be told once more.
+                to.taken_bytes = [0; 3];
+            }
             let [ect0, ce, ect1] = to.bytes.unwrap_or(BYTES_AT_START);
             to.bytes = Some([bytes.ect0.unwrap_or(ect0), bytes.ce.unwrap_or(ce), bytes.ect1.unwrap_or(ect1)]);
         }
@@ -280,7 +306,9 @@ impl AccurateEcn {
     /// True when segments to the sink may leave as one packet, for others to cut: that keeps CWR on the first one only
     /// (RFC 3168 §6.1.2, Linux `tcp_gso_segment`), and here it is a bit of a number.
     pub(super) fn may_merge(&self) -> bool {
-        !TcpFlags::NONE.with_ace(self.to_sink.next_ace()).contains(TcpFlags::CWR)
+        let counters = &self.to_sink;
+        let ace = if counters.bytes.is_some() { counters.shown } else { counters.next_ace() };
+        !TcpFlags::NONE.with_ace(ace).contains(TcpFlags::CWR)
     }
 
     /// A host has sent its SYN-ACK again: the packet that completed the handshake was lost. The next one without data
@@ -289,14 +317,23 @@ impl AccurateEcn {
         self.repeats_syn_ack = !self.is_answered;
     }
 
-    /// The flags of a packet of our own, with the ACE field for `host`; `is_bare` without data.
-    pub(super) fn flags_for(&mut self, host: End, flags: TcpFlags, is_bare: bool) -> TcpFlags {
-        if flags.contains(TcpFlags::RST) {
-            return flags;
-        }
+    /// Puts the ACE field for `host` into the flags of a packet of our own; `is_bare` without data.
+    pub(super) fn tell(&mut self, host: End, spec: &mut TcpHeaderSpec, is_bare: bool) {
         let answers_syn_ack =
             is_bare && host != self.initiator && std::mem::take(&mut self.repeats_syn_ack) && !self.is_answered;
-        flags.with_ace(if answers_syn_ack { self.of_handshake } else { self.to(host).tell() })
+        let has_bytes = spec.ecn_byte_counters.is_some();
+        let ace = if answers_syn_ack { self.of_handshake } else { self.to(host).tell(has_bytes) };
+        spec.flags = spec.flags.with_ace(ace);
+    }
+
+    /// Byte counters for an acknowledgement to the sink.
+    pub(super) fn bytes_for_sink(&self) -> Option<[u32; 3]> {
+        self.to_sink.bytes()
+    }
+
+    /// True when `host` has not been told all: what has byte counters is told in packets that have room for them.
+    pub(super) fn is_behind(&mut self, host: End) -> bool {
+        self.to(host).is_behind()
     }
 
     /// Puts what the other host is to be told into a packet of `from` that goes on: what `from` has told last, or with
@@ -306,14 +343,15 @@ impl AccurateEcn {
             return;
         }
         let to = self.to(from.opposite());
-        let told = to.tell();
-        let since = if is_current { tcp.flags.ace().wrapping_sub(to.ace) } else { 0 };
-        edit.set_flags(tcp.flags.with_ace(told.wrapping_add(since)));
-        match to.bytes().filter(|_| !self.is_without_bytes) {
-            Some(bytes) => {
-                let [ect0, ce, ect1] = bytes.map(Some);
-                edit.set_ecn_byte_counters(EcnByteCounters { ect0, ce, ect1 })
-            }
+        if to.bytes.is_none() || tcp.options.accecn {
+            to.told = to.next_told();
+        }
+        let own = if is_current { tcp.flags.ace() } else { to.ace };
+        to.shown = own.wrapping_add(to.told as u8) & 7;
+        edit.set_flags(tcp.flags.with_ace(to.shown));
+        match to.bytes() {
+            Some(_) if is_current => edit.add_ecn_byte_counters(to.taken_bytes),
+            Some(bytes) => edit.set_ecn_byte_counters(bytes),
             None => edit.clear_ecn_byte_counters(),
         };
     }
@@ -321,7 +359,7 @@ impl AccurateEcn {
     /// Byte counters for an acknowledgement to the source; none where SACK blocks need their room more.
     pub(super) fn bytes_beside(&self, has_blocks: bool) -> Option<[u32; 3]> {
         let counters = &self.to_source;
-        counters.bytes().filter(|_| !self.is_without_bytes && (!has_blocks || counters.needs_bytes()))
+        counters.bytes().filter(|_| !has_blocks || counters.needs_bytes())
     }
 
     /// As four numbers of three bits: what the source was told last and what of it is ours, then the same of the sink.
@@ -340,6 +378,7 @@ impl AccurateEcn {
         let counters = |place: u32| Counters {
             taken: three(place + 1) as i32,
             told: three(place + 1) as i32,
+            shown: (three(place) + three(place + 1)) as u8 & 7,
             ..Counters::new(three(place) as u8)
         };
         Self {

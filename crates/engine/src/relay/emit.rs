@@ -98,6 +98,7 @@ impl Relay {
             if spec.ecn_byte_counters.is_some() {
                 room -= BLOCKS_FOR_COUNTERS;
             }
+            accurate_ecn.tell(End::Source, &mut spec, true);
         }
         if !departure.is_some_and(Departure::is_doubtful) {
             // What the sink has sent beyond the source's window may have been discarded there, and with its
@@ -126,6 +127,9 @@ impl Relay {
             }
             End::Sink => (self.spec_of_source(key, TcpFlags::ACK, 1), self.sender.una()),
         };
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            accurate_ecn.tell(to, &mut spec, false);
+        }
         if let (Some(timestamps), Some(value)) = (spec.timestamps.as_mut(), tsval) {
             timestamps.value = value;
         }
@@ -145,10 +149,6 @@ impl Relay {
     }
 
     fn spec_of_sink(&mut self, key: &FlowKey, flags: TcpFlags) -> TcpHeaderSpec {
-        let flags = match self.accurate_ecn.as_deref_mut() {
-            Some(accurate_ecn) => accurate_ecn.flags_for(End::Source, flags, true),
-            None => flags,
-        };
         let (seq, ack) = (self.sink.nxt, self.receiver.next());
         let spec = TcpHeaderSpec::new(key.sink(), key.source(), seq, ack, flags);
         with_template(spec, &mut self.sink.ip, 1)
@@ -156,9 +156,7 @@ impl Relay {
 
     /// The source's latest acknowledgement, for the sink, when no data is about to carry it.
     fn ack_for_sink(&mut self, key: &FlowKey, buf: &mut HeaderBuffer) -> Result<EmittedHeader, BuildError> {
-        let mut spec = self.spec_of_source(key, TcpFlags::ACK, 1);
-        spec.seq = self.sender.nxt();
-        spec.emit_partial(buf, 0)
+        self.bare_spec_of_source(key).emit_partial(buf, 0)
     }
 
     /// The same, marked CE as a packet of the source was that did not reach the sink (RFC 9768 §3.2.2: it counts).
@@ -167,9 +165,19 @@ impl Relay {
         if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
             accurate_ecn.pass_mark_on(nxt);
         }
-        let mut spec = self.spec_of_source(key, TcpFlags::ACK, 1);
+        let mut spec = self.bare_spec_of_source(key);
         spec.traffic_class |= CE;
         spec.emit_partial(buf, 0)
+    }
+
+    fn bare_spec_of_source(&mut self, key: &FlowKey) -> TcpHeaderSpec {
+        let mut spec = self.spec_of_source(key, TcpFlags::ACK, 1);
+        spec.seq = self.sender.nxt();
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            spec.ecn_byte_counters = accurate_ecn.bytes_for_sink();
+            accurate_ecn.tell(End::Sink, &mut spec, true);
+        }
+        spec
     }
 
     /// A reset for the sink, in the source's name, with the number the sink expects next (H4).
@@ -187,7 +195,8 @@ impl Relay {
         buf: &mut HeaderBuffer,
     ) -> Option<(VirtioNetHeader, EmittedHeader)> {
         let header = self.data_header(key, transmission, buf).ok()?;
-        self.outbox.ack_sink = false;
+        self.outbox.ack_sink =
+            self.accurate_ecn.as_deref_mut().is_some_and(|accurate_ecn| accurate_ecn.is_behind(End::Sink));
         let mss = self.sender.mss();
         let virtio = if transmission.len > mss {
             let version = if key.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
@@ -216,8 +225,10 @@ impl Relay {
             flags = flags.with(TcpFlags::FIN);
         }
         let segments = transmission.len.div_ceil(self.sender.mss().max(1)).max(1);
-        let is_bare = transmission.len == 0 && !transmission.fin;
-        let mut spec = self.spec_of_source_with(key, flags, is_bare, segments.min(u32::from(u16::MAX)) as u16);
+        let mut spec = self.spec_of_source(key, flags, segments.min(u32::from(u16::MAX)) as u16);
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            accurate_ecn.tell(End::Sink, &mut spec, false);
+        }
         spec.seq = transmission.seq;
         if let Some(urgent_end) = self.source.urgent_end.filter(|end| transmission.seq.is_before(*end)) {
             spec.flags = spec.flags.with(TcpFlags::URG);
@@ -227,21 +238,8 @@ impl Relay {
     }
 
     fn spec_of_source(&mut self, key: &FlowKey, flags: TcpFlags, segments: u16) -> TcpHeaderSpec {
-        self.spec_of_source_with(key, flags, true, segments)
-    }
-
-    fn spec_of_source_with(
-        &mut self,
-        key: &FlowKey,
-        flags: TcpFlags,
-        is_bare: bool,
-        segments: u16,
-    ) -> TcpHeaderSpec {
-        let flags = match self.accurate_ecn.as_deref_mut() {
-            Some(accurate_ecn) => accurate_ecn.flags_for(End::Sink, flags, is_bare),
-            None if self.source.ece => flags.with(TcpFlags::ECE),
-            None => flags,
-        };
+        let echoes = self.source.ece && self.accurate_ecn.is_none();
+        let flags = if echoes { flags.with(TcpFlags::ECE) } else { flags };
         let timestamps = Timestamps { value: self.source.tsval, echo: self.source.tsecr };
         let spec = TcpHeaderSpec {
             window: self.source.window,

@@ -317,7 +317,9 @@ impl Relay {
             edit.set_flags(if self.echo_congestion { flags.with(TcpFlags::ECE) } else { flags });
         }
         // Blocks have no room here: they follow in a packet of our own.
-        let is_more = self.receiver.has_holes() || self.receiver.has_d_sack();
+        let is_behind =
+            self.accurate_ecn.as_deref_mut().is_some_and(|accurate_ecn| accurate_ecn.is_behind(End::Source));
+        let is_more = is_behind || self.receiver.has_holes() || self.receiver.has_d_sack();
         self.outbox.ack_source = is_more || ack.is_before(self.receiver.ack_number());
     }
 
