@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -81,7 +81,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
 NIGHTLY := lint without-bpf-test advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
-	package-test rpm-test image-test tarball-arm64 kernels query-test test-data middlebox multipath bench-probe chaos strangers deaths soak fuzz
+	package-test rpm-test image-test tarball-arm64 kernels query-test test-data middlebox multipath bench-probe chaos strangers marks deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)
@@ -121,6 +121,9 @@ record-top: deps ## Record the samples for the screens of top anew (as root): cr
 	cargo test --locked --package cellerator --test commands top::record:: -- --ignored
 
 FIRST ?= 1
+marks: deps ## Run a million simulated runs whose hosts agree on accurate ECN, from FIRST=1: docs/simulation.md
+	cargo run --release --locked --package cellerator --features bpf -- sim soak --marks --seeds 1000000 --first $(FIRST)
+
 strangers: deps ## Run a million simulated runs with strangers beside the hosts, from FIRST=1: docs/simulation.md
 	cargo run --release --locked --package cellerator --features bpf -- sim soak --strangers --seeds 1000000 --first $(FIRST)
 

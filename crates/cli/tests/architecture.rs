@@ -281,6 +281,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "segment",
     "handshake",
     "relay::acceptance",
+    "relay::accurate_ecn",
     "relay::sides",
     "relay::conduct",
     "relay::departure",

@@ -13,7 +13,7 @@ pub enum PassReason {
     Authenticated,
     /// Data on the SYN or SYN-ACK (TCP Fast Open, RFC 7413).
     SynData,
-    /// Accurate ECN or L4S (RFC 9768, RFC 9330): feedback must stay end to end.
+    /// Accurate ECN (RFC 9768) on which the hosts do not agree, or L4S (RFC 9330) without it.
     AccurateEcn,
     /// Options that cannot be read, or timestamps that both hosts agreed on and that somebody takes out.
     MalformedOptions,

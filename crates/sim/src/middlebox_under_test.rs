@@ -36,6 +36,10 @@ pub trait MiddleboxUnderTest: Middlebox {
     fn is_shut(&self) -> bool {
         false
     }
+    /// It has died, and another one has gone on: the packet at hand was lost, with all that it said.
+    fn has_been_succeeded(&self) -> bool {
+        false
+    }
     /// True, once, after it has lost everything it knew: what it owed is gone.
     fn take_crash(&mut self) -> bool {
         false

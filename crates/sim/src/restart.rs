@@ -414,6 +414,10 @@ impl MiddleboxUnderTest for Restarting {
         self.recovers_at.is_some()
     }
 
+    fn has_been_succeeded(&self) -> bool {
+        self.recovered != [0; 2]
+    }
+
     fn take_crash(&mut self) -> bool {
         core::mem::take(&mut self.has_died)
     }

@@ -19,9 +19,11 @@ const MOVED_ALL_THE_TIME: u64 = 200;
 /// Those that move once, unless told otherwise.
 const MOVED_ONCE: u64 = 2_000;
 
-/// The line-up of `seed`, every second one under another controller than it draws: all of them in turn.
+/// The line-up of `seed`, every second one under another controller than it draws: all of them in turn. In every third
+/// one queues mark what hosts send that agree on accurate ECN.
 fn line_up(seed: u64) -> RandomRun {
-    let mut run = RandomRun::draw(seed, LogMode::Hash);
+    let run = RandomRun::draw(seed, LogMode::Hash);
+    let mut run = if seed.is_multiple_of(3) { run.with_marks() } else { run };
     if seed % 2 == 1 {
         let kinds = ControllerKind::ALL;
         run.engine.controller = kinds[(seed / 2) as usize % kinds.len()].config();

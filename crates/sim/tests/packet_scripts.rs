@@ -174,6 +174,9 @@ scripts! {
     h25_accurate_ecn_repeated_syn_declined
     h25_accurate_ecn_repeated_syn_disagreed
     h25_accurate_ecn_scalable_sender
+    h25_accurate_ecn_syn_of_apple
+    h25_accurate_ecn_syn_of_linux
+    h25_accurate_ecn_syn_of_windows
     h25_accurate_ecn_third_lost
     h25_accurate_ecn_upload
     h25_accurate_ecn_zeroed

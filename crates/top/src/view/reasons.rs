@@ -15,7 +15,7 @@ pub(super) fn meaning(reason: &str) -> &'static str {
         "mptcp" => "Multipath TCP",
         "authenticated" => "its segments are signed (TCP-MD5, TCP-AO)",
         "syn-data" => "data in the handshake (TCP Fast Open)",
-        "accurate-ecn" => "Accurate ECN or L4S",
+        "accurate-ecn" => "Accurate ECN disagreed on, or L4S without it",
         "malformed-options" => "options that cannot be read",
         "simultaneous-open" => "both sides opened at once",
         "table-full" => "the flow table is full",
