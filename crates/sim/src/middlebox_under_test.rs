@@ -36,8 +36,8 @@ pub trait MiddleboxUnderTest: Middlebox {
     fn is_shut(&self) -> bool {
         false
     }
-    /// It has died, and another one has gone on: the packet at hand was lost, with all that it said.
-    fn has_been_succeeded(&self) -> bool {
+    /// Packets that had come to it may have been lost: it has died and another one has gone on, or they go to another box.
+    fn may_have_lost_packets(&self) -> bool {
         false
     }
     /// True, once, after it has lost everything it knew: what it owed is gone.

@@ -414,7 +414,7 @@ impl MiddleboxUnderTest for Restarting {
         self.recovers_at.is_some()
     }
 
-    fn has_been_succeeded(&self) -> bool {
+    fn may_have_lost_packets(&self) -> bool {
         self.recovered != [0; 2]
     }
 

@@ -612,6 +612,11 @@ impl Middlebox for TwoBoxes {
 }
 
 impl MiddleboxUnderTest for TwoBoxes {
+    fn may_have_lost_packets(&self) -> bool {
+        // Those that go on from one box to the other.
+        true
+    }
+
     fn has_flow(&self, client: SocketAddr, server: SocketAddr) -> bool {
         self.boxes.iter().any(|one| one.place.engine.has_flow(client, server))
     }

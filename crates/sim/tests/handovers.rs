@@ -47,21 +47,26 @@ fn for_all(numbers: std::ops::Range<u64>, check: impl Fn(u64) + Sync) {
 /// The line-up of `seed` and how long it takes, unless its engine's process has a fate of its own, or nothing moves.
 fn line_up(seed: u64) -> Option<(RandomRun, Duration)> {
     let run = RandomRun::draw(seed, LogMode::Hash);
+    // In every third one queues mark what hosts send that agree on accurate ECN.
+    let run = if seed.is_multiple_of(3) { run.with_marks() } else { run };
     // Flows whose windows are lowered stay behind: their hosts hear windows of their own where they come to.
     let is_apt = run.restarts.is_empty() && !run.network.checks.lowers_windows_only;
     let takes = is_apt.then(|| run.run().unwrap().simulated)?;
     Some((run, takes))
 }
 
-fn wire(random: &mut Random) -> Between {
+/// The wire between the boxes. What it doubles is marked twice: so it doubles nothing where marks are counted.
+fn wire(random: &mut Random, run: &RandomRun) -> Between {
     let is_bad = random.one_in(2);
-    Between {
+    let has_marks = run.network.flows.iter().any(|flow| flow.server.accurate_ecn.is_some());
+    let between = Between {
         delay: Duration::from_millis(random.below(60)),
         jitter: Duration::from_millis(random.below(30)),
         loss_ppm: if is_bad { random.below(200_000) as u32 } else { 0 },
         twice_ppm: if is_bad { random.below(200_000) as u32 } else { 0 },
         cut: None,
-    }
+    };
+    Between { twice_ppm: if has_marks { 0 } else { between.twice_ppm }, ..between }
 }
 
 /// Each client goes to and fro a few times.
@@ -153,7 +158,7 @@ impl Drawn {
     fn new(seed: u64, salt: u64) -> Option<Self> {
         let (line_up, takes) = line_up(seed)?;
         let mut random = Random::new(seed ^ salt);
-        let between = wire(&mut random);
+        let between = wire(&mut random, &line_up);
         let moves = moves(&line_up, takes, &mut random);
         Some(Self { line_up, between, moves, random })
     }
@@ -279,7 +284,7 @@ fn successors_that_come_too_late_have_no_flow_that_the_other_box_may_have() {
         let random = &mut Random::new(seed ^ 0x1a7e);
         let moves = moves(&line_up, takes, random);
         let Some(first) = moves.first().map(|one| one.at) else { return };
-        let mut between = wire(random);
+        let mut between = wire(random, &line_up);
         if random.one_in(2) {
             let cut_at = first + Duration::from_millis(random.below(200));
             between.cut = Some((cut_at, cut_at + Duration::from_secs(random.below(20))));
@@ -360,7 +365,7 @@ fn a_box_ends_before_routing_follows_and_flows_go_on() {
         for_all(1..1 + runs(), |seed| {
             let Some((line_up, takes)) = line_up(seed) else { return };
             let random = &mut Random::new(seed ^ 0xe4d);
-            let between = Between { cut: None, ..wire(random) };
+            let between = Between { cut: None, ..wire(random, &line_up) };
             let mut moves = moves(&line_up, takes, random);
             // All go to the second box, and routing follows late.
             moves.retain(|one| one.to == 1);
