@@ -83,7 +83,7 @@ const LIMITS: [(&str, &[&str]); 16] = [
     ("TCP-MD5", &["h09_tcp_md5"]),
     ("TCP-AO", &["h09_tcp_ao"]),
     ("Fast Open", &["h09_fast_open_data"]),
-    ("accurate ECN where both hosts agree", &["h25_accurate_ecn", "h25_accurate_ecn_declined"]),
+    ("L4S senders", &["h25_scalable_sender", "h25_accurate_ecn_scalable_sender"]),
     ("already running", &["h11_unknown_mid_flow"]),
     ("one direction", &["h10_one_direction"]),
     ("nobody can go on", &["h02_without_a_successor_of_a_bridge_flows_with_debt_are_reset"]),

@@ -209,9 +209,9 @@ impl Relay {
             source_rtt_us: with
                 .source_rtt
                 .map_or(0, |rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX)),
-            accurate_ecn: agreement
-                .accurate_ecn()
-                .then(|| Box::new(AccurateEcn::new(*initiator, with.tcp, start, agreement.counts_ecn_bytes()))),
+            accurate_ecn: agreement.accurate_ecn().then(|| {
+                Box::new(AccurateEcn::new(*initiator, with.tcp, start, agreement.counts_ecn_bytes()))
+            }),
         }
     }
 
@@ -246,9 +246,7 @@ impl Relay {
     fn would_be_taken(&self, departure: Option<&Departure>, segment: &Segment<'_>) -> bool {
         let tcp = segment.tcp;
         let is_acceptable = match segment.from {
-            End::Source => {
-                self.judge_source_ack(departure, tcp).is_acceptable() && self.is_acceptable(tcp)
-            }
+            End::Source => self.judge_source_ack(departure, tcp).is_acceptable() && self.is_acceptable(tcp),
             End::Sink => {
                 self.judge_sink_ack(tcp, false).is_acceptable()
                     && self.is_sink_number(tcp, self.sink_limit(departure))

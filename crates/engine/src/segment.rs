@@ -4,8 +4,8 @@
 use tcp::SegmentIn;
 use units::{Bytes, Instant};
 use wire::{
-    ChecksumState, EcnByteCounters, Ip, Packet, Tcp, TcpEditor, TcpFlags, VirtioNetHeader, ipv4_checksum_is_valid,
-    tcp_checksum_is_valid,
+    ChecksumState, EcnByteCounters, Ip, Packet, Tcp, TcpEditor, TcpFlags, VirtioNetHeader,
+    ipv4_checksum_is_valid, tcp_checksum_is_valid,
 };
 
 use crate::config::EngineConfig;

@@ -449,8 +449,9 @@ impl Checks {
             return None;
         }
         [("server", &flow.down), ("client", &flow.up)].into_iter().find_map(|(host, stream)| {
-            let MarksTold { acceptable, told: Growth { by: told, .. }, arrived, is_broken, is_passed, .. } =
-                stream.marks;
+            let MarksTold {
+                acceptable, told: Growth { by: told, .. }, arrived, is_broken, is_passed, ..
+            } = stream.marks;
             let is_lost = stream.is_accelerated && !is_broken && !is_passed && told < acceptable;
             is_lost.then(|| format!("the {host} was told of {told} of {acceptable} to {arrived} CE marks"))
         })
@@ -489,7 +490,8 @@ impl Checks {
         let (own, peer) = flow.streams(from);
         if packet.ip.is_congestion_experienced() && !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST) {
             let tsval = tcp.options.timestamps.map(|ts| ts.value);
-            let is_old = own.marks.newest.zip(tsval).is_some_and(|(last, ts)| (ts.wrapping_sub(last) as i32) < 0);
+            let is_old =
+                own.marks.newest.zip(tsval).is_some_and(|(last, ts)| (ts.wrapping_sub(last) as i32) < 0);
             // Of what has come before a host may think that it is old.
             let is_new = own.is_accelerated && !is_old && tcp.seq_end().is_after(own.highest);
             own.marks.arrived += 1;

@@ -3,6 +3,7 @@
 // In helpers of tests, too, a failure is a failed test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod additions;
 mod beside;
 mod broken_middleboxes;
 mod cases_beside;
@@ -19,6 +20,5 @@ mod opportunistic;
 mod packet_scripts;
 mod random;
 mod split_tcp;
-mod additions;
 mod watched_runs;
 mod windows;

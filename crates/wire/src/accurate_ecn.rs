@@ -21,7 +21,8 @@ impl EcnByteCounters {
 
     /// Counters in the order of the kind of their option; those that are not there as `None`.
     pub(crate) fn of_option(kind: u8, body: &[u8]) -> Self {
-        let mut fields = body.chunks_exact(3).map(|field| u32::from_be_bytes([0, field[0], field[1], field[2]]));
+        let mut fields =
+            body.chunks_exact(3).map(|field| u32::from_be_bytes([0, field[0], field[1], field[2]]));
         let [first, ce, last] = [fields.next(), fields.next(), fields.next()];
         let (ect0, ect1) = if kind == KIND_ACCURATE_ECN_0 { (first, last) } else { (last, first) };
         Self { ect0, ce, ect1 }

@@ -136,7 +136,8 @@ impl<'a> TcpEditor<'a> {
     fn map_ecn_byte_counters(&mut self, with: [u32; 3], map: impl Fn(u32, u32) -> u32) -> bool {
         let Some(range) = self.accurate_ecn.range() else { return false };
         let mut option = [0; 11];
-        let (Some(option), Some(old)) = (option.get_mut(..range.len()), self.header.get(range.clone())) else {
+        let (Some(option), Some(old)) = (option.get_mut(..range.len()), self.header.get(range.clone()))
+        else {
             return false;
         };
         option.copy_from_slice(old);
@@ -152,7 +153,9 @@ impl<'a> TcpEditor<'a> {
     pub fn clear_ecn_byte_counters(&mut self) -> bool {
         let nops = [KIND_NOP; 11];
         let range = self.accurate_ecn.range();
-        range.is_some_and(|range| range.len() <= nops.len() && self.replace_bytes(range.start, &nops[..range.len()]))
+        range.is_some_and(|range| {
+            range.len() <= nops.len() && self.replace_bytes(range.start, &nops[..range.len()])
+        })
     }
 
     /// Replaces an aligned 16-bit field of the fixed header.

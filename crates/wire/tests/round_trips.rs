@@ -7,7 +7,9 @@ use etherparse::{PacketBuilder, TcpOptionElement};
 use proptest::prelude::*;
 use units::SeqNum;
 use wire::checksum::{self, Sum};
-use wire::{ChecksumState, EcnByteCounters, GsoType, SackBlocks, TcpEditor, TcpFlags, TcpHeaderSpec, VirtioNetHeader};
+use wire::{
+    ChecksumState, EcnByteCounters, GsoType, SackBlocks, TcpEditor, TcpFlags, TcpHeaderSpec, VirtioNetHeader,
+};
 
 /// SACK blocks that fit beside the other options.
 fn sack_room(spec: &TcpHeaderSpec) -> usize {

@@ -293,7 +293,8 @@ fn counters_of_accurate_ecn_are_read_and_changed_in_their_order() {
         let counters = wire::EcnByteCounters { ect0, ce, ect1 };
         assert_eq!(tcp.ecn_byte_counters(&packet), Some(counters));
         // All that are there change, and the checksum with them.
-        let more = |counter: Option<u32>| counter.map(|counter| counter + 0x80_0001 & wire::EcnByteCounters::MAX);
+        let more =
+            |counter: Option<u32>| counter.map(|counter| (counter + 0x80_0001) & wire::EcnByteCounters::MAX);
         let all = wire::EcnByteCounters { ect0: more(ect0), ce: more(ce), ect1: more(ect1) };
         let mut editor = wire::TcpEditor::new(&mut packet, tcp, wire::ChecksumState::Complete);
         let new = [ect0, ce, ect1].map(|counter| more(counter).unwrap_or_default());
@@ -319,7 +320,10 @@ fn the_ace_field_is_three_flags() {
     for ace in 0..8 {
         let flags = (TcpFlags::ACK | TcpFlags::PSH | TcpFlags::CWR).with_ace(ace);
         assert_eq!(flags.ace(), ace);
-        assert_eq!(flags.without(TcpFlags::AE | TcpFlags::CWR | TcpFlags::ECE), TcpFlags::ACK | TcpFlags::PSH);
+        assert_eq!(
+            flags.without(TcpFlags::AE | TcpFlags::CWR | TcpFlags::ECE),
+            TcpFlags::ACK | TcpFlags::PSH
+        );
     }
     assert_eq!(TcpFlags::AE.ace(), 4);
     assert_eq!(TcpFlags::ECE.ace(), 1);

@@ -236,7 +236,13 @@ impl AccurateEcn {
 
     /// Follows an acceptable segment of `from`; `is_newest` where no later one has come. True when it tells of marks
     /// that were not known.
-    pub(super) fn note(&mut self, from: End, tcp: &Tcp, bytes: Option<EcnByteCounters>, is_newest: bool) -> bool {
+    pub(super) fn note(
+        &mut self,
+        from: End,
+        tcp: &Tcp,
+        bytes: Option<EcnByteCounters>,
+        is_newest: bool,
+    ) -> bool {
         self.is_answered |= from != self.initiator;
         let (is_of_handshake, is_without_bytes) = (self.is_of_handshake(from, tcp), self.is_without_bytes);
         if !is_newest && !is_of_handshake {
@@ -319,8 +325,10 @@ impl AccurateEcn {
 
     /// Puts the ACE field for `host` into the flags of a packet of our own; `is_bare` without data.
     pub(super) fn tell(&mut self, host: End, spec: &mut TcpHeaderSpec, is_bare: bool) {
-        let answers_syn_ack =
-            is_bare && host != self.initiator && std::mem::take(&mut self.repeats_syn_ack) && !self.is_answered;
+        let answers_syn_ack = is_bare
+            && host != self.initiator
+            && std::mem::take(&mut self.repeats_syn_ack)
+            && !self.is_answered;
         let has_bytes = spec.ecn_byte_counters.is_some();
         let ace = if answers_syn_ack { self.of_handshake } else { self.to(host).tell(has_bytes) };
         spec.flags = spec.flags.with_ace(ace);

@@ -82,7 +82,8 @@ impl Relay {
             let is_later = self.is_later(tcp, self.sink.tsval);
             if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
                 // What brings nothing new may be older than what has come.
-                let brings_more = tcp.ack.is_after(self.sender.una()) || tcp.seq_end().is_after(self.sink.nxt);
+                let brings_more =
+                    tcp.ack.is_after(self.sender.una()) || tcp.seq_end().is_after(self.sink.nxt);
                 let is_newest = is_current && !self.sink.has_overtaken(tcp) && (brings_more || is_later);
                 accurate_ecn.note(End::Sink, tcp, segment.ecn_byte_counters(), is_newest);
             }

@@ -104,7 +104,11 @@ fn h25_marks_are_told_one_by_one() {
         assert!(marks > 20, "{marks}");
         assert_eq!(told.delivered_ce, marks, "{direction}");
         // The last one may have come when the sender had nothing more to say.
-        assert!(seen.received_ce <= marks && marks - seen.received_ce <= 1, "{direction}: {}", seen.received_ce);
+        assert!(
+            seen.received_ce <= marks && marks - seen.received_ce <= 1,
+            "{direction}: {}",
+            seen.received_ce
+        );
     }
     assert_healthy(&bed);
     let said = bed.stop();

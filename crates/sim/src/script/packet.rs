@@ -253,7 +253,12 @@ impl Stage {
             let [ect0, ce, ect1] = [all.ect0, all.ce, all.ect1].map(Option::unwrap_or_default);
             parts.push(format!("acc {ect0} {ce} {ect1}"));
         }
-        let _ = write!(text, " <{}>{}", parts.join(","), ["", " ect1", " ect0", " ce"][usize::from(parsed.ip.ecn())]);
+        let _ = write!(
+            text,
+            " <{}>{}",
+            parts.join(","),
+            ["", " ect1", " ect0", " ce"][usize::from(parsed.ip.ecn())]
+        );
         text
     }
 

@@ -173,7 +173,11 @@ fn packet(text: &str) -> Result<PacketLine, String> {
             "ce" => line.ecn = 3,
             "ect0" => line.ecn = 2,
             "ect1" => line.ecn = 1,
-            other => return Err(format!("`{other}` is none of ack win urg fill gso badsum fragment ce ect0 ect1")),
+            other => {
+                return Err(format!(
+                    "`{other}` is none of ack win urg fill gso badsum fragment ce ect0 ect1"
+                ));
+            }
         }
     }
     Ok(line)

@@ -64,7 +64,11 @@ fn with_bytes_a_number_changes_only_beside_them() {
     let mut flow = flow(2, true);
     flow.take(End::Source, 3, 1, 1_000);
     assert_eq!(told(&mut flow, End::Source, false), 5);
-    assert_eq!(flow.bytes_beside(true), Some([1, 1_000, 1]), "also behind a hole, since there is something new");
+    assert_eq!(
+        flow.bytes_beside(true),
+        Some([1, 1_000, 1]),
+        "also behind a hole, since there is something new"
+    );
     assert_eq!(told(&mut flow, End::Source, true), 6);
     assert_eq!(flow.bytes_beside(true), None, "and then SACK blocks have the room");
     // All of it may be covered by one acknowledgement.
