@@ -67,6 +67,31 @@ const fn place_of(ecn: u8) -> Option<usize> {
     }
 }
 
+/// How old a segment is beside what has come of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Age {
+    /// It says what none has said before.
+    Newest,
+    /// None that has come is surely later, and it says nothing new.
+    AsNew,
+    Older,
+}
+
+impl Age {
+    pub(super) const fn of(is_overtaken: bool, brings_more: bool) -> Self {
+        match (is_overtaken, brings_more) {
+            (true, _) => Self::Older,
+            (false, true) => Self::Newest,
+            (false, false) => Self::AsNew,
+        }
+    }
+}
+
+/// True when an ACE field has gone on from `before` to `ace`, as far as three bits can tell.
+const fn is_ahead(ace: u8, before: u8) -> bool {
+    matches!(ace.wrapping_sub(before) & 7, 1..=4)
+}
+
 impl Counters {
     /// Of a host that has counted none yet.
     const fn new(ace: u8) -> Self {
@@ -234,18 +259,16 @@ impl AccurateEcn {
         from == self.initiator && !self.is_answered && tcp.segment_len() == 0
     }
 
-    /// Follows an acceptable segment of `from`; `is_newest` where no later one has come. True when it tells of marks
-    /// that were not known.
-    pub(super) fn note(
-        &mut self,
-        from: End,
-        tcp: &Tcp,
-        bytes: Option<EcnByteCounters>,
-        is_newest: bool,
-    ) -> bool {
+    /// Follows an acceptable segment of `from`. True when it tells of marks that were not known.
+    pub(super) fn note(&mut self, from: End, tcp: &Tcp, bytes: Option<EcnByteCounters>, age: Age) -> bool {
         self.is_answered |= from != self.initiator;
         let (is_of_handshake, is_without_bytes) = (self.is_of_handshake(from, tcp), self.is_without_bytes);
-        if !is_newest && !is_of_handshake {
+        let counts = match age {
+            Age::Newest => true,
+            Age::AsNew => is_ahead(tcp.flags.ace(), self.to(from.opposite()).ace),
+            Age::Older => false,
+        };
+        if !counts && !is_of_handshake {
             return false;
         }
         let to = self.to(from.opposite());
@@ -355,8 +378,11 @@ impl AccurateEcn {
             to.told = to.next_told();
         }
         let own = if is_current { tcp.flags.ace() } else { to.ace };
-        to.shown = own.wrapping_add(to.told as u8) & 7;
-        edit.set_flags(tcp.flags.with_ace(to.shown));
+        let ace = own.wrapping_add(to.told as u8) & 7;
+        if is_ahead(ace, to.shown) {
+            to.shown = ace;
+        }
+        edit.set_flags(tcp.flags.with_ace(ace));
         match to.bytes() {
             Some(_) if is_current => edit.add_ecn_byte_counters(to.taken_bytes),
             Some(bytes) => edit.set_ecn_byte_counters(bytes),

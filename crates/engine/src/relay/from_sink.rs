@@ -9,6 +9,7 @@ use wire::{Tcp, TcpFlags};
 
 use super::Relay;
 use super::acceptance::AckKind;
+use super::accurate_ecn::Age;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::Departure;
 use crate::direction::End;
@@ -84,8 +85,8 @@ impl Relay {
                 // What brings nothing new may be older than what has come.
                 let brings_more =
                     tcp.ack.is_after(self.sender.una()) || tcp.seq_end().is_after(self.sink.nxt);
-                let is_newest = is_current && !self.sink.has_overtaken(tcp) && (brings_more || is_later);
-                accurate_ecn.note(End::Sink, tcp, segment.ecn_byte_counters(), is_newest);
+                let age = Age::of(!is_current || self.sink.has_overtaken(tcp), brings_more || is_later);
+                accurate_ecn.note(End::Sink, tcp, segment.ecn_byte_counters(), age);
             }
             if is_current {
                 self.sink.note(segment.ip(), tcp, self.source.ack);

@@ -9,6 +9,7 @@ use wire::{Tcp, TcpFlags};
 
 use super::Relay;
 use super::acceptance::AckKind;
+use super::accurate_ecn::Age;
 use super::conduct::DESYNCHRONISED_AFTER;
 use super::departure::{Departure, HandBack};
 use crate::direction::End;
@@ -85,8 +86,8 @@ impl Relay {
         if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut().filter(|_| is_acceptable) {
             // What brings nothing new may be older than what has come.
             let brings_more = says_more || tcp.seq_end().is_after(self.receiver.highest());
-            let is_newest = moves && !is_overtaken && brings_more;
-            is_news |= accurate_ecn.note(End::Source, tcp, segment.ecn_byte_counters(), is_newest);
+            let age = Age::of(!moves || is_overtaken, brings_more);
+            is_news |= accurate_ecn.note(End::Source, tcp, segment.ecn_byte_counters(), age);
         }
         if is_acceptable {
             self.note_congestion(segment);

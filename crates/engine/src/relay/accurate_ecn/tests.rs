@@ -24,8 +24,8 @@ fn tcp(ace: u8, payload: &[u8]) -> Tcp {
 fn flow(ace: u8, with_bytes: bool) -> AccurateEcn {
     let mut flow = AccurateEcn::new(End::Sink, &tcp(ace, &[]), at(1), with_bytes);
     let bytes = EcnByteCounters { ect0: Some(1), ce: Some(0), ect1: Some(1) };
-    flow.note(End::Sink, &tcp(ace, &[]), Some(bytes).filter(|_| with_bytes), false);
-    assert!(!flow.note(End::Source, &tcp(5, b"data"), None, true), "the server has counted none");
+    flow.note(End::Sink, &tcp(ace, &[]), Some(bytes).filter(|_| with_bytes), Age::Older);
+    assert!(!flow.note(End::Source, &tcp(5, b"data"), None, Age::Newest), "the server has counted none");
     flow
 }
 
@@ -82,7 +82,7 @@ fn what_was_told_without_bytes_is_not_told_again_with_them() {
     flow.take(End::Source, 3, 2, 2_000);
     assert_eq!(told(&mut flow, End::Source, false), 7);
     let bytes = EcnByteCounters { ect0: Some(1), ce: Some(0), ect1: Some(1) };
-    flow.note(End::Sink, &tcp(5, b"x"), Some(bytes), true);
+    flow.note(End::Sink, &tcp(5, b"x"), Some(bytes), Age::Newest);
     assert_eq!(flow.bytes_beside(false), Some([1, 0, 1]));
 }
 
@@ -95,11 +95,11 @@ fn a_mark_that_is_passed_on_is_the_sinks_once_it_counts_it() {
     flow.pass_mark_on(at(100));
     flow.pass_mark_on(at(100));
     assert!(!flow.has_mark_for_sink());
-    assert!(flow.note(End::Sink, &tcp(7, b"x"), None, true));
+    assert!(flow.note(End::Sink, &tcp(7, b"x"), None, Age::Newest));
     assert_eq!(told(&mut flow, End::Source, false), 7, "what the server is told stays");
     assert_eq!((flow.to_source.ace, flow.to_source.taken), (7, 0), "and is the client's own");
     // Copies that the network made are not the server's marks.
-    assert!(flow.note(End::Sink, &tcp(0, b"x"), None, true));
+    assert!(flow.note(End::Sink, &tcp(0, b"x"), None, Age::Newest));
     assert_eq!((flow.to_source.taken, told(&mut flow, End::Source, false)), (-1, 7));
     flow.take(End::Source, 3, 1, 1_000);
     assert_eq!(told(&mut flow, End::Source, false), 0);
@@ -135,7 +135,18 @@ fn a_successor_tells_the_same() {
         assert!(flow.word() < 1 << 12);
         // What bytes were counted is not known, and none are told.
         let bytes = EcnByteCounters { ect0: Some(9), ce: Some(9), ect1: Some(9) };
-        successor.note(host.opposite(), &tcp(ace, b"x"), Some(bytes), true);
+        successor.note(host.opposite(), &tcp(ace, b"x"), Some(bytes), Age::Newest);
         assert_eq!((successor.bytes_beside(false), successor.bytes_for_sink()), (None, None));
     }
+}
+
+/// Of packets with the same acknowledgement and time nobody knows which was sent first, but by their counters.
+#[test]
+fn of_packets_that_say_nothing_else_the_one_that_is_ahead_counts() {
+    let mut flow = flow(2, false);
+    assert!(flow.note(End::Source, &tcp(6, &[]), None, Age::AsNew));
+    assert_eq!(told(&mut flow, End::Sink, false), 6);
+    assert!(!flow.note(End::Source, &tcp(5, &[]), None, Age::AsNew), "it came late");
+    assert!(!flow.note(End::Source, &tcp(7, &[]), None, Age::Older));
+    assert_eq!(told(&mut flow, End::Sink, false), 6);
 }
