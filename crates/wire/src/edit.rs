@@ -125,15 +125,6 @@ impl<'a> TcpEditor<'a> {
     /// Sets those counters of accurate ECN that its option has, ECT(0), CE and ECT(1); false when there is no such
     /// option. Of each the low 24 bits count.
     pub fn set_ecn_byte_counters(&mut self, counters: [u32; 3]) -> bool {
-        self.map_ecn_byte_counters(counters, |_, new| new)
-    }
-
-    /// The same, adding to each.
-    pub fn add_ecn_byte_counters(&mut self, more: [u32; 3]) -> bool {
-        self.map_ecn_byte_counters(more, u32::wrapping_add)
-    }
-
-    fn map_ecn_byte_counters(&mut self, with: [u32; 3], map: impl Fn(u32, u32) -> u32) -> bool {
         let Some(range) = self.accurate_ecn.range() else { return false };
         let mut option = [0; 11];
         let (Some(option), Some(old)) = (option.get_mut(..range.len()), self.header.get(range.clone()))
@@ -141,10 +132,9 @@ impl<'a> TcpEditor<'a> {
             return false;
         };
         option.copy_from_slice(old);
-        let with = EcnByteCounters::in_order_of(with, option.first().copied().unwrap_or_default());
-        for (field, with) in option[2..].chunks_exact_mut(3).zip(with) {
-            let old = u32::from_be_bytes([0, field[0], field[1], field[2]]);
-            field.copy_from_slice(&map(old, with).to_be_bytes()[1..]);
+        let counters = EcnByteCounters::in_order_of(counters, option.first().copied().unwrap_or_default());
+        for (field, counter) in option[2..].chunks_exact_mut(3).zip(counters) {
+            field.copy_from_slice(&counter.to_be_bytes()[1..]);
         }
         self.replace_bytes(range.start, option)
     }

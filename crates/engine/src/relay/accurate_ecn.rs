@@ -89,7 +89,7 @@ impl Age {
 
 /// True when an ACE field has gone on from `before` to `ace`, as far as three bits can tell.
 const fn is_ahead(ace: u8, before: u8) -> bool {
-    matches!(ace.wrapping_sub(before) & 7, 1..=4)
+    matches!(ace.wrapping_sub(before) & 7, 1..=5)
 }
 
 impl Counters {
@@ -255,7 +255,7 @@ impl AccurateEcn {
     }
 
     /// True for a packet of `from` whose ACE field tells of the SYN-ACK: it goes on as it is.
-    pub(super) fn is_of_handshake(&self, from: End, tcp: &Tcp) -> bool {
+    fn is_of_handshake(&self, from: End, tcp: &Tcp) -> bool {
         from == self.initiator && !self.is_answered && tcp.segment_len() == 0
     }
 
@@ -367,24 +367,20 @@ impl AccurateEcn {
         self.to(host).is_behind()
     }
 
-    /// Puts what the other host is to be told into a packet of `from` that goes on: what `from` has told last, or with
-    /// this packet if it `is_current`, and what is ours.
-    pub(super) fn rewrite(&mut self, from: End, tcp: &Tcp, is_current: bool, edit: &mut TcpEditor<'_>) {
+    /// Puts what the other host is to be told into a packet of `from` that goes on: the newest that `from` has told,
+    /// and what is ours.
+    pub(super) fn rewrite(&mut self, from: End, tcp: &Tcp, edit: &mut TcpEditor<'_>) {
         if self.is_of_handshake(from, tcp) {
             return;
         }
         let to = self.to(from.opposite());
+        // As in `Counters::tell`, but what the host itself has told goes on as it does.
         if to.bytes.is_none() || tcp.options.accecn {
             to.told = to.next_told();
         }
-        let own = if is_current { tcp.flags.ace() } else { to.ace };
-        let ace = own.wrapping_add(to.told as u8) & 7;
-        if is_ahead(ace, to.shown) {
-            to.shown = ace;
-        }
-        edit.set_flags(tcp.flags.with_ace(ace));
+        to.shown = to.ace.wrapping_add(to.told as u8) & 7;
+        edit.set_flags(tcp.flags.with_ace(to.shown));
         match to.bytes() {
-            Some(_) if is_current => edit.add_ecn_byte_counters(to.taken_bytes),
             Some(bytes) => edit.set_ecn_byte_counters(bytes),
             None => edit.clear_ecn_byte_counters(),
         };

@@ -313,7 +313,7 @@ impl Relay {
             edit.set_timestamps(self.sink.tsval, echo);
         }
         if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
-            accurate_ecn.rewrite(End::Sink, tcp, false, &mut edit);
+            accurate_ecn.rewrite(End::Sink, tcp, &mut edit);
         } else if self.agreed.ecn {
             let flags = tcp.flags.without(TcpFlags::ECE);
             edit.set_flags(if self.echo_congestion { flags.with(TcpFlags::ECE) } else { flags });

@@ -295,10 +295,7 @@ impl Relay {
             edit.set_timestamp_value(self.source.tsval);
         }
         if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
-            // As told by the host, where the packet goes on as recent as it is.
-            let is_current = tcp.ack == self.source.ack
-                && tcp.options.timestamps.is_none_or(|timestamps| timestamps.value == self.source.tsval);
-            accurate_ecn.rewrite(End::Source, tcp, is_current, &mut edit);
+            accurate_ecn.rewrite(End::Source, tcp, &mut edit);
             if is_ecn_capable {
                 accurate_ecn.note_other();
             }
