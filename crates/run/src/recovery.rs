@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Port;
 use io::netlink::Netlink;
-use io::{Clock, IoError, Waiter};
+use io::{Clock, Interest, IoError, Lifeline, Waiter};
 use serde::Serialize;
 use units::{Duration, Instant, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
@@ -37,6 +37,9 @@ use crate::inline::LinkHeader;
 use crate::journal::Left;
 
 mod medium;
+
+/// What a waiter reports beside packets.
+const LIFELINE: u64 = 1;
 
 pub(crate) use medium::Passage;
 use medium::{Heard, Medium};
@@ -90,16 +93,29 @@ impl fmt::Display for Outcome {
 /// Tells those who reset flows that somebody waits for them: an interface that is away is not waited for any more, and
 /// somebody else is to try later.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Haste(Arc<AtomicBool>);
+pub(crate) struct Haste {
+    is_pressing: Arc<AtomicBool>,
+    /// Once it is cut, nobody is there any more whose flows they were.
+    lifeline: Option<Arc<Lifeline>>,
+}
 
 impl Haste {
+    /// No haste while the line that this process was started on is not cut, if there is one.
+    pub fn until_abandoned() -> Self {
+        Self { lifeline: Lifeline::inherited().map(Arc::new), ..Self::default() }
+    }
+
     /// Somebody waits from here on.
     pub fn press(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_pressing.store(true, Ordering::Relaxed);
     }
 
     pub fn is_pressing(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_pressing.load(Ordering::Relaxed)
+    }
+
+    fn is_pointless(&self) -> bool {
+        self.lifeline.as_ref().is_some_and(|line| line.is_cut())
     }
 }
 
@@ -235,6 +251,9 @@ impl<'a> Recovery<'a> {
     ) -> Result<Self, IoError> {
         let flows = owed.iter().map(|o| ((o.entry.sink, o.entry.source), DeadFlow::from(o))).collect();
         let waiter = Waiter::new(Duration::ZERO)?;
+        if let Some(lifeline) = &haste.lifeline {
+            waiter.add(lifeline.as_ref(), Interest::Read, LIFELINE)?;
+        }
         let (medium, was_absent, is_resetting) = (None, false, false);
         let (asked, wired_ways) = (BTreeMap::new(), BTreeMap::new());
         let mut recovery = Self {
@@ -273,13 +292,17 @@ impl<'a> Recovery<'a> {
         std::mem::take(&mut self.was_absent)
     }
 
-    /// True when an interface is away and nobody waits for it.
+    /// True when an interface is away and nobody waits for it, or nobody is there any more.
     fn is_given_up(&self) -> bool {
-        self.medium.is_none() && self.haste.is_pressing()
+        self.medium.is_none() && self.haste.is_pressing() || self.haste.is_pointless()
     }
 
     /// Goes on unless that is so.
     fn stay(&self) -> Result<(), IoError> {
+        if self.haste.is_pointless() {
+            let why = "those whose flows they were have gone".to_owned();
+            return Err(IoError::Invalid { what: "their ends".to_owned(), why });
+        }
         if self.is_given_up() {
             let why = "it is away; the next start tries again".to_owned();
             return Err(IoError::Invalid { what: "their interface".to_owned(), why });

@@ -108,6 +108,15 @@ impl Remains {
         written.map_err(|error| IoError::system(format!("write {}", path.display()), error))
     }
 
+    /// Undoes everything, with the hosts of the flows and the bridge that might stand in for the process gone.
+    fn abandon(&self, netlink: &Netlink) -> Result<Watched, RunError> {
+        let undone = self.record.undo_all(netlink, &self.directory);
+        Ledger::forget(self.state(), self.record.namespace, &self.record.name);
+        self.forget();
+        undone?;
+        Ok(Watched::Well)
+    }
+
     fn forget(&self) {
         // Already gone after an end in good order, and if the next start has found it.
         drop(fs::remove_dir_all(&self.directory));
@@ -150,13 +159,9 @@ pub(super) fn see_to(
         return Ok(Watched::Well);
     };
     let Remains { directory, record, .. } = &remains;
-    if lifeline.is_some_and(Lifeline::is_cut) {
-        // With the hosts of its flows and the bridge that might stand in for it.
-        let undone = record.undo_all(netlink, directory);
-        Ledger::forget(remains.state(), record.namespace, &record.name);
-        remains.forget();
-        undone?;
-        return Ok(Watched::Well);
+    let is_abandoned = || lifeline.is_some_and(Lifeline::is_cut);
+    if is_abandoned() {
+        return remains.abandon(netlink);
     }
     let is_wanted = said.may_be_succeeded() && !said.ends && Need::of(&remains).is_some();
     let kept = said.kept.take();
@@ -180,6 +185,8 @@ pub(super) fn see_to(
                 remains.forget();
                 return Ok(Watched::Well);
             }
+            // The successor has found that nobody needs it.
+            Err(_) if is_abandoned() => return remains.abandon(netlink),
             Err(why) => {
                 let text = format!("nobody goes on with the flows of the process that died: {why}");
                 log::warn(&text);
@@ -191,6 +198,9 @@ pub(super) fn see_to(
     Service::find().forget(directory);
     if record.is_inline {
         end_inline(&remains, netlink)?;
+        if is_abandoned() {
+            return remains.abandon(netlink);
+        }
     } else {
         let undone = record.undo_all(netlink, directory);
         drop(table.map(|table| table.delete()));
@@ -199,7 +209,7 @@ pub(super) fn see_to(
         remains.forget();
     }
     let watched = if said.ends { Watched::Well } else { Watched::Died };
-    Ok(if anew.is_empty() { watched } else { go_on_from_nothing(&anew, remains.state()) })
+    Ok(if anew.is_empty() || is_abandoned() { watched } else { go_on_from_nothing(&anew, remains.state()) })
 }
 
 fn go_on_from_nothing(successor: &[String], state: &Path) -> Watched {
@@ -396,7 +406,7 @@ fn settle(remains: &Remains, netlink: &Netlink) {
     let count = owed.len();
     let text = format!("the accelerator died and owed {count} flows data: resetting their ends");
     log::warn(&text);
-    match recovery::reset_ends(&owed, remains.record.passage(), netlink, &Haste::default()) {
+    match recovery::reset_ends(&owed, remains.record.passage(), netlink, &Haste::until_abandoned()) {
         Ok(outcome) => log::warn(&outcome.to_string()),
         Err(error) => {
             let text = format!("cannot reset {count} flows that will stall: {error}");
