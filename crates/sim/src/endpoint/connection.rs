@@ -203,10 +203,14 @@ impl Connection {
         (self.controller.control(), Bytes::from(self.in_flight()))
     }
 
-    pub(super) fn free(&self) -> u32 {
+    /// The largest window that it may offer.
+    pub(super) fn window_max(&self) -> u32 {
         let window = self.drwa.as_ref().map_or(u64::MAX, |drwa| drwa.window().get());
-        let window = window.min(u64::from(self.capacity)) as u32;
-        window.saturating_sub(self.unread())
+        window.min(u64::from(self.capacity)) as u32
+    }
+
+    pub(super) fn free(&self) -> u32 {
+        self.window_max().saturating_sub(self.unread())
     }
 
     /// Bytes believed to be in the network.
@@ -499,7 +503,7 @@ impl Connection {
     pub(super) fn acknowledge(&mut self) -> (SeqNum, u16) {
         let free = self.free();
         // RFC 9293 §3.8.6.2.2: the edge moves by a segment or half the buffer, or not at all.
-        let step = self.agreed.mss.min(self.capacity / 2).max(1);
+        let step = self.agreed.mss.min(self.window_max() / 2).max(1);
         let free = if self.receiver.window_growth(free) >= step { free } else { 0 };
         let window = self.receiver.window_field(free, self.agreed.own_scale);
         self.acks.due = AckDue::No;

@@ -128,7 +128,7 @@ impl Connection {
         }
         let growth = self.receiver.window_growth(self.free());
         // RFC 9293 §3.8.6.2.2, with Linux's two segments.
-        if growth >= (2 * self.agreed.mss).min(self.capacity / 2).max(1) && self.acks.due == AckDue::No {
+        if growth >= (2 * self.agreed.mss).min(self.window_max() / 2).max(1) && self.acks.due == AckDue::No {
             self.acks.due = AckDue::Now;
         }
         let unacknowledged = self.receiver.next().since(self.acks.last_sent);
