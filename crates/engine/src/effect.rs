@@ -9,7 +9,7 @@ pub(crate) struct Effect {
     pub(crate) verdict: Verdict,
     /// The flow leaves the table.
     pub(crate) end: Option<PassReason>,
-    /// It is dropped, and does not fit what is known of the flow: how it is answered.
+    /// It does not fit what is known of the flow: how it is answered.
     pub(crate) misfit: Option<Answer>,
 }
 
@@ -24,6 +24,15 @@ pub(crate) enum Answer {
     ChallengeAlone,
     /// An acknowledgement waits already.
     Given,
+    /// Not at all: it may fit, and goes its way, but speaks for nothing.
+    Aside,
+}
+
+impl Answer {
+    /// True where both hosts may be asked instead.
+    pub(crate) fn lets_ask_both(self) -> bool {
+        !matches!(self, Self::ChallengeAlone | Self::Aside)
+    }
 }
 
 impl Effect {

@@ -446,7 +446,7 @@ impl Half {
             return if is_ours { Verdict::Consumed } else { Verdict::Forward };
         }
         match self.show(id, segment, now) {
-            Some((_, Next::Dispute(answer))) => self.dispute(id, segment, answer, now),
+            Some((verdict, Next::Dispute(answer))) => self.dispute(id, segment, (verdict, answer), now),
             Some((verdict, next)) => {
                 self.apply(id, next, now);
                 verdict

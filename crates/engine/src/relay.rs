@@ -228,15 +228,22 @@ impl Relay {
         segment: &mut Segment<'_>,
         cx: &mut Context<'_>,
     ) -> Effect {
+        let (is_ahead, is_again) = self.place(segment);
         let counts = self.accurate_ecn.is_some() && self.would_be_taken(departure.as_ref(), segment);
-        let effect = match segment.from {
+        let mut effect = match segment.from {
             End::Source => self.on_source_segment(departure, segment, cx),
             End::Sink => self.on_sink_segment(departure, segment, cx),
         };
         if counts && effect.verdict == Verdict::Consumed {
             self.count_marks(segment, cx);
         }
-        if effect.misfit.is_none() {
+        // A host that has sent more than has come here has lost it, or sent it elsewhere; one that sends again what
+        // has come may have been heard elsewhere. Neither speaks against that.
+        let is_doubted = self.conduct.is_in_dispute() || self.is_young();
+        if effect.misfit.is_none() && is_doubted && is_ahead && !segment.has(TcpFlags::RST) {
+            effect.misfit = Some(Answer::Aside);
+        }
+        if effect.misfit.is_none() && !is_again {
             self.conduct.fits();
         }
         effect
@@ -323,6 +330,25 @@ impl Relay {
         ack.is_after(match host {
             End::Source => self.sink.nxt,
             End::Sink => self.sender.nxt(),
+        })
+    }
+
+    /// Whether a segment begins behind more than has come of its host, and whether all that it carries has come.
+    fn place(&self, segment: &Segment<'_>) -> (bool, bool) {
+        let is_ahead = |seq| self.is_ahead(segment.from, seq);
+        (is_ahead(segment.tcp.seq), segment.has_content() && !is_ahead(segment.tcp.seq_end()))
+    }
+
+    /// The number that the source is at, by what has come here in order: behind its FIN, acknowledged or not.
+    fn source_stands_at(&self) -> SeqNum {
+        self.receiver.next() + u32::from(self.receiver.is_finished())
+    }
+
+    /// True when a host that stands at `seq` has sent more than has come here in order.
+    pub(crate) fn is_ahead(&self, host: End, seq: SeqNum) -> bool {
+        seq.is_after(match host {
+            End::Source => self.source_stands_at(),
+            End::Sink => self.sink.nxt,
         })
     }
 

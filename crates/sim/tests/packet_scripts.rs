@@ -138,6 +138,8 @@ scripts! {
     h10_one_direction
     h11_both_directions_elsewhere
     h11_client_has_more
+    h11_download_elsewhere
+    h11_download_elsewhere_behind_the_end
     h11_forged_acknowledgements
     h11_forged_behind_the_window
     h11_forged_elsewhere
@@ -187,6 +189,8 @@ scripts! {
     h26_handshake_replayed
     h26_handshake_replayed_blind
     h26_handshake_replayed_both
+    h26_handshake_replayed_bare
+    h26_handshake_replayed_beyond_window
     h26_handshake_replayed_far
     h26_handshake_replayed_silent_client
     h26_late_syn

@@ -15,6 +15,9 @@
 //! says so again, both are asked: who forges the packets of both cannot keep them from being heard. Where both say so
 //! a second later, of numbers close to each other, and nothing came of either meanwhile that fits, the flow is in
 //! doubt ([`Departure::doubt`]).
+//!
+//! A host whose segment begins behind more than has come of it has lost that before us, or sent it elsewhere; and one
+//! sends again what it has sent where nobody acknowledged it. Such a segment goes its way: it speaks for neither.
 
 use std::collections::VecDeque;
 
@@ -143,12 +146,12 @@ impl Disputes {
 }
 
 impl Half {
-    /// A segment does not fit what is known of its flow. It is dropped, unless the flow is handed back.
+    /// A segment does not fit what is known of its flow. It goes the way of `verdict`, unless the flow is handed back.
     pub(super) fn dispute(
         &mut self,
         id: u32,
         segment: &Segment<'_>,
-        answer: Answer,
+        (verdict, answer): (Verdict, Answer),
         now: Instant,
     ) -> Verdict {
         let Some(flow) = self.flows.get(id) else { return Verdict::Forward };
@@ -160,7 +163,7 @@ impl Half {
         }
         let relay = self.flows.get_mut(id).and_then(|flow| flow.phase.relay_mut());
         if let Some(relay) = relay.filter(|_| !is_settled)
-            && relay.answer_misfit(misfit.from, answer, is_open && answer != Answer::ChallengeAlone, now)
+            && relay.answer_misfit(misfit.from, answer, is_open && answer.lets_ask_both(), now)
         {
             relay.begin_dispute(now);
             for host in [End::Source, End::Sink] {
@@ -172,7 +175,7 @@ impl Half {
             }
         }
         self.settle(id, now);
-        Verdict::Consumed
+        verdict
     }
 
     /// What comes of a segment that does not fit.
@@ -182,7 +185,8 @@ impl Half {
         let Some(relay) = relay.filter(|relay| !relay.is_young()) else {
             return Weighed { finding, said, is_open: finding == Finding::Repeated, is_settled: false };
         };
-        let is_beyond = |said: Misfit| relay.is_beyond(said.from, said.ack);
+        let is_beyond =
+            |said: Misfit| relay.is_beyond(said.from, said.ack) || relay.is_ahead(said.from, said.seq);
         // The other host may have nothing to say: all that it has sent was acknowledged.
         let is_open = (finding != Finding::Open || is_again) && is_beyond(misfit);
         let agrees = matches!(finding, Finding::Agreed | Finding::Confirmed);

@@ -71,6 +71,11 @@ impl Conduct {
         self.in_dispute_for_ms(now).is_some_and(|ms| (SETTLES_AFTER_MS..FORGOTTEN_AFTER_MS).contains(&ms))
     }
 
+    /// True while both hosts have been asked, and nothing has come of either that fits.
+    pub(super) const fn is_in_dispute(&self) -> bool {
+        self.elsewhere_ms != 0
+    }
+
     fn in_dispute_for_ms(&self, now: Instant) -> Option<u32> {
         (self.elsewhere_ms != 0).then(|| (now.as_millis() as u32).wrapping_sub(self.elsewhere_ms))
     }

@@ -113,6 +113,9 @@ impl Relay {
             Arrival::Duplicate if self.is_keep_alive(tcp) && self.is_caught_up() => {
                 self.forward_bare(segment)
             }
+            Arrival::Empty if tcp.seq.is_after(self.receiver.right_edge()) => {
+                self.drop_misfit(Answer::Challenge)
+            }
             Arrival::Empty | Arrival::TooOld => {
                 self.challenge_source(cx);
                 Effect::CONSUMED
@@ -120,8 +123,10 @@ impl Relay {
             _ => {
                 self.outbox.ack_source = true;
                 self.outbox.ack_sink |= is_news;
+                // Beyond the window there is no memory either.
                 let is_odd =
-                    matches!(arrival, Arrival::OutOfOrder | Arrival::OutOfWindow | Arrival::Duplicate);
+                    matches!(arrival, Arrival::OutOfOrder | Arrival::OutOfWindow | Arrival::Duplicate)
+                        || tcp.seq.is_at_or_after(self.receiver.right_edge());
                 if is_odd && tcp.seq.is_after(self.receiver.next()) {
                     // Behind a hole, or outside the window.
                     return self.drop_misfit(Answer::Given);
@@ -157,7 +162,7 @@ impl Relay {
             // Linux has no answer for it either.
             return Effect::CONSUMED;
         }
-        let is_exact = ack == AckKind::NeverSent && tcp.seq == self.receiver.next();
+        let is_exact = ack == AckKind::NeverSent && tcp.seq == self.source_stands_at();
         if is_exact {
             self.judge_sense(departure, Some(PassReason::Desynchronised));
             if self.conduct.nonsense() >= DESYNCHRONISED_AFTER {

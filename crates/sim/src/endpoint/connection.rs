@@ -323,16 +323,14 @@ impl Connection {
 
     /// Whether a segment that begins in the window is taken although it may end beyond it (Linux
     /// `tcp_sequence`); then all of it is.
-    pub(super) fn takes_beyond(&mut self, tcp: &Tcp, policy: BeyondWindow) -> bool {
+    pub(super) fn takes_beyond(&self, tcp: &Tcp, policy: BeyondWindow) -> bool {
+        !self.ends_beyond(tcp) || policy == BeyondWindow::Always || self.unread() == 0
+    }
+
+    /// True for a segment that begins in the window and ends beyond it.
+    fn ends_beyond(&self, tcp: &Tcp) -> bool {
         let (edge, end) = (self.receiver.right_edge(), tcp.seq + tcp.payload_len as u32);
-        if !end.is_after(edge) || !tcp.seq.is_before(edge) {
-            return true;
-        }
-        let takes = policy == BeyondWindow::Always || self.unread() == 0;
-        if takes {
-            self.receiver.allow_until(end);
-        }
-        takes
+        end.is_after(edge) && tcp.seq.is_before(edge)
     }
 
     /// A second segment is acknowledged at once unless what waits to be read has made the window
@@ -361,6 +359,9 @@ impl Connection {
         };
         let had_holes = self.receiver.has_holes();
         let end = tcp.seq + payload.len() as u32;
+        if self.ends_beyond(tcp) {
+            self.receiver.allow_until(end);
+        }
         let is_near = self.receiver.is_near_newest(tcp.seq, end, BLOCKS);
         match self.receiver.on_segment(&segment, &mut self.inbox) {
             Arrival::Empty => {}
