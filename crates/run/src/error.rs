@@ -42,12 +42,6 @@ pub enum RunError {
         /// Why programs do not steer, if that was looked at.
         not_tcx: Option<String>,
     },
-    /// The same, which has come up while it steered.
-    #[error(
-        "a filter has come up that would be passed by, or would break flows: {0}; ended, and everything is undone; start \
-         again, or with --bypass-filters"
-    )]
-    FilterAppeared(String),
     /// No free number was found for the routing tables.
     #[error("no free pair of routing tables and TUN names: too many instances are running")]
     NoFreeSlot,

@@ -310,8 +310,15 @@ events! {
         /// Which, and what to add to it.
         rule: String,
     } => "\
-        a filter has come up that would be passed by, or would break flows: {rule}; no flow is accelerated any more, and \
-        this process ends when the others are handed back";
+        a filter has come up that would be passed by, or would break flows: {rule}; new flows pass, and those that are \
+        accelerated are handed back";
+    /// Nothing is steered, and the process waits.
+    Warning StandsBy {
+        /// What is against it.
+        why: String,
+    } => "stands by, and TCP is forwarded without acceleration, until nothing is against it any more: {why}";
+    /// The process has waited for that.
+    Info StandbyEnds => "nothing is against it any more: starting again";
     /// The same, and the settings say to go on.
     Warning FilterBypassed {
         /// Which.

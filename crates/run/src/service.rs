@@ -60,6 +60,17 @@ impl Service {
         self.store(directory);
     }
 
+    /// Nothing is steered for the time being, and this process waits.
+    pub fn stands_by(&mut self) {
+        let now = Clock::now();
+        if self.manager.is_none() || now < self.next {
+            return;
+        }
+        self.next = now + self.every;
+        let own = std::process::id();
+        self.tell(&format!("WATCHDOG=1\nMAINPID={own}\nSTATUS=stands by: a packet filter is against it"));
+    }
+
     /// Has the manager keep what a successor of the instance with this directory needs, in place of what it kept
     /// before.
     ///

@@ -40,6 +40,7 @@ mod directory;
 mod hand_over;
 mod passing;
 mod recover;
+mod standby;
 mod start;
 mod upkeep;
 
@@ -58,12 +59,24 @@ pub struct Ended {
     pub processor: ProcessorStatus,
 }
 
+impl Ended {
+    /// One that nothing has passed through.
+    fn of_nothing(why: Why) -> Self {
+        Self {
+            why,
+            counters: Counters::default(),
+            queue_drops: [0; 2],
+            processor: ProcessorStatus::default(),
+        }
+    }
+}
+
 /// Why an instance ended in good order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// A signal (its number) asked for it.
     Signal(i32),
-    /// A packet filter has come up that would be passed by.
+    /// A packet filter has come up that would be passed by: it goes on once that is so no more.
     Filter,
     /// It had hung, and the configuration says to end then.
     Hang,
@@ -129,8 +142,6 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     /// The A/B phase that is under way, or was last.
     ab: Option<Phase>,
     stop: Option<Stop>,
-    /// The packet filter because of which it ends.
-    filter: Option<String>,
     /// No flow is to begin: their first packets are not passed.
     no_new_flows: Arc<AtomicBool>,
     /// Another process has all that leads packets here, and the flows: nothing is to be undone.

@@ -19,8 +19,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if self.is_succeeded {
             return self.leave();
         }
-        if result.is_err() && self.stop.is_none() {
-            // The watchdog ends in good order; this process says that something failed.
+        if (result.is_err() && self.stop.is_none()) || matches!(result, Ok(Why::Filter)) {
+            // The watchdog ends in good order; this process says that something failed, or goes on later.
             self.service.main_is(std::process::id());
         }
         if let Some(guardian) = self.pulse.guardian.as_mut() {
@@ -47,7 +47,6 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             settling,
             console,
             roaming,
-            filter,
             events,
             ..
         } = self;
@@ -87,9 +86,6 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         released?;
         undone?;
         settled?;
-        if let Some(rule) = filter {
-            return Err(RunError::FilterAppeared(rule));
-        }
         Ok(Ended { why, counters, queue_drops, processor: status })
     }
 

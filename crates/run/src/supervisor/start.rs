@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Port;
 use handover::Note;
@@ -16,9 +16,11 @@ use units::Instant;
 use super::adopt::Adopted;
 use super::passing::Passing;
 use super::recover::{Estate, Heir, Stored};
+use super::standby::stand_by;
 use super::upkeep::{Overload, Sides};
 use super::{
     CONSOLE, Ended, FEEDBACK, LIFELINE, LINKS, Links, Pulse, ROAMING, Reports, SHARDS, Supervisor, WATCHDOG,
+    Why,
 };
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
@@ -39,7 +41,7 @@ use crate::service::Service;
 use crate::shards::{Shards, Terms, shard_of};
 use crate::signals::CaughtSignals;
 use crate::watchdog::Guardian;
-use crate::{Accelerator, Config, Event, EventSink, Job, Plan, Processor, RunError, log};
+use crate::{Accelerator, Config, Event, EventSink, Job, Plan, Processor, ReadSettings, RunError, log};
 
 /// Decides what would be set up and tells it, and changes nothing.
 ///
@@ -66,8 +68,21 @@ pub fn dry_run(config: &Config, events: &mut dyn EventSink) -> Result<(), RunErr
 /// As [`run`].
 // Not generic: the packet loop is compiled here, once, and not in each crate that starts it.
 pub fn accelerate(job: Job, events: &mut dyn EventSink) -> Result<Ended, RunError> {
-    let Job { config, engine, read } = job;
+    let Job { config, mut engine, read } = job;
+    let read = read.map(|read| Arc::new(Mutex::new(read)));
+    let mut is_first = true;
     let make = |shards| {
+        let read = read.as_ref().map(|read| {
+            let read = Arc::clone(read);
+            let mut anew: ReadSettings =
+                Box::new(move || (read.lock().unwrap_or_else(PoisonError::into_inner))());
+            if !std::mem::take(&mut is_first)
+                && let Ok(reread) = anew()
+            {
+                engine = reread.engine;
+            }
+            anew
+        });
         Accelerator::for_shards(&engine, shards, read).map_err(|error| RunError::Settings(error.to_string()))
     };
     run(&config, make, events)
@@ -89,21 +104,32 @@ pub fn pass_all(
 /// everything.
 ///
 /// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the
-/// machine allows. Works in the calling thread's network namespace, on the calling thread and on
+/// machine allows; once more where a packet filter has come up that is against it, and has gone. Works in the calling thread's network namespace, on the calling thread and on
 /// one more for each further shard. `events` gets what was set up, warnings, and what happened.
 ///
 /// # Errors
 /// When it cannot start, or an interface is lost; everything is undone in both cases.
 pub fn run<P: Processor + Send + 'static>(
     config: &Config,
-    make: impl FnOnce(usize) -> Result<Vec<P>, RunError>,
+    mut make: impl FnMut(usize) -> Result<Vec<P>, RunError>,
     events: &mut dyn EventSink,
 ) -> Result<Ended, RunError> {
     if config.inline.is_some() {
-        run_at::<BridgedSite, P>(config, make, events)
-    } else {
-        run_at::<RoutedSite, P>(config, make, events)
+        return run_at::<BridgedSite, P>(config, make, events);
     }
+    // What comes between two starts counts, too.
+    let signals = CaughtSignals::catch()?;
+    let mut ended = run_at::<RoutedSite, P>(config, &mut make, events)?;
+    // There is nobody any more whose place it could take.
+    let config = Config { replace: None, recover: None, replaced_process: None, ..config.clone() };
+    while ended.why == Why::Filter {
+        ended.tell(events);
+        ended = match stand_by(&config, &signals, events)? {
+            Some(why) => Ended::of_nothing(why),
+            None => run_at::<RoutedSite, P>(&config, &mut make, events)?,
+        };
+    }
+    Ok(ended)
 }
 
 fn run_at<S: Site, P: Processor + Send + 'static>(
@@ -426,7 +452,6 @@ impl<P: Processor + Send + 'static> Start<P> {
             sides: Sides::default(),
             ab: None,
             stop: None,
-            filter: None,
             no_new_flows: Arc::clone(&no_new_flows),
             events,
         };

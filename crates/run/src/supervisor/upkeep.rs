@@ -114,7 +114,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Ok(self.look_at_filters())
     }
 
-    /// Says what packet filters are against, and ends because of one: in good order, but no flow begins here any more.
+    /// Says what packet filters are against, and hands all flows back because of one: no flow begins here any more.
     fn look_at_filters(&mut self) -> Option<Why> {
         let event = match self.attachment.news_of_filters()? {
             None => Event::FilterResolved,
@@ -122,14 +122,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             Some(rule) => Event::FilterAppeared { rule },
         };
         self.events.on_event(&event);
-        let Event::FilterAppeared { rule } = event else { return None };
+        let Event::FilterAppeared { .. } = event else { return None };
         self.no_new_flows.store(true, Ordering::Relaxed);
         if let Some(bypass) = self.attachment.bypass() {
             bypass.refuse_new_flows(true);
         }
-        // Who was told to end before ends well.
-        self.filter = self.stop.is_none().then_some(rule);
-        Some(Why::Filter)
+        // Who was told to end before ends.
+        self.stop.is_none().then_some(Why::Filter)
     }
 
     /// Sends the heartbeat if all shards are alive, and acts on what the watchdog did.

@@ -11,7 +11,7 @@ use crate::nat::masquerade;
 use crate::topology::{Connection, Program, SERVER, Topology};
 
 /// A drop for one port between the two interfaces.
-const BETWEEN_BOTH: &str = "add table inet fw; add chain inet fw forward { type filter hook forward priority 0; }; \
+pub const BETWEEN_BOTH: &str = "add table inet fw; add chain inet fw forward { type filter hook forward priority 0; }; \
                             add rule inet fw forward iifname m0 oifname w0 tcp dport 8080 drop";
 
 /// A server that listens at a port of its own choice.
@@ -247,14 +247,37 @@ fn h36_a_drop_that_comes_up_is_noticed_and_new_flows_keep_to_it() {
         let line = program.await_line("a filter has come up");
         assert!(line.starts_with("warning: ") && line.contains("tcp dport 8080 drop"), "{line}");
         assert!(!port.is_reached(&topology), "{steering:?}");
-        let (status, said) = program.wait();
-        assert!(!status.success() && said.contains("start again, or with --bypass-filters"), "{said}");
+        // It is as if it had been there at the start.
+        let line = program.await_line("stands by");
+        assert!(line.contains("tcp dport 8080 drop"), "{line}");
         assert_eq!(topology.leftovers(), [""; 0]);
         connection.exchange(b"handed-2");
+        topology.connect(&topology.server, SERVER[0]).download(1_000_000);
+        assert!(!port.is_reached(&topology), "{steering:?}");
+        topology.exec("nft", &["delete table inet fw"]);
+        program.await_line("nothing is against it any more: starting again");
+        program.await_line("steering TCP between");
+        assert!(port.is_reached(&topology));
+        connection.exchange(b"passed-3");
+        topology.connect(&topology.server, SERVER[0]).download(1_000_000);
         connection.download(1_000_000);
-        // It is as if it had been there at the start.
-        assert!(refused(&topology, &topology.config()).contains("tcp dport 8080 drop"));
+        let said = program.stop(&topology);
+        // With the one that has reached the port.
+        assert!(said.contains("\naccelerated 2 flows, 0 B lost"), "{said}");
     }
+}
+
+#[test]
+fn h36_who_stands_by_ends_by_a_signal() {
+    let topology = Topology::build("standby");
+    topology.exec("nft", &[BETWEEN_BOTH]);
+    assert!(refused(&topology, &topology.config()).contains("tcp dport 8080 drop"));
+    topology.exec("nft", &["delete table inet fw"]);
+    let mut program = Program::start_engine(&topology, &topology.config());
+    topology.exec("nft", &[BETWEEN_BOTH]);
+    program.await_line("stands by");
+    let said = program.stop(&topology);
+    assert!(said.contains("Signal(15)"), "{said}");
 }
 
 #[test]
@@ -284,7 +307,19 @@ fn h36_programs_of_others_that_come_up_are_noticed() {
     let mut program = Program::start_engine(&topology, &config);
     topology.exec("tc", &["qdisc", "add", "dev", "w0", "clsact"]);
     program.await_line("w0 has a queueing discipline for what comes in (clsact)");
-    let (status, said) = program.wait();
-    assert!(!status.success(), "{said}");
+    program.await_line("stands by");
     assert_eq!(topology.leftovers(), [""; 0]);
+    topology.exec("tc", &["qdisc", "del", "dev", "w0", "clsact"]);
+    program.await_line("steering TCP between");
+    program.stop(&topology);
+    // Where the settings leave it open, rules steer instead.
+    let mut program = Program::start_engine(&topology, &topology.config());
+    topology.exec("tc", &["qdisc", "add", "dev", "w0", "clsact"]);
+    program.await_line("w0 has a queueing discipline for what comes in (clsact)");
+    program.await_line("nothing is against it any more: starting again");
+    program.await_line("# steering by rules, not by tcx: w0 has a queueing discipline");
+    program.await_line("steering TCP between");
+    topology.connect(&topology.server, SERVER[0]).download(1_000_000);
+    let said = program.stop(&topology);
+    assert!(said.contains("\naccelerated 1 flows, 0 B lost"), "{said}");
 }

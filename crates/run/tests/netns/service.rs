@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use run::Config;
 
+use crate::firewall::BETWEEN_BOTH;
 use crate::successor::{Late, heir, signal};
 use crate::topology::{
     Connection, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until,
@@ -140,4 +141,23 @@ fn who_is_replaced_names_the_other_one_before_it_ends() {
     assert_eq!(main_in(&manager.hear()), new.watchdog());
     connection.exchange(b"after...");
     new.stop(&topology);
+}
+
+#[test]
+fn who_stands_by_is_the_main_process_meanwhile_and_shows_life() {
+    let topology = Topology::build("stands");
+    let manager = Manager::new("stands");
+    let mut program = Program::launch_service(&topology, &topology.config(), &manager.path);
+    let main = main_in(&manager.hear()).unwrap();
+    topology.exec("nft", &[BETWEEN_BOTH]);
+    program.await_line("a filter has come up");
+    assert_eq!(manager.await_main(|next| next != main), program.pid(), "before its watchdog ends");
+    program.await_line("stands by");
+    manager.forget();
+    manager.await_line("WATCHDOG=1");
+    manager.await_line("WATCHDOG=1");
+    topology.exec("nft", &["delete table inet fw"]);
+    program.await_line("steering TCP between");
+    assert_eq!(Some(manager.await_main(|next| next != program.pid())), program.watchdog());
+    program.stop(&topology);
 }
