@@ -11,11 +11,13 @@ use engine::Port;
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{Packet, Tcp, TcpFlags, Transport};
 
+mod marks;
+
+use marks::MarksTold;
+
 const WINDOW_SHRINKS: &str = "it takes back a part of the window";
 /// How far back the number of a question is at least.
 const QUESTION_BEHIND_MIN: i32 = 1 << 29;
-
-const MARK_INVENTED: &str = "it tells of a CE mark that never arrived";
 
 const TIME_GOES_BACK: &str = "its TSval is older than one sent before in this direction";
 
@@ -190,57 +192,6 @@ struct Stream {
     marks: MarksTold,
 }
 
-/// Marks on what one host sends, where it agreed on accurate ECN, and what it was told of them.
-#[derive(Clone, Debug, Default)]
-struct MarksTold {
-    /// It said in its SYN or SYN-ACK what it must.
-    agrees: bool,
-    /// Packets that reached the middlebox marked CE, and those of them that had to be taken in.
-    arrived: u64,
-    acceptable: u64,
-    /// Newest time of them.
-    newest: Option<u32>,
-    /// The end of what was selectively acknowledged to it.
-    sacked: Option<SeqNum>,
-    /// The counter that it was told last, and how far it has grown: in what is news, and in all.
-    believed: Growth,
-    told: Growth,
-    /// Some were counted by the other host, before the middlebox took what this one sends.
-    is_passed: bool,
-    /// The middlebox has handed the flow back, or forgotten it, in between.
-    is_broken: bool,
-}
-
-/// How far a counter of three bits has grown, from 5 on (RFC 9768 §3.2.1).
-#[derive(Clone, Copy, Debug, Default)]
-struct Growth {
-    last: Option<u8>,
-    by: u64,
-}
-
-impl Growth {
-    fn follow(&mut self, ace: u8) {
-        let last = self.last.replace(ace).unwrap_or(5);
-        self.by += u64::from(ace.wrapping_sub(last) & 7);
-    }
-}
-
-impl MarksTold {
-    /// The host is told `ace`, in a packet that is news or may be old; false when that is too much.
-    fn tell(&mut self, ace: u8, is_news: bool) -> bool {
-        self.told.follow(ace);
-        if is_news {
-            self.believed.follow(ace);
-        }
-        self.believed.by <= self.arrived || self.is_passed
-    }
-
-    /// Hosts speak for themselves from here on, or another middlebox does that knows less.
-    fn break_off(&mut self) {
-        self.is_broken = true;
-    }
-}
-
 impl Stream {
     fn begin(&mut self, tcp: &Tcp) {
         *self = Self {
@@ -256,14 +207,7 @@ impl Stream {
             acked_to_host: tcp.seq,
             sent_on: tcp.seq,
             tsval_sent_on: self.tsval_sent_on,
-            marks: MarksTold {
-                agrees: if tcp.flags.contains(TcpFlags::ACK) {
-                    matches!(tcp.flags.ace(), 2..=4 | 6)
-                } else {
-                    tcp.flags.ace() == 7
-                },
-                ..MarksTold::default()
-            },
+            marks: MarksTold::begin(tcp),
             ..Self::default()
         };
     }
@@ -449,11 +393,8 @@ impl Checks {
             return None;
         }
         [("server", &flow.down), ("client", &flow.up)].into_iter().find_map(|(host, stream)| {
-            let MarksTold {
-                acceptable, told: Growth { by: told, .. }, arrived, is_broken, is_passed, ..
-            } = stream.marks;
-            let is_lost = stream.is_accelerated && !is_broken && !is_passed && told < acceptable;
-            is_lost.then(|| format!("the {host} was told of {told} of {acceptable} to {arrived} CE marks"))
+            let lost = stream.marks.lost().filter(|_| stream.is_accelerated);
+            lost.map(|lost| format!("the {host} was told of {lost}"))
         })
     }
 
@@ -488,15 +429,7 @@ impl Checks {
         let Some(tcp) = packet.tcp() else { return };
         let Some(flow) = self.flow(packet, tcp, from.opposite()) else { return };
         let (own, peer) = flow.streams(from);
-        if packet.ip.is_congestion_experienced() && !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST) {
-            let tsval = tcp.options.timestamps.map(|ts| ts.value);
-            let is_old =
-                own.marks.newest.zip(tsval).is_some_and(|(last, ts)| (ts.wrapping_sub(last) as i32) < 0);
-            // Of what has come before a host may think that it is old.
-            let is_new = own.is_accelerated && !is_old && tcp.seq_end().is_after(own.highest);
-            own.marks.arrived += 1;
-            own.marks.acceptable += u64::from(is_new && tcp.payload_len > 0);
-        }
+        let is_new = own.is_accelerated && tcp.seq_end().is_after(own.highest);
         if tcp.flags.contains(TcpFlags::SYN) {
             if own.isn != Some(tcp.seq) {
                 own.begin(tcp);
@@ -507,11 +440,7 @@ impl Checks {
                 own.fin_end = Some(tcp.seq_end());
             }
         }
-        if let Some(ts) = tcp.options.timestamps
-            && own.marks.newest.is_none_or(|last| (ts.value.wrapping_sub(last) as i32) > 0)
-        {
-            own.marks.newest = Some(ts.value);
-        }
+        own.marks.arrive(packet.ip.is_congestion_experienced(), tcp, is_new);
         if tcp.flags.contains(TcpFlags::ACK) && !tcp.flags.contains(TcpFlags::RST) {
             peer.acked_by_peer = peer.acked_by_peer.later_of(tcp.ack);
         }
@@ -701,37 +630,6 @@ impl FlowChecks {
             return Some("an option of SYNs on another segment");
         }
         None
-    }
-
-    fn agrees_on_accurate_ecn(&self) -> bool {
-        self.down.marks.agrees && self.up.marks.agrees
-    }
-
-    /// RFC 9768 §3.2.2: a host hears of no more CE marks than its packets have met.
-    fn broken_mark_rule(&mut self, tcp: &Tcp, to: Port) -> Option<&'static str> {
-        let is_counter = !tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
-        if !self.agrees_on_accurate_ecn() || !is_counter || self.is_reset {
-            return None;
-        }
-        let (own, peer) = self.streams(to);
-        // Before anything is acknowledged it may tell how the SYN-ACK has arrived.
-        let is_of_handshake = own.isn.is_none_or(|isn| tcp.ack == isn + 1) && tcp.segment_len() == 0;
-        // What the middlebox does not take may be doubled behind it, or lost.
-        if is_of_handshake || own.marks.is_broken || !own.is_accelerated {
-            own.marks.is_passed |= own.marks.arrived > 0;
-            return None;
-        }
-        // A host believes what comes with an acknowledgement or a time that is news (Linux `tcp_accecn_process`).
-        let times = tcp.options.timestamps.zip(peer.tsval_sent_on);
-        let has_later_time = times.is_some_and(|(ts, last)| (ts.value.wrapping_sub(last) as i32) > 0);
-        let sacked = tcp.options.sack.iter().map(|block| block.end).reduce(SeqNum::later_of);
-        let sacks_more = sacked.is_some_and(|end| own.marks.sacked.is_none_or(|last| end.is_after(last)));
-        if sacks_more {
-            own.marks.sacked = sacked;
-        }
-        let is_news = tcp.ack.is_after(own.acked_to_host)
-            || (tcp.ack == own.acked_to_host && (has_later_time || sacks_more));
-        (!own.marks.tell(tcp.flags.ace(), is_news)).then_some(MARK_INVENTED)
     }
 
     fn broken_number_rule(&mut self, to: Port, origin: Origin, tcp: &Tcp) -> Option<&'static str> {
