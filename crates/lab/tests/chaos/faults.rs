@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Duration;
 
 use crate::chaos::accelerator::{Accelerator, Options, SIGCONT, SIGHUP, SIGKILL, SIGSTOP, SIGTERM, Way};
-use crate::chaos::network::{Network, Side};
+use crate::chaos::network::{Network, Side, output};
 
 /// One kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Fault {
     FillState,
     /// Whatever may hold its nft table.
     KillNft,
+    /// A packet filter that would be passed by comes up, and goes.
+    Filter,
     DownUp,
     Remake,
     Renumber,
@@ -46,7 +48,7 @@ pub enum Fault {
 
 impl Fault {
     /// Those that no transfer may suffer from.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::KillBox,
         Self::KillWatchdog,
         Self::KillBoth,
@@ -61,6 +63,7 @@ impl Fault {
         Self::DeleteState,
         Self::FillState,
         Self::KillNft,
+        Self::Filter,
         Self::DownUp,
         Self::Remake,
         Self::Renumber,
@@ -83,6 +86,7 @@ impl Fault {
             Self::DeleteState => "delete-state",
             Self::FillState => "fill-state",
             Self::KillNft => "kill-nft",
+            Self::Filter => "filter",
             Self::DownUp => "down-up",
             Self::Remake => "remake",
             Self::Renumber => "renumber",
@@ -111,7 +115,7 @@ impl Fault {
     /// False where it means nothing.
     pub const fn fits(self, way: Way) -> bool {
         match self {
-            Self::Renumber => !matches!(way, Way::Inline),
+            Self::Renumber | Self::Filter => !matches!(way, Way::Inline),
             Self::KillNft => matches!(way, Way::Rules),
             _ => true,
         }
@@ -227,6 +231,17 @@ impl Scene<'_> {
                 kill_nft(&self.network.middle);
                 true
             }
+            Fault::Filter => {
+                let said = output(&self.network.middle, "nft", &[FILTER]);
+                if !said.is_empty() {
+                    return Err(format!("nft: {said}"));
+                }
+                old.await_line_with(": stands by")?;
+                self.pause(0..1_500);
+                output(&self.network.middle, "nft", &["delete table inet chaos"]);
+                old.await_line_with("ready: ")?;
+                true
+            }
             Fault::DeleteState => {
                 let directory = Path::new(io::INSTANCE_DIRECTORY).join(format!("run-{}", old.process()));
                 drop(std::fs::remove_dir_all(directory));
@@ -290,6 +305,10 @@ impl Scene<'_> {
         if left == 1 { Ok(()) } else { Err(format!("{left} run in place of one")) }
     }
 }
+
+/// A rule about what nobody sends.
+const FILTER: &str = "add table inet chaos; add chain inet chaos forward { type filter hook forward priority 0; }; add \
+     rule inet chaos forward iifname m0 oifname w0 tcp dport 9 drop";
 
 /// How long several that want one's place may take.
 const PATIENCE: Duration = Duration::from_secs(60);
