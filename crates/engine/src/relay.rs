@@ -228,7 +228,7 @@ impl Relay {
         segment: &mut Segment<'_>,
         cx: &mut Context<'_>,
     ) -> Effect {
-        let (is_ahead, is_again) = self.place(segment);
+        let place = (self.conduct.is_in_dispute() || self.is_young()).then(|| self.place(segment));
         let counts = self.accurate_ecn.is_some() && self.would_be_taken(departure.as_ref(), segment);
         let mut effect = match segment.from {
             End::Source => self.on_source_segment(departure, segment, cx),
@@ -237,14 +237,14 @@ impl Relay {
         if counts && effect.verdict == Verdict::Consumed {
             self.count_marks(segment, cx);
         }
-        // A host that has sent more than has come here has lost it, or sent it elsewhere; one that sends again what
-        // has come may have been heard elsewhere. Neither speaks against that.
-        let is_doubted = self.conduct.is_in_dispute() || self.is_young();
-        if effect.misfit.is_none() && is_doubted && is_ahead && !segment.has(TcpFlags::RST) {
-            effect.misfit = Some(Answer::Aside);
-        }
-        if effect.misfit.is_none() && !is_again {
-            self.conduct.fits();
+        if let Some((is_ahead, is_again)) = place.filter(|_| effect.misfit.is_none()) {
+            // A host that has sent more than has come here has lost it, or sent it elsewhere; one that sends again
+            // what has come may have been heard elsewhere. Neither speaks against that.
+            if is_ahead && !segment.has(TcpFlags::RST) {
+                effect.misfit = Some(Answer::Aside);
+            } else if !is_again {
+                self.conduct.fits();
+            }
         }
         effect
     }
