@@ -187,10 +187,10 @@ scripts! {
     h25_scalable_sender
     h26_first_bytes_win
     h26_handshake_replayed
-    h26_handshake_replayed_blind
-    h26_handshake_replayed_both
     h26_handshake_replayed_bare
     h26_handshake_replayed_beyond_window
+    h26_handshake_replayed_blind
+    h26_handshake_replayed_both
     h26_handshake_replayed_far
     h26_handshake_replayed_silent_client
     h26_late_syn
