@@ -92,7 +92,7 @@ times: deps ## What each check takes, from nothing, into CONTRIBUTING.md (as roo
 	tools/time-checks $(OUT)/docs/check-times.json
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/check-times.json)
 
-stress: deps ## Ten runs of all tests beside programs that take both processors (as root, hours): out/stress
+stress: deps ## Ten runs of tests in real time, one of all others, beside programs that take both processors (as root, hours): out/stress
 	@tools/need-root stress
 	@$(NEEDS_PYTHON)
 	@tools/install-deps --optional stress

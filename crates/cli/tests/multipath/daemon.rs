@@ -350,6 +350,8 @@ fn what_a_killed_one_left_is_undone_by_its_guard_or_by_the_next() {
     until("a second subflow joins", || world.subflows().iter().filter(|s| s.is_established).count() == 2);
     io::PidFd::open(guard).unwrap().send_signal(SIGKILL).unwrap();
     daemon.end(SIGKILL);
+    // Until then it is there to undo what the daemon has left.
+    until("the guard has ended", || io::ProcessId::of(guard).is_err());
     assert_eq!((world.sysctl("tcp_retries2").as_str(), world.endpoints()), ("100", 2), "nobody is left");
     // The next adopts endpoints that subflows use; the connection goes on.
     let daemon = Daemon::start(&world, &[]);

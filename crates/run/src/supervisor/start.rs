@@ -104,8 +104,8 @@ pub fn pass_all(
 /// everything.
 ///
 /// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the
-/// machine allows; once more where a packet filter has come up that is against it, and has gone. Works in the calling thread's network namespace, on the calling thread and on
-/// one more for each further shard. `events` gets what was set up, warnings, and what happened.
+/// machine allows; once more where a packet filter has come up that is against it, and has gone. Works in the calling
+/// thread's network namespace, on the calling thread and on one more for each further shard. `events` gets what was set up, warnings, and what happened.
 ///
 /// # Errors
 /// When it cannot start, or an interface is lost; everything is undone in both cases.
@@ -124,9 +124,15 @@ pub fn run<P: Processor + Send + 'static>(
     let config = Config { replace: None, recover: None, replaced_process: None, ..config.clone() };
     while ended.why == Why::Filter {
         ended.tell(events);
-        ended = match stand_by(&config, &signals, events)? {
-            Some(why) => Ended::of_nothing(why),
-            None => run_at::<RoutedSite, P>(&config, &mut make, events)?,
+        ended = loop {
+            if let Some(why) = stand_by(&config, &signals, events)? {
+                return Ok(Ended::of_nothing(why));
+            }
+            match run_at::<RoutedSite, P>(&config, &mut make, events) {
+                // It has come back at once.
+                Err(RunError::Filtered { .. } | RunError::NoTcx(_)) => {}
+                ended => break ended?,
+            }
         };
     }
     Ok(ended)
