@@ -214,6 +214,8 @@ fn it_says_how_it_is_and_lets_a_path_be_retired() {
     let (before, rto) = (limits(), world.sysctl("tcp_keepalive_time"));
     let daemon = Daemon::start(&world, &["--keep-alive", "50 s"]);
     assert_eq!(world.sysctl("tcp_keepalive_time"), "50");
+    // A connection of before has a second subflow on the path of its first one.
+    until("both endpoints are there", || world.endpoints() == 2);
     let connection = world.connect();
     until("a second subflow joins", || world.subflows().iter().filter(|s| s.is_established).count() == 2);
     until("it is in the status", || {
@@ -346,6 +348,7 @@ fn what_a_killed_one_left_is_undone_by_its_guard_or_by_the_next() {
 
     let daemon = Daemon::start(&world, &[]);
     let guard = daemon.guard();
+    until("both endpoints are there again", || world.endpoints() == 2);
     let connection = world.connect();
     until("a second subflow joins", || world.subflows().iter().filter(|s| s.is_established).count() == 2);
     io::PidFd::open(guard).unwrap().send_signal(SIGKILL).unwrap();
