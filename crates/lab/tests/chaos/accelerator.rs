@@ -133,14 +133,15 @@ impl Accelerator {
 
     /// Waits until it is ready; an error if it ends before that.
     pub fn when_ready(mut self) -> Result<Self, String> {
-        self.await_line_with("ready")?;
+        self.await_line("ready: ")?;
         Ok(self)
     }
 
-    pub fn await_line_with(&mut self, wanted: &str) -> Result<(), String> {
+    /// Waits for a line that begins so.
+    pub fn await_line(&mut self, wanted: &str) -> Result<(), String> {
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) if line.contains(wanted) => return Ok(()),
+                Ok(line) if line.starts_with(wanted) => return Ok(()),
                 Ok(_) => {}
                 Err(_) => return Err(format!("{} never said '{wanted}'", self.name)),
             }

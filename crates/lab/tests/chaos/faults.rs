@@ -236,10 +236,10 @@ impl Scene<'_> {
                 if !said.is_empty() {
                     return Err(format!("nft: {said}"));
                 }
-                old.await_line_with(": stands by")?;
+                old.await_line("cellerator: warning: stands by")?;
                 self.pause(0..1_500);
                 output(&self.network.middle, "nft", &["delete table inet chaos"]);
-                old.await_line_with("ready: ")?;
+                old.await_line("ready: ")?;
                 true
             }
             Fault::DeleteState => {

@@ -105,7 +105,8 @@ pub fn pass_all(
 ///
 /// `make` is asked for one processor for each shard: as many as [`Config::shards`] says, or as the
 /// machine allows; once more where a packet filter has come up that is against it, and has gone. Works in the calling
-/// thread's network namespace, on the calling thread and on one more for each further shard. `events` gets what was set up, warnings, and what happened.
+/// thread's network namespace, on the calling thread and on one more for each further shard. `events` gets what was set
+/// up, warnings, and what happened.
 ///
 /// # Errors
 /// When it cannot start, or an interface is lost; everything is undone in both cases.
