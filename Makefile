@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -81,7 +81,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
 NIGHTLY := lint without-bpf-test advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
-	package-test rpm-test image-test tarball-arm64 kernels query-test test-data middlebox multipath bench-probe chaos strangers marks deaths soak fuzz
+	package-test rpm-test image-test tarball-arm64 kernels firewalls query-test test-data middlebox multipath bench-probe chaos strangers marks deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)
@@ -293,6 +293,13 @@ docs-kernels: deps build ## The same, with README's table written anew, whatever
 	@$(NEEDS_MACHINE)
 	tools/kernels/test-kernels $(CELLERATOR) $(OUT)/docs/kernels.json || echo "  not all checks are ok: the table says which" >&2
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/kernels.json)
+
+firewalls: deps ## Each firewall with each way of steering; ufw, firewalld, Docker where they are installed (as root, minutes): docs/firewalls.md
+	@tools/need-root firewalls
+	tools/test-firewalls $(OUT)/docs/firewalls.json
+
+docs-firewalls: firewalls ## The same, with the table of docs/firewalls.md written anew
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/firewalls.json)
 
 recipes: deps ## The networks of docs/recipes.md, WireGuard by Debian's wireguard-go too (as root)
 	@tools/need-root recipes

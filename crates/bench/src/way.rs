@@ -35,6 +35,10 @@ pub enum Way {
     AdaptiveRules,
     /// The same, a BPF program at the interfaces does.
     AdaptiveTcx,
+    /// The kernel forwards, filters by state, and translates.
+    KernelFiltered,
+    /// The engine accelerating, policy rules lead packets to it, beside such a filter.
+    AdaptiveFiltered,
     /// The engine passing every flow, by policy rules.
     PassRules,
     /// The same by a BPF program, which sends it every packet.
@@ -68,7 +72,7 @@ const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Kernel,
         Self::Echo,
         Self::EchoPlain,
@@ -85,6 +89,8 @@ impl Way {
         Self::HaproxySplice,
         Self::AdaptiveRules,
         Self::AdaptiveTcx,
+        Self::KernelFiltered,
+        Self::AdaptiveFiltered,
         Self::PassRules,
         Self::PassTcxAll,
         Self::PassTcx,
@@ -114,6 +120,8 @@ impl Way {
             Self::HaproxySplice => "haproxy-splice",
             Self::AdaptiveRules => "accelerate-rules",
             Self::AdaptiveTcx => "accelerate-tcx",
+            Self::KernelFiltered => "kernel-filtered",
+            Self::AdaptiveFiltered => "accelerate-filtered",
             Self::PassRules => "pass-rules",
             Self::PassTcxAll => "pass-tcx-no-bypass",
             Self::PassTcx => "pass-tcx",
@@ -144,6 +152,8 @@ impl Way {
             Self::HaproxySplice => "HAProxy, splice",
             Self::AdaptiveRules => "accelerating, rules",
             Self::AdaptiveTcx => "accelerating, tcx",
+            Self::KernelFiltered => "kernel forwarding, filter by state",
+            Self::AdaptiveFiltered => "accelerating, rules, filter by state",
             Self::PassRules => "passing, rules",
             Self::PassTcxAll => "passing, tcx, through the engine",
             Self::PassTcx => "passing, tcx, left to the kernel",
@@ -178,7 +188,7 @@ impl Way {
     pub(crate) fn program(self, wired: &str, mobile: &str) -> Option<Program> {
         let count = io::sched::cpu_count().to_string();
         let (command, more): (&[&str], &[&str]) = match self {
-            Self::Kernel | Self::KernelBridge | Self::EngineAlone => return None,
+            Self::Kernel | Self::KernelFiltered | Self::KernelBridge | Self::EngineAlone => return None,
             Self::Inline => (RUN, &[]),
             Self::InlinePass => (RUN, &["--no-accelerate"]),
             Self::Haproxy => return Some(Program::Haproxy { splice: false }),
@@ -195,7 +205,7 @@ impl Way {
             Self::AdaptiveBusy => (RUN, &["--busy-poll"]),
             Self::AdaptiveAlone => (RUN, &["--flows-max", "200000", "--recover-within", "0 s"]),
             Self::AdaptiveShards => (RUN, &["--shards", &count]),
-            Self::AdaptiveRules => (RUN, &["--steering", "rules"]),
+            Self::AdaptiveRules | Self::AdaptiveFiltered => (RUN, &["--steering", "rules"]),
             Self::AdaptiveTcx => (RUN, &["--steering", "tcx"]),
             Self::PassRules => (RUN, &["--no-accelerate", "--steering", "rules"]),
             Self::PassTcxAll => (RUN, &["--no-accelerate", "--steering", "tcx", "--no-bypass"]),
@@ -217,6 +227,9 @@ impl Way {
                 "no box: `cellerator bench engine-cost --flows N`".to_owned()
             }
             None if self == Self::KernelBridge => "nothing; the kernel bridges".to_owned(),
+            None if self == Self::KernelFiltered => {
+                "nothing; the kernel forwards, filters and translates".to_owned()
+            }
             None => "nothing; the kernel forwards".to_owned(),
             Some(Program::Haproxy { splice }) => {
                 let option = if splice { "`option splice-auto`" } else { "no splicing" };

@@ -232,7 +232,11 @@ fn trouble(condition: &str) -> String {
 
 /// What it is, and what it has at the moment.
 fn heading_lines(status: &Status) -> Vec<String> {
-    let what = if status.is_draining { "draining" } else { "running" };
+    let what = match status {
+        _ if !status.stands_by.is_empty() => "standing by",
+        _ if status.is_draining => "draining",
+        _ => "running",
+    };
     let Status { name, process, version, wired, mobile, .. } = status;
     // Both are empty from another version.
     let steering = match status.steering.as_str() {
@@ -240,6 +244,15 @@ fn heading_lines(status: &Status) -> Vec<String> {
         "inline" => ", bridged".to_owned(),
         how => format!(", steered by {how}"),
     };
+    if !status.stands_by.is_empty() {
+        return vec![
+            format!("{name}: {what} for {} s, process {process}, version {version}", status.uptime_s),
+            format!(
+                "TCP between {wired} and {mobile} is forwarded without acceleration: {}",
+                status.stands_by
+            ),
+        ];
+    }
     let controller =
         Some(status.processor.controller.as_str()).filter(|name| !name.is_empty()).unwrap_or("-");
     let mut lines = vec![

@@ -20,6 +20,7 @@ use crate::schema;
 
 #[path = "documents/datasets.rs"]
 mod datasets_page;
+mod firewalls;
 mod kernels;
 mod probe;
 mod router;
@@ -107,6 +108,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
         ("cellerator/router/1", "") => router::markdown(&document),
         ("cellerator/kernels/1", "") => kernels::markdown(&document),
+        ("cellerator/firewalls/1", "") => firewalls::markdown(&document),
         ("cellerator/check-times/1", "") => times::markdown(&document),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
@@ -162,6 +164,16 @@ fn the_kernels_results_follow_their_schema() {
     );
 }
 
+const FIREWALLS_SCHEMA: &str = include_str!("../../../schemas/firewalls.schema.json");
+
+#[test]
+fn the_firewalls_results_follow_their_schema() {
+    schema::check_against(
+        &parsed("docs/results/firewalls.json", &read("docs/results/firewalls.json")),
+        FIREWALLS_SCHEMA,
+    );
+}
+
 #[test]
 fn the_demo_s_results_follow_their_schema() {
     schema::check(&parsed("docs/results/demo.json", &read("docs/results/demo.json")));
@@ -213,6 +225,7 @@ fn keep(from: &str) {
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
         "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
+        "cellerator/firewalls/1" => ("firewalls".to_owned(), text.trim_end().to_owned()),
         "cellerator/kernels/1" => ("kernels".to_owned(), text.trim_end().to_owned()),
         "cellerator/check-times/1" => ("check-times".to_owned(), text.trim_end().to_owned()),
         "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),

@@ -312,6 +312,11 @@ events! {
     } => "\
         a filter has come up that would be passed by, or would break flows: {rule}; new flows pass, and those that are \
         accelerated are handed back";
+    /// A packet filter has come up that does not see what is bridged here.
+    Warning FilterUnseen {
+        /// Which.
+        rule: String,
+    } => "a filter has come up that this bridge passes by: {rule}; end the accelerator, or filter elsewhere";
     /// Nothing is steered, and the process waits.
     Warning StandsBy {
         /// What is against it.

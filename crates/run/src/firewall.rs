@@ -15,9 +15,10 @@ use io::netlink::{Action, Chain, Family, FilterFamily, Hook, Netlink, PacketFilt
 mod residual;
 mod watch;
 
-pub(crate) use watch::{FilterWatch, Watched};
+pub(crate) use watch::{FilterWatch, Watched, Way as WatchedWay, at_interfaces};
 
-use residual::{Face, Line, Passage, Residual, sees};
+pub(crate) use residual::Face;
+use residual::{Line, Passage, Residual, sees};
 use wire::protocol;
 
 /// What was found.
@@ -29,6 +30,8 @@ pub(crate) struct Firewall {
     pub against_tcx: Option<String>,
     /// The same where rules steer.
     pub against_rules: Option<String>,
+    /// Why frames are not to be taken from the interfaces by sockets, in place of a bridge of the kernel's.
+    pub against_frames: Option<String>,
     /// Why other packets to subscribers than TCP are not to be steered, by programs and by rules: a filter would decide
     /// otherwise of them.
     pub against_turns: [Option<String>; 2],
@@ -102,35 +105,53 @@ fn legacy_tables(list: &str) -> std::io::Result<Vec<String>> {
 /// tracked where rules steer.
 pub(crate) fn examine(names: Names<'_>, netlink: &Netlink, tracks_mobile: bool) -> Firewall {
     let (ruleset, unknown) = read();
-    let index = |name: &str| Some(netlink.index_of(name).map_or(0, io::netlink::InterfaceIndex::get));
-    let indices = [index(names.wired), index(names.mobile)];
-    let mut found = judge(&ruleset, names, indices, tracks_mobile, &list_chain);
+    let interfaces = faces(names, netlink);
+    let mut found = judge(&ruleset, names, interfaces, tracks_mobile, &list_chain);
     // What cannot be seen may track.
     found.tracks_connections |= !unknown.is_empty();
     found.unknown = unknown;
     found
 }
 
+/// The interfaces as rules may know them: wired, mobile.
+fn faces<'a>(names: Names<'a>, netlink: &Netlink) -> [Face<'a>; 2] {
+    [names.wired, names.mobile].map(|name| match netlink.link(name) {
+        Ok(link) => {
+            Face { name, index: Some(link.index.get()), is_bridge: link.kind.as_deref() == Some("bridge") }
+        }
+        Err(_) => Face { name, index: Some(0), is_bridge: true },
+    })
+}
+
 /// Finds the first reason against either way to steer, and what else is to be known.
 pub(crate) fn judge(
     ruleset: &Ruleset,
     names: Names<'_>,
-    indices: [Option<u32>; 2],
+    interfaces: [Face<'_>; 2],
     tracks_mobile: bool,
     list: List<'_>,
 ) -> Firewall {
     let mut found = Firewall { tracks_connections: tracks(ruleset), ..Firewall::default() };
-    let scene = Scene { ruleset, names, indices, tracks_mobile, list, protocol: protocol::TCP };
-    found.against_tcx = scene.at_arrival().or_else(|| scene.first_difference(Scene::differs_by_programs));
+    let scene = Scene { ruleset, names, interfaces, tracks_mobile, list, protocol: protocol::TCP };
+    found.against_tcx = scene
+        .at_arrival()
+        .map(|(rule, name)| format!("{rule} sees what comes in by {name}, which programs take before it"))
+        .or_else(|| scene.first_difference(Scene::differs_by_programs));
     found.against_rules = scene.first_difference(Scene::differs_by_rules);
     for other in [protocol::UDP, ESP] {
         let scene = Scene { protocol: other, ..scene };
         let [by_programs, by_rules] = &mut found.against_turns;
+        let at_arrival =
+            || scene.at_arrival().map(|(rule, name)| format!("{rule} sees what comes in by {name}"));
         *by_programs = by_programs
             .take()
-            .or_else(|| scene.at_arrival().or_else(|| scene.first_difference(Scene::differs_by_programs)));
+            .or_else(|| at_arrival().or_else(|| scene.first_difference(Scene::differs_by_programs)));
         *by_rules = by_rules.take().or_else(|| scene.first_difference(Scene::differs_by_rules));
     }
+    // Of frames all protocols come, and nothing of what is for IP's hooks.
+    found.against_frames = [protocol::TCP, protocol::UDP, protocol::ICMP, protocol::ICMPV6, ESP]
+        .into_iter()
+        .find_map(|protocol| Scene { protocol, ..scene }.at_frames());
     if let Some(program) = ruleset.programs.first() {
         let why = format!(
             "a BPF program of netfilter's ({}) is at the {} hook of {}, and what it decides by is not known",
@@ -205,11 +226,12 @@ struct Look {
 }
 
 /// What is examined, and between what.
+#[derive(Clone, Copy)]
 struct Scene<'a> {
     ruleset: &'a Ruleset,
     names: Names<'a>,
-    /// Of the interfaces: wired, mobile.
-    indices: [Option<u32>; 2],
+    /// Wired, mobile.
+    interfaces: [Face<'a>; 2],
     tracks_mobile: bool,
     list: List<'a>,
     /// Of the packets.
@@ -218,19 +240,19 @@ struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     fn wired(&self) -> Face<'a> {
-        Face { name: self.names.wired, index: self.indices[0] }
+        self.interfaces[0]
     }
 
     fn mobile(&self) -> Face<'a> {
-        Face { name: self.names.mobile, index: self.indices[1] }
+        self.interfaces[1]
     }
 
     fn wired_tun(&self) -> Face<'a> {
-        Face { name: self.names.wired_tun, index: None }
+        Face { name: self.names.wired_tun, index: None, is_bridge: false }
     }
 
     fn mobile_tun(&self) -> Face<'a> {
-        Face { name: self.names.mobile_tun, index: None }
+        Face { name: self.names.mobile_tun, index: None, is_bridge: false }
     }
 
     fn residual(&self, look: Look, [way_in, way_out]: [Face<'a>; 2], is_tracked: bool) -> Residual {
@@ -270,29 +292,47 @@ impl<'a> Scene<'a> {
         None
     }
 
-    /// Chains that packets come to as they come in, before which programs of ours take them.
-    fn at_arrival(&self) -> Option<String> {
+    /// A rule that does more than accept to what comes in, before programs of ours or sockets take it, and the
+    /// interface.
+    fn at_arrival(&self) -> Option<(String, &'a str)> {
+        self.first_change(|chain, from| {
+            let base = chain.base.as_ref().filter(|base| base.hook == Hook::Ingress)?;
+            let is_its = |device: &String| match device.strip_suffix('*') {
+                Some(start) => from.starts_with(start),
+                None => device == from,
+            };
+            (base.devices.is_empty() || base.devices.iter().any(is_its)).then_some(Hook::Ingress)
+        })
+    }
+
+    /// Why frames should not be taken from the interfaces, and put out at the other one.
+    fn at_frames(&self) -> Option<String> {
+        if let Some((rule, name)) = self.at_arrival() {
+            return Some(format!("{rule} sees what comes in by {name}, which a socket takes before it"));
+        }
+        let of_bridge = |chain: &Chain| {
+            let is_there = |hook: &Hook| matches!(hook, Hook::Prerouting | Hook::Forward | Hook::Postrouting);
+            let base = chain.base.as_ref().filter(|_| chain.family == FilterFamily::Bridge)?;
+            Some(base.hook).filter(is_there)
+        };
+        let (rule, _) = self.first_change(|chain, _| of_bridge(chain))?;
+        Some(format!("{rule} sees what the kernel bridges, and this process does that in its place"))
+    }
+
+    /// The first rule that does more than accept, of the chains that `hook` gives a hook of for what comes in by an
+    /// interface; and that.
+    fn first_change(&self, hook: impl Fn(&Chain, &str) -> Option<Hook>) -> Option<(String, &'a str)> {
         for (chain, at) in self.ruleset.chains.iter().enumerate() {
-            let Some(base) = at.base.as_ref().filter(|base| base.hook == Hook::Ingress) else { continue };
             for (from, to, way) in
                 [(self.mobile(), self.wired(), Way::Up), (self.wired(), self.mobile(), Way::Down)]
             {
-                let is_here = base.devices.is_empty()
-                    || base.devices.iter().any(|device| match device.strip_suffix('*') {
-                        Some(start) => from.name.starts_with(start),
-                        None => device == from.name,
-                    });
+                let Some(hook) = hook(at, from.name) else { continue };
                 for is_ipv6 in [false, true] {
-                    let look = Look { chain, hook: Hook::Ingress, way, is_ipv6 };
-                    let left = self.residual(look, [from, to], true);
-                    if is_here && !left.accepts_all() {
+                    let left = self.residual(Look { chain, hook, way, is_ipv6 }, [from, to], true);
+                    if !left.accepts_all() {
                         let line =
                             left.lines.iter().find(|line| !matches!(line.effect, residual::Effect::Accept));
-                        let rule = line.map_or_else(String::new, |line| self.describe(line));
-                        return Some(format!(
-                            "{rule} sees what comes in by {}, which programs take before it",
-                            from.name
-                        ));
+                        return Some((line.map_or_else(String::new, |line| self.describe(line)), from.name));
                     }
                 }
             }
@@ -393,7 +433,7 @@ impl<'a> Scene<'a> {
                 is_ipv6: at.family == FilterFamily::V6,
             };
             let left = self.plain(look);
-            let nobody = Face { name: "", index: Some(0) };
+            let nobody = Face { name: "", index: Some(0), is_bridge: false };
             let elsewhere = self.residual(look, [self.wired(), nobody], true);
             // What is of any interface is hardly meant for this one, unless it is about everything.
             let is_meant = |line: &&Line| {

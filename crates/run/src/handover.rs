@@ -135,6 +135,10 @@ impl Predecessor {
                  does"
             )));
         };
+        if tuns[0].is_empty() && config.inline.is_none() {
+            let why = "it stands by because of a packet filter, and starts again once nothing is against it";
+            return Err(RunError::NotReplaced { name: name.clone(), why: why.to_owned() });
+        }
         let directory = found.directory().to_owned();
         Ok(Some(Self { tuns, rules, settings, name: found.name, process: found.process, directory }))
     }

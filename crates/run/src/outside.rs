@@ -9,7 +9,7 @@ use io::VnetHeader;
 use io::netlink::{self, Family, Ruleset};
 use units::Instant;
 
-use crate::firewall::{self, Names};
+use crate::firewall::{self, Face, Names};
 use crate::inline::{self, SharedHeaders};
 use crate::keepsakes::Inventory;
 use crate::record::Record;
@@ -151,12 +151,13 @@ impl Default for Learnt {
 #[must_use]
 pub fn firewall(bytes: &[u8]) -> Vec<String> {
     let names = Names { wired: "w0", mobile: "m0", wired_tun: "cellw0", mobile_tun: "cellm0" };
+    let interfaces =
+        [("w0", 2), ("m0", 3)].map(|(name, index)| Face { name, index: Some(index), is_bridge: index == 3 });
     let legacy = Family::BOTH.map(|family| netlink::outside::legacy(family, bytes));
     let [v4, v6] = legacy.map(|chains| Ruleset { chains, ..Ruleset::default() });
     let all = [netlink::outside::ruleset(bytes), v4, v6];
-    let found = all
-        .iter()
-        .map(|ruleset| firewall::judge(ruleset, names, [Some(2), Some(3)], false, &|_| String::new()));
+    let found =
+        all.iter().map(|ruleset| firewall::judge(ruleset, names, interfaces, false, &|_| String::new()));
     found
         .flat_map(|found| found.against_tcx.into_iter().chain(found.against_rules).chain(found.cautions))
         .collect()

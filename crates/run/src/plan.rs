@@ -244,9 +244,12 @@ impl Plan {
         firewall::Watched {
             interfaces: self.sides.each_ref().map(|side| side.interface.clone()),
             tuns: self.sides.each_ref().map(|side| side.tun.clone()),
-            by_programs: self.method == Method::Tcx,
-            has_notrack: self.has_notrack,
-            is_never: config.notrack == Notrack::Never,
+            way: if self.method == Method::Tcx {
+                firewall::WatchedWay::Programs(tcx::NAME)
+            } else {
+                let is_never = config.notrack == Notrack::Never;
+                firewall::WatchedWay::Rules { has_notrack: self.has_notrack, is_never }
+            },
             known: self.bypassed.clone(),
         }
     }

@@ -14,6 +14,7 @@ use io::{Capabilities, Capability, IoError};
 /// # Errors
 /// When the kernel refuses.
 pub fn keep_needed_privileges(state_directory: &Path) -> Result<(), IoError> {
+    io::netlink::look_for_hook_programs();
     let needed = Capabilities::of(&[Capability::NetAdmin, Capability::NetRaw, Capability::Bpf]);
     let is_anothers = owner(state_directory).is_some_and(|uid| uid != io::effective_user());
     let kept = if is_anothers { needed.with(Capability::DacOverride) } else { needed };

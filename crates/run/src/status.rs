@@ -31,6 +31,9 @@ pub struct Status {
     pub interfaces: [String; 2],
     /// It was asked to stop and delivers what it owes.
     pub is_draining: bool,
+    /// Why it steers nothing, and waits: a packet filter is against it. Empty while it works.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stands_by: String,
     /// Time since its start, seconds.
     pub uptime_s: u64,
     /// Memory of its process, bytes; 0 when unknown.

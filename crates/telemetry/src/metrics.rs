@@ -169,6 +169,8 @@ families! {
         => "Time since the process has begun; another process has taken its place where it falls";
     Gauge "draining" Source::Whole(|s| Some(f64::from(u8::from(s.is_draining))))
         => "1 while it takes nothing new over and ends when nothing is owed";
+    Gauge "standing_by" Source::Whole(|s| Some(f64::from(u8::from(!s.stands_by.is_empty()))))
+        => "1 while a packet filter is against it: nothing is steered until none is";
     Gauge "interface_up" Source::Interface(|s| s.are_up) => "1 if the interface of that side is up";
     Gauge "resident_memory" in "bytes" Source::Whole(|s| (s.resident_bytes > 0).then_some(s.resident_bytes as f64))
         => "Memory of the process";

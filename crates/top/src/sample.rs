@@ -104,7 +104,12 @@ impl<S: Source> Sampler<S> {
     fn fill(&mut self, sample: &mut Sample, name: &str) -> Result<(), TopError> {
         sample.name = Some(name.to_owned());
         match self.source.ask(&Ask::Metrics { name: name.to_owned() })? {
-            Told::Metrics(snapshot) => sample.snapshot = Some(*snapshot),
+            Told::Metrics(snapshot) => {
+                if !snapshot.stands_by.is_empty() {
+                    sample.trouble = Some(format!("stands by: {}", snapshot.stands_by));
+                }
+                sample.snapshot = Some(*snapshot);
+            }
             told => sample.note(&told),
         }
         sample.at_ms = Clock::now().as_millis();

@@ -72,7 +72,11 @@ fn title(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let mut words = vec!["cellerator top".to_owned()];
     words.push(history.name.clone().unwrap_or_else(|| "no accelerator runs".to_owned()));
     if let Some((snapshot, _)) = &history.last {
-        let what = if snapshot.is_draining { "draining" } else { "running" };
+        let what = match snapshot {
+            _ if !snapshot.stands_by.is_empty() => "standing by",
+            _ if snapshot.is_draining => "draining",
+            _ => "running",
+        };
         words.push(format!("{what} {}", duration_s(snapshot.uptime_ms / 1_000)));
         words.push(snapshot.steering.clone());
         let down = ["wired", "mobile"].into_iter().zip(snapshot.are_up).filter(|(_, is_up)| !is_up);

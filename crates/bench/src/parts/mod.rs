@@ -4,6 +4,7 @@ mod bulk;
 mod connections;
 mod datagrams;
 mod engine;
+mod filters;
 mod flows;
 mod growth;
 mod inline;
@@ -31,6 +32,8 @@ pub enum PartName {
     Datagrams,
     /// BPF program against policy rules.
     Steering,
+    /// Beside packet filters.
+    Filters,
     /// The box as a bridge.
     Inline,
     /// Many flows at once.
@@ -49,13 +52,14 @@ pub enum PartName {
 
 impl PartName {
     /// All, in the order of the results.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Bulk,
         Self::Packets,
         Self::Connections,
         Self::Latency,
         Self::Datagrams,
         Self::Steering,
+        Self::Filters,
         Self::Inline,
         Self::Flows,
         Self::Engine,
@@ -75,6 +79,7 @@ impl PartName {
             Self::Latency => "latency",
             Self::Datagrams => "datagrams",
             Self::Steering => "steering",
+            Self::Filters => "filters",
             Self::Inline => "inline",
             Self::Flows => "flows",
             Self::Engine => "engine",
@@ -95,6 +100,7 @@ impl PartName {
             Self::Latency => "delay at low load, per direction",
             Self::Datagrams => "UDP past the engine, and in turns with an accelerated flow",
             Self::Steering => "a BPF program against policy rules, passed flows left to the kernel",
+            Self::Filters => "steering beside a filter by state, and without one",
             Self::Inline => "the box as a bridge, against the kernel's bridge and the TUN path",
             Self::Flows => "100,000 flows at once: time per packet and memory against 1,000",
             Self::Engine => "the engine alone, up to a million flows in virtual time",
@@ -113,6 +119,7 @@ impl PartName {
             Self::Latency => Box::new(latency::LatencyPart),
             Self::Datagrams => Box::new(datagrams::DatagramsPart),
             Self::Steering => Box::new(steering::SteeringPart),
+            Self::Filters => Box::new(filters::FiltersPart),
             Self::Inline => Box::new(inline::InlinePart),
             Self::Flows => Box::new(flows::FlowsPart),
             Self::Engine => Box::new(engine::EnginePart),

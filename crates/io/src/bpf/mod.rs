@@ -12,6 +12,7 @@ mod load;
 mod map;
 #[cfg(feature = "bpf")]
 mod needs;
+mod netfilter;
 #[cfg(feature = "bpf")]
 mod object;
 mod program;
@@ -26,6 +27,7 @@ pub use load::{FILTER_PRIORITY, Hook, Load};
 pub use map::{HashMap, SharedArray};
 #[cfg(feature = "bpf")]
 pub use needs::{CongestionControls, congestion_controls, require_congestion_control};
+pub(crate) use netfilter::{NetfilterProgram, netfilter_programs};
 #[cfg(feature = "bpf")]
 pub use object::{Filter, Hooked, MapView, Object, Registered, relocated, remove_filters};
 pub use program::{

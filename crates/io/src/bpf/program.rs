@@ -239,4 +239,4 @@ pub fn is_number(name: &str) -> bool {
     name.starts_with(NUMBER)
 }
 
-const NUMBER: &str = "number ";
+pub(super) const NUMBER: &str = "number ";

@@ -18,6 +18,8 @@ const PROGRAM_BY_ID: libc::c_long = 13;
 const INFO_BY_FD: libc::c_long = 15;
 const PROGRAM_QUERY: libc::c_long = 16;
 const LINK_CREATE: libc::c_long = 28;
+const LINK_BY_ID: libc::c_long = 30;
+const NEXT_LINK: libc::c_long = 31;
 const ENABLE_STATISTICS: libc::c_long = 32;
 const LINK_DETACH: libc::c_long = 34;
 
@@ -27,6 +29,9 @@ pub(super) const TRAFFIC_CONTROL: u32 = 3;
 pub(super) const SOCKET_FILTER: u32 = 1;
 /// `BPF_PROG_TYPE_SOCK_OPS`.
 pub(super) const SOCKET_OPERATIONS: u32 = 13;
+/// `BPF_PROG_TYPE_NETFILTER` and `BPF_NETFILTER`, Linux 6.4 and later.
+pub(super) const NETFILTER: u32 = 32;
+const AT_NETFILTER: u32 = 45;
 /// `BPF_CGROUP_SOCK_OPS`.
 const GROUP_SOCKET_OPERATIONS: u32 = 3;
 /// `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS`, Linux 6.6 and later.
@@ -170,6 +175,8 @@ struct ProgramAttr {
     kernel_version: u32,
     flags: u32,
     name: [u8; NAME_LEN_MAX + 1],
+    interface: u32,
+    attach_type: u32,
 }
 
 /// Loads a program of a kind; the error comes with what the verifier said of it.
@@ -189,6 +196,8 @@ pub(super) fn load(
         kernel_version: 0,
         flags: 0,
         name: name(name_text),
+        interface: 0,
+        attach_type: if kind == NETFILTER { AT_NETFILTER } else { 0 },
     };
     // SAFETY: the kernel reads as many instructions as there are, and a C string.
     let first = unsafe { open(PROGRAM_LOAD, &mut attr) };
@@ -358,6 +367,82 @@ pub(super) fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
     unsafe { call(INFO_BY_FD, &mut attr) }?;
     let [a, b, c, d, ..] = info[LINK_INFO_INTERFACE].to_ne_bytes();
     Ok(u32::from_ne_bytes([a, b, c, d]))
+}
+
+/// `BPF_LINK_TYPE_NETFILTER`, and where `struct bpf_link_info` has a link's kind, program, and, of that kind, family
+/// and hook.
+const LINK_TO_NETFILTER: u32 = 10;
+
+/// A program at a hook of netfilter's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NetfilterLink {
+    pub program: u32,
+    /// `NFPROTO_…`.
+    pub family: u32,
+    /// `NF_INET_…`.
+    pub hook: u32,
+    pub priority: i32,
+}
+
+#[repr(C)]
+struct NetfilterLinkAttr {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    family: u32,
+    hook: u32,
+    priority: i32,
+    netfilter_flags: u32,
+}
+
+/// Attaches a program at the place of `link` in the calling thread's network namespace: `EBUSY` where another BPF
+/// program has it.
+pub(super) fn attach_to_netfilter(program: BorrowedFd<'_>, link: NetfilterLink) -> io::Result<OwnedFd> {
+    let NetfilterLink { family, hook, priority, .. } = link;
+    let mut attr = NetfilterLinkAttr {
+        program: number(program),
+        target: 0,
+        attach_type: AT_NETFILTER,
+        flags: 0,
+        family,
+        hook,
+        priority,
+        netfilter_flags: 0,
+    };
+    // SAFETY: there are no addresses in it.
+    unsafe { open(LINK_CREATE, &mut attr) }
+}
+
+/// All of the machine, in whatever network namespace.
+pub(super) fn netfilter_links() -> io::Result<Vec<NetfilterLink>> {
+    let (mut all, mut last) = (Vec::new(), 0);
+    loop {
+        let mut attr = IdAttr { id: last, next: 0, flags: 0 };
+        // SAFETY: there are no addresses in it.
+        match unsafe { call(NEXT_LINK, &mut attr) } {
+            Ok(_) => last = attr.next,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(all),
+            Err(error) => return Err(error),
+        }
+        let mut attr = IdAttr { id: last, next: 0, flags: 0 };
+        // SAFETY: there are no addresses in it.
+        let link = match unsafe { open(LINK_BY_ID, &mut attr) } {
+            // It has gone since.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
+            opened => opened?,
+        };
+        let mut info = [0_u32; 2 * LINK_INFO_WORDS];
+        let len = size_of_val(&info) as u32;
+        let mut attr = InfoAttr { fd: link.as_raw_fd().cast_unsigned(), len, info: exposed_mut(&mut info) };
+        // SAFETY: the kernel writes at most `len` bytes to `info`, which has as many and is made of integers; the
+        // addresses in it are none, and it writes nowhere else.
+        unsafe { call(INFO_BY_FD, &mut attr) }?;
+        let [kind, _, program, _, family, hook, priority, ..] = info;
+        if kind == LINK_TO_NETFILTER {
+            all.push(NetfilterLink { program, family, hook, priority: priority.cast_signed() });
+        }
+    }
 }
 
 /// What is told of a program.

@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::{Socket, SocketAddr};
 
 use crate::IoError;
 use crate::error::Context;
@@ -23,13 +24,16 @@ pub struct LinkEvents {
     socket: Socket,
 }
 
+/// `NFNLGRP_NFTABLES`.
+const FILTERS: u32 = 1 << (7 - 1);
+
 impl LinkEvents {
     /// Hears of every change from here on, in the calling thread's namespace.
     ///
     /// # Errors
     /// When the system has no netlink socket left to give.
     pub fn open() -> Result<Self, IoError> {
-        Self::of_groups(LINKS)
+        Self::of(NETLINK_ROUTE, LINKS, "interfaces")
     }
 
     /// The same for addresses and routes too.
@@ -37,17 +41,25 @@ impl LinkEvents {
     /// # Errors
     /// As [`LinkEvents::open`].
     pub fn open_with_routes() -> Result<Self, IoError> {
-        Self::of_groups(LINKS | ADDRESSES_AND_ROUTES)
+        Self::of(NETLINK_ROUTE, LINKS | ADDRESSES_AND_ROUTES, "interfaces")
     }
 
-    fn of_groups(groups: u32) -> Result<Self, IoError> {
+    /// The same for chains and rules of nft, and for nothing else; those of the older iptables tell nobody.
+    ///
+    /// # Errors
+    /// As [`LinkEvents::open`], and without the privilege (`CAP_NET_ADMIN`).
+    pub fn open_for_filters() -> Result<Self, IoError> {
+        Self::of(NETLINK_NETFILTER, FILTERS, "packet filters")
+    }
+
+    fn of(protocol: isize, groups: u32, of_what: &str) -> Result<Self, IoError> {
         let connect = || -> std::io::Result<Socket> {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            let mut socket = Socket::new(protocol)?;
             socket.set_non_blocking(true)?;
             socket.bind(&SocketAddr::new(0, groups))?;
             Ok(socket)
         };
-        Ok(Self { socket: connect().doing(|| "listen for changes of interfaces".to_owned())? })
+        Ok(Self { socket: connect().doing(|| format!("listen for changes of {of_what}"))? })
     }
 
     /// True when something has changed since the last call.

@@ -45,7 +45,7 @@ pub use mptcp::{
 };
 pub use packet_filter::{
     Action, Base, Chain, Decision, Element, Expression, FilterFamily, FilterRule, Hook, HookProgram,
-    PacketFilter, Ruleset, Set,
+    PacketFilter, Ruleset, Set, look_for_hook_programs,
 };
 pub use routes::Route;
 pub use rules::{Lookup, Rule};

@@ -3,11 +3,13 @@
 //! No program is needed for it: what `nft` shows is read as the kernel says it. The older iptables have an interface
 //! of their own, `legacy_filter.rs`, and are given in the same shape.
 
+use std::sync::OnceLock;
+
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use super::attributes::{Attributes, Requests, attributes, find};
-use crate::IoError;
 use crate::error::Context;
+use crate::{IoError, bpf};
 
 /// `NFNL_SUBSYS_NFTABLES` and `NFNL_SUBSYS_HOOK`.
 const NFTABLES: u16 = 10 << 8;
@@ -464,7 +466,8 @@ impl PacketFilter {
         Ok(elements)
     }
 
-    /// BPF programs at hooks; none where the kernel does not tell (`CONFIG_NETFILTER_NETLINK_HOOK`).
+    /// BPF programs at hooks. A kernel without `CONFIG_NETFILTER_NETLINK_HOOK` tells of them only who may ask for BPF
+    /// programs (`CAP_SYS_ADMIN`); to others what [`look_for_hook_programs`] saw.
     #[must_use]
     pub fn programs(&self) -> Vec<HookProgram> {
         let mut programs = Vec::new();
@@ -472,7 +475,10 @@ impl PacketFilter {
             for number in [0_u32, 2, 4] {
                 let mut body = header(family.number());
                 body.extend(Attributes::default().bytes(1, &number.to_be_bytes()).0);
-                let answers = self.requests.dump(GET_HOOKS, &body).unwrap_or_default();
+                let answers = match self.requests.dump(GET_HOOKS, &body) {
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return programs_of_list(),
+                    answers => answers.unwrap_or_default(),
+                };
                 let Some(hook) = family.hook(number) else { continue };
                 let names = answers.iter().filter_map(|answer| program(answer));
                 programs.extend(names.map(|name| HookProgram { family, hook, name }));
@@ -480,6 +486,32 @@ impl PacketFilter {
         }
         programs
     }
+}
+
+/// What [`look_for_hook_programs`] has found.
+static SEEN: OnceLock<Vec<HookProgram>> = OnceLock::new();
+
+/// Looks for BPF programs at hooks of the calling thread's network namespace before this process gives up the right to
+/// list them (`CAP_SYS_ADMIN`): a kernel without `CONFIG_NETFILTER_NETLINK_HOOK` has no other way. Those that come later
+/// are not seen there.
+pub fn look_for_hook_programs() {
+    SEEN.get_or_init(|| listed_programs().unwrap_or_default());
+}
+
+/// BPF programs at hooks, by the list of all of the machine; those seen before where it is not for us any more.
+fn programs_of_list() -> Vec<HookProgram> {
+    listed_programs().unwrap_or_else(|| SEEN.get().cloned().unwrap_or_default())
+}
+
+fn listed_programs() -> Option<Vec<HookProgram>> {
+    let at_hook = |program: bpf::NetfilterProgram| {
+        let all = [FilterFamily::V4, FilterFamily::V6];
+        let family = all.into_iter().find(|family| u32::from(family.number()) == program.family)?;
+        let hook = family.hook(program.hook)?;
+        let is_passed = matches!(hook, Hook::Prerouting | Hook::Forward | Hook::Postrouting);
+        is_passed.then_some(HookProgram { family, hook, name: program.name })
+    };
+    Some(bpf::netfilter_programs()?.into_iter().filter_map(at_hook).collect())
 }
 
 /// Netfilter's header: the family, and nothing more.

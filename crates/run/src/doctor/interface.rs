@@ -40,6 +40,11 @@ fn of_one(interface: &Interface) -> Vec<Finding> {
     };
     let mut found = vec![state(name, seen)];
     found.extend(offloads(name, seen));
+    if seen.is_filtered_bridge {
+        let shown = "a bridge whose frames the filters of IP see (br_netfilter)";
+        let means = "they see each packet once, as ever; where rules ask for its ports, rules steer";
+        found.push(finding(&format!("{name} bridge"), Health::Good, [shown, means, ""]));
+    }
     if seen.reverse_path_filter == Some(1) {
         let mend = format!("sysctl -w net.ipv4.conf.{name}.rp_filter=2, where loose is enough");
         let means = "the steering program asks routing about every source";

@@ -65,6 +65,8 @@ pub(super) struct Seen {
     pub reverse_path_filter: Option<u32>,
     /// It is one of several on one card (MACVLAN), and answers ARP requests for the addresses of all.
     pub answers_for_others: bool,
+    /// It is a bridge whose frames the filters of IP see (`br_netfilter`).
+    pub is_filtered_bridge: bool,
     pub offloads: Option<LinkOffloads>,
 }
 
@@ -122,6 +124,10 @@ impl Interface {
                 && ["all", name]
                     .iter()
                     .all(|of| number(&format!("net/ipv4/conf/{of}/arp_ignore")) == Some(0)),
+            is_filtered_bridge: link.kind.as_deref() == Some("bridge")
+                && ["ip", "ip6"]
+                    .iter()
+                    .any(|family| number(&format!("net/bridge/bridge-nf-call-{family}tables")) == Some(1)),
             offloads: offers::link_offloads(name).ok(),
         };
         Ok(Self { name: name.to_owned(), seen: Some(seen) })

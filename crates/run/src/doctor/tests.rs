@@ -26,6 +26,7 @@ fn able() -> Machine {
         has_ethernet: true,
         reverse_path_filter: Some(0),
         answers_for_others: false,
+        is_filtered_bridge: false,
         offloads: Some(offloads),
     };
     Machine {

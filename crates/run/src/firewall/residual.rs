@@ -22,10 +22,56 @@ const NFPROTO: u32 = 15;
 const L4PROTO: u32 = 16;
 const IIFGROUP: u32 = 21;
 const OIFGROUP: u32 = 22;
-const IIFKIND: u32 = 26;
-const OIFKIND: u32 = 27;
-const SDIF: u32 = 30;
-const SDIFNAME: u32 = 31;
+/// Length, protocol, priority, mark, owner, tracing, routing class, type, processor, group of processes, chance, and
+/// time: what a packet that has been through a process has as one that has not. Whatever is not among them may be the
+/// interface's.
+const META_OF_PACKET: [u32; 15] = [0, 1, 2, 3, 10, 11, 12, 13, 19, 20, 23, 24, 30, 31, 32];
+/// The same of matches of iptables: what they look at is in the packet, or is the connection's, the mark, or the time.
+const MATCHES_OF_PACKET: [&str; 43] = [
+    "ah",
+    "connbytes",
+    "connlabel",
+    "connlimit",
+    "connmark",
+    "conntrack",
+    "cpu",
+    "dccp",
+    "dscp",
+    "dst",
+    "ecn",
+    "esp",
+    "frag",
+    "hashlimit",
+    "hbh",
+    "helper",
+    "hl",
+    "icmp",
+    "icmp6",
+    "ipcomp",
+    "iprange",
+    "ipv6header",
+    "length",
+    "limit",
+    "mark",
+    "mh",
+    "multiport",
+    "osf",
+    "owner",
+    "pkttype",
+    "quota",
+    "recent",
+    "rt",
+    "sctp",
+    "state",
+    "statistic",
+    "string",
+    "tcp",
+    "tcpmss",
+    "time",
+    "tos",
+    "ttl",
+    "udp",
+];
 /// `NFT_CT_STATE`, and the state of what is not tracked.
 const CT_STATE: u32 = 0;
 const UNTRACKED: u32 = 64;
@@ -44,6 +90,8 @@ pub(crate) struct Face<'a> {
     pub name: &'a str,
     /// None for a TUN device of ours, which may not be there yet.
     pub index: Option<u32>,
+    /// Of a packet that comes in by it the port is known, too.
+    pub is_bridge: bool,
 }
 
 /// From where to where.
@@ -337,10 +385,7 @@ impl Walk<'_> {
                 }
                 None => {
                     registers.forget(*to, NAME_LEN);
-                    let of_interface =
-                        [IIFTYPE, OIFTYPE, IIFGROUP, OIFGROUP, IIFKIND, OIFKIND, SDIF, SDIFNAME]
-                            .contains(key);
-                    opaque(&if of_interface { tag() } else { String::new() })
+                    opaque(&if META_OF_PACKET.contains(key) { String::new() } else { tag() })
                 }
             },
             Action::Track { key, to } if !self.passage.is_tracked => {
@@ -396,14 +441,16 @@ impl Walk<'_> {
                 look(found, expression, registers, (*register, *to, *inverted))
             }
             Action::Decide(decision) => Step::Decides(decision.clone()),
-            Action::Match { name, revision, info } => self.xt_match(expression, (name, *revision, info)),
+            Action::Match { name, revision, info } => {
+                self.xt_match(expression, (name, *revision, info), &tag())
+            }
             Action::Target { name } => match name.as_str() {
                 "LOG" | "NFLOG" | "TRACE" | "AUDIT" => Step::Goes,
                 "REJECT" | "DROP" | "NFQUEUE" | "TARPIT" | "DELUDE" | "STEAL" => Step::Drops,
                 _ => Step::Changes(text(expression, "")),
             },
             Action::Change => Step::Changes(text(expression, "")),
-            Action::Other => other(expression, registers),
+            Action::Other => other(expression, registers, &tag()),
         }
     }
 
@@ -415,7 +462,7 @@ impl Walk<'_> {
     /// What is known of a packet beside its bytes.
     fn meta(&self, key: u32) -> Option<Vec<u8>> {
         let Passage { way_in, way_out, is_ipv6, .. } = self.passage;
-        let nowhere = Face { name: "", index: Some(0) };
+        let nowhere = Face { name: "", index: Some(0), is_bridge: false };
         let way_out = if self.is_before_routing() { nowhere } else { way_out };
         let face = match key {
             OIF | OIFNAME | OIFTYPE | OIFGROUP => way_out,
@@ -441,11 +488,48 @@ impl Walk<'_> {
         }
     }
 
-    fn xt_match(&self, expression: &Expression, (name, revision, info): (&str, u32, &[u8])) -> Step {
+    /// What a match of iptables comes to; `tag` tells between where the packets go.
+    fn xt_match(
+        &self,
+        expression: &Expression,
+        (name, revision, info): (&str, u32, &[u8]),
+        tag: &str,
+    ) -> Step {
         let state = |at: usize| info.get(at..at + 2).map(|two| u16::from_ne_bytes([two[0], two[1]]));
         match name {
-            "comment" => Step::Goes,
-            "mac" if self.passage.way_in.index.is_none() => Step::Fails,
+            // It counts, and matches always.
+            "comment" | "nfacct" => Step::Goes,
+            "mac" | "eui64" if self.passage.way_in.index.is_none() => Step::Fails,
+            "physdev" if !self.passage.way_in.is_bridge => {
+                // `struct xt_physdev_info`: behind four names which are inverted, and which are looked at. What came by
+                // no port of a bridge is what is asked for if all of that is inverted.
+                const AT: usize = 64;
+                match info.get(AT..AT + 2) {
+                    Some(&[inverts, looks]) if looks & !inverts == 0 => Step::Goes,
+                    Some(_) => Step::Fails,
+                    None => Step::Asks(text(expression, tag)),
+                }
+            }
+            "physdev" => Step::Asks(text(expression, self.passage.way_in.name)),
+            "policy" => {
+                // `struct xt_policy_info`: behind four elements the directions. Where a packet goes is as ever; by which
+                // tunnel it came is lost.
+                const FLAGS: usize = 304;
+                const IN: u16 = 1;
+                let is_of_arrival = state(FLAGS).is_none_or(|flags| flags & IN != 0);
+                Step::Asks(text(expression, if is_of_arrival { tag } else { "" }))
+            }
+            "addrtype" => {
+                // Flags of `struct xt_addrtype_info_v1`: addresses of one interface, of the way in or the way out.
+                const LIMITED: u8 = 4 | 8;
+                let is_limited = revision > 0 && info.get(4).is_none_or(|flags| flags & LIMITED != 0);
+                Step::Asks(text(expression, if is_limited { tag } else { "" }))
+            }
+            "set" => {
+                // `struct xt_set_info`: number, dimensions, flags. Of several dimensions one may be an interface.
+                let has_one = revision > 0 && info.get(2) == Some(&1);
+                Step::Asks(text(expression, if has_one { "" } else { tag }))
+            }
             "mac" => Step::Asks(text(expression, self.passage.way_in.name)),
             "conntrack" if !self.passage.is_tracked && revision >= 2 => {
                 // `struct xt_conntrack_mtinfo3`: which things are looked at, which are inverted, states.
@@ -466,7 +550,7 @@ impl Walk<'_> {
             "connmark" | "connbytes" | "connlabel" | "helper" | "cluster" if !self.passage.is_tracked => {
                 Step::Fails
             }
-            _ => Step::Asks(text(expression, "")),
+            _ => Step::Asks(text(expression, if MATCHES_OF_PACKET.contains(&name) { "" } else { tag })),
         }
     }
 }
@@ -484,8 +568,8 @@ fn holds(how: u32, known: &[u8], value: &[u8]) -> Step {
     if is_so { Step::Goes } else { Step::Fails }
 }
 
-/// What an expression does that is none of the known ones.
-fn other(expression: &Expression, registers: &mut Registers) -> Step {
+/// What an expression does that is none of the known ones; `tag` tells between where the packets go.
+fn other(expression: &Expression, registers: &mut Registers, tag: &str) -> Step {
     match expression.name.as_str() {
         "counter" | "log" | "last" => Step::Goes,
         "reject" | "queue" | "synproxy" | "tproxy" => Step::Drops,
@@ -496,7 +580,9 @@ fn other(expression: &Expression, registers: &mut Registers) -> Step {
             // What was known may go into it.
             let known = partly(registers, 0, 64);
             *registers = Registers([None; 64]);
-            Step::Asks(known + &text(expression, ""))
+            // By which tunnel a packet came is lost.
+            let is_of_arrival = ["tunnel", "xfrm"].contains(&expression.name.as_str());
+            Step::Asks(known + &text(expression, if is_of_arrival { tag } else { "" }))
         }
         // Through which table flows go past everything is said elsewhere.
         "flow_offload" => Step::Goes,

@@ -81,8 +81,18 @@ fn forward(drops: bool, rules: Vec<Vec<Expression>>) -> Chain {
 }
 
 fn judged(chains: Vec<Chain>, sets: Vec<Set>) -> Firewall {
+    judged_between(chains, sets, false)
+}
+
+/// `is_bridge` is said of the mobile interface.
+fn judged_between(chains: Vec<Chain>, sets: Vec<Set>, is_bridge: bool) -> Firewall {
     let ruleset = Ruleset { chains, sets, ..Ruleset::default() };
-    judge(&ruleset, NAMES, [Some(2), Some(3)], false, &|_| String::new())
+    let interfaces = [("w0", 2, false), ("m0", 3, is_bridge)].map(|(name, index, is_bridge)| Face {
+        name,
+        index: Some(index),
+        is_bridge,
+    });
+    judge(&ruleset, NAMES, interfaces, false, &|_| String::new())
 }
 
 /// Whether it is against programs, and against rules.
@@ -188,6 +198,62 @@ fn a_strict_stateful_filter_drops_what_is_not_tracked_unless_that_is_accepted() 
     assert!(against(vec![forward(false, last)]).1);
     // What is invalid is dropped: what is not tracked is not invalid.
     assert!(!against(vec![forward(false, vec![then(&[state(1)], Drop)])]).1);
+}
+
+/// A match of iptables.
+fn matches(name: &str, revision: u32, info: &[u8]) -> Vec<Expression> {
+    let action = Action::Match { name: name.to_owned(), revision, info: info.to_vec() };
+    vec![expression("match", info, action)]
+}
+
+/// What a load of `NFT_META_…` is compared with is not known.
+fn meta(key: u32) -> Vec<Expression> {
+    let compare = Action::Compare { register: 0, how: 0, value: vec![7; 4] };
+    vec![expression("meta", &[key as u8], Action::Meta { key, to: 0 }), expression("cmp", &[7], compare)]
+}
+
+#[test]
+fn a_drop_by_how_a_packet_came_is_against_both() {
+    let dropped = |part: Vec<Expression>| against(vec![forward(false, vec![then(&[part], Drop)])]);
+    // Port of a bridge, IPsec, group, kind and VRF of the interface.
+    for key in [17, 18, 21, 25, 26, 28, 29, 33, 34] {
+        assert!(dropped(meta(key)).0, "meta {key}");
+    }
+    // Mark, type of packet, processor, time.
+    for key in [3, 19, 20, 30, 31, 32] {
+        assert_eq!(dropped(meta(key)), (false, false), "meta {key}");
+    }
+    let policy = |flags: u8| matches("policy", 0, &[vec![0; 304], vec![flags, 0, 1, 0]].concat());
+    assert!(dropped(policy(1)).0, "by which tunnel it came");
+    assert_eq!(dropped(policy(2)), (false, false), "by which it leaves");
+    for unknown in ["devgroup", "rpfilter", "bpf", "something new"] {
+        assert_eq!(dropped(matches(unknown, 0, &[])), (true, true), "{unknown}");
+    }
+    for known in ["tcp", "multiport", "connlimit", "mark"] {
+        assert_eq!(dropped(matches(known, 0, &[1])), (false, false), "{known}");
+    }
+    // Addresses, and addresses with an interface.
+    assert_eq!(dropped(matches("set", 1, &[0, 0, 1, 1])), (false, false));
+    assert_eq!(dropped(matches("set", 1, &[0, 0, 2, 1])), (true, true));
+    // Local addresses, and those of the way in.
+    assert_eq!(dropped(matches("addrtype", 1, &[0, 0, 4, 0, 0, 0, 0, 0])), (false, false));
+    assert_eq!(dropped(matches("addrtype", 1, &[0, 0, 4, 0, 4, 0, 0, 0])), (true, true));
+}
+
+#[test]
+fn ports_of_a_bridge_are_known_only_before_a_device() {
+    // Which are inverted, which are looked at: the way in, and whether it was bridged.
+    let physdev =
+        |inverts: u8, looks: u8| matches("physdev", 0, &[vec![0; 64], vec![inverts, looks, 0, 0]].concat());
+    let judged = |inverts, looks, is_bridge| {
+        let chains = vec![forward(false, vec![then(&[physdev(inverts, looks), port(80)], Drop)])];
+        let found = judged_between(chains, Vec::new(), is_bridge);
+        (found.against_tcx.is_some(), found.against_rules.is_some())
+    };
+    assert_eq!(judged(0, 1, true), (true, false), "rules have it looked at before the device");
+    assert_eq!(judged(0, 1, false), (false, false), "it never matches");
+    assert_eq!(judged(0, 4, false), (false, false));
+    assert_eq!(judged(4, 4, false), (false, false), "it always matches");
 }
 
 #[test]

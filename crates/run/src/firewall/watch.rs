@@ -1,20 +1,37 @@
 //! [`FilterWatch`]: notices packet filters that come up while TCP is steered.
 //!
-//! A thread looks twice a second whether anything has changed, and works out what that means only then: of many rules
-//! that takes longer than packets may wait.
+//! A thread is told of changes by nft at once, and looks twice a second whether anything else has changed: rules of the
+//! older iptables, BPF programs, and queueing disciplines. It works out what that means only then: of many rules that
+//! takes longer than packets may wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use io::netlink::{HookProgram, Netlink, PacketFilter};
-use io::{Clock, IoError, Waiter, bpf};
+use io::netlink::{HookProgram, LinkEvents, Netlink, PacketFilter};
+use io::{Clock, Interest, IoError, Waiter, bpf};
 use units::Duration;
 
 use super::{Names, examine, read_legacy};
-use crate::steering::{SubscriberSteering, tcx};
+use crate::steering::SubscriberSteering;
 
 const EVERY: Duration = Duration::from_millis(500);
+
+/// How packets come to the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By programs of this name, before whatever else sees what comes in.
+    Programs(&'static str),
+    /// By rules.
+    Rules {
+        /// A table keeps tracking away from the mobile side.
+        has_notrack: bool,
+        /// The settings say that there is to be none.
+        is_never: bool,
+    },
+    /// Frame by frame from sockets, with programs of this name where a bridge stands by.
+    Frames(&'static str),
+}
 
 /// What is steered, and how.
 #[derive(Clone, Debug)]
@@ -23,12 +40,8 @@ pub(crate) struct Watched {
     pub interfaces: [String; 2],
     /// Their devices.
     pub tuns: [String; 2],
-    /// Programs steer.
-    pub by_programs: bool,
-    /// Where rules steer: a table keeps tracking away from the mobile side.
-    pub has_notrack: bool,
-    /// The settings say that there is to be none.
-    pub is_never: bool,
+    /// How packets come to the process.
+    pub way: Way,
     /// What was known to be against it at the start.
     pub known: Option<String>,
 }
@@ -51,10 +64,13 @@ impl FilterWatch {
         let is_over = Arc::new(AtomicBool::new(false));
         let (netlink, filter) = (Netlink::open()?, PacketFilter::open().ok());
         let mut watcher = Watcher { netlink, filter, watched, subscribers };
-        let (over, waiter) = (Arc::clone(&is_over), Waiter::new(Duration::ZERO)?);
+        let (waiter, pause) = (Waiter::new(Duration::ZERO)?, Waiter::new(Duration::ZERO)?);
+        let over = Arc::clone(&is_over);
+        let changes = LinkEvents::open_for_filters()?;
+        waiter.add(&changes, Interest::Read, 0)?;
         let spawned = std::thread::Builder::new()
             .name("filters".to_owned())
-            .spawn(move || watcher.watch(waiter, &send, &over));
+            .spawn(move || watcher.watch([waiter, pause], &changes, &send, &over));
         spawned.map_err(|error| IoError::system("start a thread that watches packet filters", error))?;
         Ok(Self { news, is_over })
     }
@@ -88,10 +104,19 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn watch(&mut self, mut waiter: Waiter, news: &Sender<Option<String>>, is_over: &AtomicBool) {
+    fn watch(
+        &mut self,
+        [mut waiter, mut pause]: [Waiter; 2],
+        changes: &LinkEvents,
+        news: &Sender<Option<String>>,
+        is_over: &AtomicBool,
+    ) {
         let mut before = None;
         let mut said = self.watched.known.clone();
         while !is_over.load(Ordering::Relaxed) {
+            let began = Clock::now();
+            // What changes from here on is looked at anew.
+            let _news = changes.take();
             let now = Some(self.signature());
             if now != before {
                 let (reason, against_turns) =
@@ -107,7 +132,10 @@ impl Watcher {
                     }
                 }
             }
-            if waiter.wait(Some(Clock::now() + EVERY)).is_err() {
+            // Of many changes in a row each is told: at most half of the time is for looking at them.
+            let ended = Clock::now();
+            let calm = pause.wait(Some(ended + ended.saturating_since(began)));
+            if calm.and(waiter.wait(Some(ended + EVERY))).is_err() {
                 return;
             }
         }
@@ -123,39 +151,47 @@ impl Watcher {
         }
     }
 
-    /// What others have at the interfaces, behind programs of ours that take packets before it.
+    /// What others have at the interfaces, before which packets are taken.
     fn at_interfaces(&self) -> Option<String> {
-        if !self.watched.by_programs {
-            return None;
-        }
-        self.watched.interfaces.iter().find_map(|name| {
-            let index = self.netlink.index_of(name).ok()?;
-            // Whose names are not for everybody to see may be of a successor.
-            let is_anothers = |program: &String| program != tcx::NAME && !bpf::is_number(program);
-            if let Some(program) = bpf::programs_at(index).into_iter().find(is_anothers) {
-                return Some(format!("BPF program '{program}' is at {name}"));
-            }
-            let kind = self.netlink.ingress_discipline(index).ok()??;
-            Some(format!("{name} has a queueing discipline for what comes in ({kind})"))
-        })
+        let (Way::Programs(own) | Way::Frames(own)) = self.watched.way else { return None };
+        let [wired, mobile] = &self.watched.interfaces;
+        at_interfaces([wired, mobile], own, &self.netlink)
     }
 
     /// Why TCP should not be steered as it is, and why nothing else should; none if nothing is against it.
     fn reason(&self, at_interfaces: Option<String>) -> (Option<String>, Option<String>) {
-        let Watched { interfaces: [wired, mobile], tuns: [wired_tun, mobile_tun], .. } = &self.watched;
+        let Watched { interfaces: [wired, mobile], tuns: [wired_tun, mobile_tun], way, .. } = &self.watched;
         let names = Names { wired, mobile, wired_tun, mobile_tun };
-        let Watched { by_programs, has_notrack, is_never, .. } = self.watched;
-        let found = examine(names, &self.netlink, !has_notrack);
+        let tracks_mobile = !matches!(way, Way::Rules { has_notrack: true, .. });
+        let found = examine(names, &self.netlink, tracks_mobile);
         // What cannot be seen was not seen at the start, either.
         let tracks = found.tracks_connections && found.unknown.is_empty();
-        if by_programs {
-            let tracked = tracks.then(|| "connections are tracked or translated now".to_owned());
-            let [against_turns, _] = found.against_turns;
-            return (found.against_tcx.or(at_interfaces).or(tracked), against_turns);
+        let [by_programs, by_rules] = found.against_turns;
+        match *way {
+            Way::Frames(_) => (found.against_frames.or(at_interfaces), None),
+            Way::Programs(_) => {
+                let tracked = tracks.then(|| "connections are tracked or translated now".to_owned());
+                (found.against_tcx.or(at_interfaces).or(tracked), by_programs)
+            }
+            Way::Rules { has_notrack, is_never } => {
+                let tracked = (tracks && !has_notrack && !is_never)
+                    .then(|| "connections are tracked or translated now, on the mobile side too".to_owned());
+                (found.against_rules.or(tracked), by_rules)
+            }
         }
-        let tracked = (tracks && !has_notrack && !is_never)
-            .then(|| "connections are tracked or translated now, on the mobile side too".to_owned());
-        let [_, against_turns] = found.against_turns;
-        (found.against_rules.or(tracked), against_turns)
     }
+}
+
+/// What others than who has programs of the name `own` have at `interfaces` for what comes in.
+pub(crate) fn at_interfaces(interfaces: [&str; 2], own: &str, netlink: &Netlink) -> Option<String> {
+    interfaces.into_iter().find_map(|name| {
+        let index = netlink.index_of(name).ok()?;
+        // Whose names are not for everybody to see may be of a successor.
+        let is_anothers = |program: &String| program != own && !bpf::is_number(program);
+        if let Some(program) = bpf::programs_at(index).into_iter().find(is_anothers) {
+            return Some(format!("BPF program '{program}' is at {name}"));
+        }
+        let kind = netlink.ingress_discipline(index).ok()??;
+        Some(format!("{name} has a queueing discipline for what comes in ({kind})"))
+    })
 }

@@ -31,7 +31,7 @@ const NEXT: i32 = -1;
 const DROP: i32 = 2;
 
 /// What the program is called.
-const NAME: &str = "cellerator_inl";
+pub(super) const NAME: &str = "cellerator_inl";
 
 /// The bridge, and what keeps frames from it.
 #[derive(Debug)]

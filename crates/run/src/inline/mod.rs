@@ -27,6 +27,7 @@ use io::netlink::{InterfaceIndex, Link, Netlink};
 use io::{FrameSocket, IoError, NamespaceId, Waiter};
 
 use crate::attachment::{Attachment, Ground, Lasting, PATHS, Site};
+use crate::firewall::{self, FilterWatch, Watched, WatchedWay};
 use crate::interfaces::{Condition, Interfaces};
 use crate::journal::Journals;
 use crate::keepsakes::Keepsakes;
@@ -47,6 +48,8 @@ pub(crate) struct BridgedSite {
     links: [(InterfaceIndex, u32); 2],
     namespace: NamespaceId,
     headers: SharedHeaders,
+    /// The filter that is passed by, as the settings allow.
+    known: Option<String>,
     /// What another process has set up.
     inherited: Option<Inheritance>,
 }
@@ -55,7 +58,7 @@ impl BridgedSite {
     fn new(links: [Link; 2], namespace: NamespaceId, inherited: Option<Inheritance>) -> Self {
         let links = links.map(|link| (link.index, link.mtu));
         let headers = SharedHeaders::new(RandomState::new().build_hasher().finish());
-        Self { links, namespace, headers, inherited }
+        Self { links, namespace, headers, known: None, inherited }
     }
 
     /// Opens the sockets, and has the kernel's bridge stand by if it is to.
@@ -101,9 +104,15 @@ impl Site for BridgedSite {
 
     fn survey(config: &Config, netlink: &Netlink, namespace: NamespaceId) -> Result<Self, RunError> {
         let links = find_links(config, netlink)?;
-        match links.iter().find(|link| !link.is_up) {
-            Some(down) => Err(RunError::InterfaceDown(down.name.clone())),
-            None => Ok(Self::new(links, namespace, None)),
+        if let Some(down) = links.iter().find(|link| !link.is_up) {
+            return Err(RunError::InterfaceDown(down.name.clone()));
+        }
+        let known = passed_by(config, netlink);
+        match &known {
+            Some(rule) if !config.bypass_filters => {
+                Err(RunError::Filtered { rule: rule.clone(), not_tcx: None })
+            }
+            _ => Ok(Self { known, ..Self::new(links, namespace, None) }),
         }
     }
 
@@ -139,7 +148,12 @@ impl Site for BridgedSite {
         };
         let path = InlinePath::new(sockets, self.headers.clone());
         let headers = self.headers.clone();
-        Ok((vec![path], Bridged { ground, record, must_join: [false; 2], fallback, headers }))
+        let known = self.known.take();
+        if let Some(rule) = known.clone() {
+            events.on_event(&Event::FilterBypassed { rule });
+        }
+        let filters = FilterWatch::start(watched(ground.config, known), None)?;
+        Ok((vec![path], Bridged { ground, record, must_join: [false; 2], fallback, headers, filters }))
     }
 }
 
@@ -149,6 +163,22 @@ fn find_links(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError>
         return Err(RunError::SameInterface(config.wired.clone()));
     }
     Ok([netlink.link(&config.wired)?, netlink.link(&config.mobile)?])
+}
+
+/// What is looked at at the interfaces: `known` was there at the start.
+fn watched(config: &Config, known: Option<String>) -> Watched {
+    let interfaces = [config.wired.clone(), config.mobile.clone()];
+    Watched { interfaces, tuns: Default::default(), way: WatchedWay::Frames(fallback::NAME), known }
+}
+
+/// A filter of the kernel's that frames would not be shown to.
+fn passed_by(config: &Config, netlink: &Netlink) -> Option<String> {
+    let names = [config.wired.as_str(), config.mobile.as_str()];
+    firewall::at_interfaces(names, fallback::NAME, netlink).or_else(|| {
+        let [wired, mobile] = names;
+        let names = firewall::Names { wired, mobile, wired_tun: "", mobile_tun: "" };
+        firewall::examine(names, netlink, true).against_frames
+    })
 }
 
 /// A name that no interface has.
@@ -167,6 +197,7 @@ pub(crate) struct Bridged<'a> {
     must_join: [bool; 2],
     fallback: Option<Fallback>,
     headers: SharedHeaders,
+    filters: FilterWatch,
 }
 
 impl Bridged<'_> {
@@ -254,6 +285,10 @@ impl Attachment for Bridged<'_> {
 
     fn must_follow(&self, interfaces: &Interfaces) -> bool {
         Port::BOTH.into_iter().any(|side| self.can_join(side, interfaces))
+    }
+
+    fn news_of_filters(&mut self) -> Option<Option<String>> {
+        self.filters.take()
     }
 
     fn is_passed_without(&self) -> bool {

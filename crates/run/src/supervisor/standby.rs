@@ -1,21 +1,32 @@
 //! [`stand_by`]: a process that does not steer, because of a packet filter that has come up, waits until it may.
 
+use std::os::fd::AsFd;
+
 use io::netlink::Netlink;
-use io::{Clock, Interest, Lifeline, Waiter};
-use units::Duration;
+use io::{Clock, Instance, Interest, Lifeline, NamespaceId, Waiter};
+use units::{Duration, Instant};
 
 use super::Why;
+use crate::console::{Answer, Asked, Console, Question};
+use crate::herald::{Announcer, Herald};
+use crate::record::Record;
 use crate::service::Service;
 use crate::signals::CaughtSignals;
-use crate::{Config, Event, EventSink, Plan, RunError};
+use crate::{
+    Config, Event, EventSink, FlowList, Plan, RunError, Snapshot, Status, SubscriberList, leftovers,
+};
 
 /// How often is looked whether anything is against it still: all rules are read.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// What is against it, before that has been looked at.
+const AT_FIRST: &str = "a packet filter has come up";
+
 /// What the waiter reports: nothing of it is told apart.
 const WOKEN: u64 = 0;
 
-/// Waits until `config` could start as from nothing; a reason to end, if one comes before.
+/// Waits until `config` could start as from nothing; a reason to end, if one comes before. Meanwhile it is found as an
+/// instance, and answers.
 ///
 /// # Errors
 /// When it cannot wait.
@@ -24,16 +35,36 @@ pub(super) fn stand_by(
     signals: &CaughtSignals,
     events: &mut dyn EventSink,
 ) -> Result<Option<Why>, RunError> {
-    let (mut service, lifeline) = (Service::find(), Lifeline::inherited());
+    let (mut service, lifeline, herald) = (Service::find(), Lifeline::inherited(), Herald::start()?);
+    let events: &mut dyn EventSink = &mut Announcer { inner: events, herald: herald.clone() };
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(&signals.ending, Interest::Read, WOKEN)?;
     waiter.add(&signals.reload, Interest::Read, WOKEN)?;
     if let Some(line) = &lifeline {
         waiter.add(line, Interest::Read, WOKEN)?;
     }
+    // Without room for it nobody can ask, and it waits all the same.
+    let mut desk = Desk::open(config, herald).ok();
+    if let Some(desk) = &desk {
+        waiter.add(&desk.console.as_fd(), Interest::Read, WOKEN)?;
+    }
     let mut said = None;
     loop {
-        // At first, too: one that starts and stands by in turn is not to do so all the time.
+        let why = Netlink::open().map_err(RunError::from).and_then(|netlink| Plan::make(config, &netlink));
+        match why.map_err(|why| why.to_string()) {
+            // Not at first: one that starts and stands by in turn is not to do so all the time.
+            Ok(_) if said.is_some() => {
+                events.on_event(&Event::StandbyEnds);
+                return Ok(None);
+            }
+            Ok(_) => said = Some(String::new()),
+            Err(why) if said.as_ref() != Some(&why) => {
+                desk.iter_mut().for_each(|desk| desk.why.clone_from(&why));
+                events.on_event(&Event::StandsBy { why: why.clone() });
+                said = Some(why);
+            }
+            Err(_) => {}
+        }
         let look_at = Clock::now() + EVERY;
         while Clock::now() < look_at {
             service.stands_by();
@@ -43,19 +74,85 @@ pub(super) fn stand_by(
             if lifeline.as_ref().is_some_and(Lifeline::is_cut) {
                 return Ok(Some(Why::Abandoned));
             }
+            if desk.as_ref().is_some_and(Desk::is_to_end) {
+                return Ok(Some(Why::Drain));
+            }
             // The settings are read at the start.
             let _reload = signals.reload.take();
             waiter.wait(Some(look_at))?;
         }
-        let why = Netlink::open().map_err(RunError::from).and_then(|netlink| Plan::make(config, &netlink));
-        let Err(why) = why else {
-            events.on_event(&Event::StandbyEnds);
-            return Ok(None);
+    }
+}
+
+/// Who answers meanwhile. Fields are dropped in order: the sockets before their directory.
+struct Desk<'a> {
+    console: Console,
+    _instance: Instance,
+    config: &'a Config,
+    since: Instant,
+    /// What is against it.
+    why: String,
+}
+
+impl<'a> Desk<'a> {
+    fn open(config: &'a Config, herald: Herald) -> Result<Self, RunError> {
+        let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+        let record = Record {
+            namespace: NamespaceId::here()?,
+            name: config.instance_name(),
+            wired: config.wired.clone(),
+            mobile: config.mobile.clone(),
+            ..Record::default()
         };
-        let why = why.to_string();
-        if said.as_ref() != Some(&why) {
-            events.on_event(&Event::StandsBy { why: why.clone() });
-            said = Some(why);
+        instance.record(&record.to_text())?;
+        let console = Console::open(instance.path(), herald, config.look_group)?;
+        Ok(Self { console, _instance: instance, config, since: Clock::now(), why: AT_FIRST.to_owned() })
+    }
+
+    /// Answers whoever has asked; true when the answer to one of them is to end.
+    fn is_to_end(&self) -> bool {
+        let mut is_over = false;
+        while let Some(asked) = self.console.take() {
+            is_over |= matches!(asked.question, Question::Drain { .. });
+            self.answer(asked);
         }
+        is_over
+    }
+
+    fn answer(&self, asked: Asked) {
+        let Self { config, why, .. } = self;
+        let (name, process) = (config.instance_name(), std::process::id());
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let resident_bytes = io::resident_bytes().unwrap_or(0);
+        let uptime_ms = Clock::now().saturating_since(self.since).as_millis();
+        let answer = match &asked.question {
+            Question::Status => Answer::Status(Box::new(Status {
+                name,
+                process,
+                version,
+                wired: config.wired.clone(),
+                mobile: config.mobile.clone(),
+                stands_by: why.clone(),
+                uptime_s: uptime_ms / 1_000,
+                resident_bytes,
+                ..Status::default()
+            })),
+            Question::Metrics => Answer::Metrics(Box::new(Snapshot {
+                name,
+                process,
+                version,
+                interface_names: [config.wired.clone(), config.mobile.clone()],
+                stands_by: why.clone(),
+                uptime_ms,
+                resident_bytes,
+                ..Snapshot::default()
+            })),
+            Question::Flows { .. } => Answer::Flows(FlowList::default()),
+            Question::Subscribers { .. } => Answer::Subscribers(SubscriberList::default()),
+            Question::Drain { .. } => Answer::Done("it stands by, and ends".to_owned()),
+            Question::Reload => Answer::Done("settings are read when it starts again".to_owned()),
+            _ => Answer::Refused(format!("it stands by: {why}")),
+        };
+        asked.answer(Box::new(move || answer));
     }
 }

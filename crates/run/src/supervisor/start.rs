@@ -48,7 +48,11 @@ use crate::{Accelerator, Config, Event, EventSink, Job, Plan, Processor, ReadSet
 /// # Errors
 /// As [`run`] before anything is touched.
 pub fn dry_run(config: &Config, events: &mut dyn EventSink) -> Result<(), RunError> {
+    // Without, what it would see of programs and rules is not what there is.
+    features::require(Feature::NetworkAdministration)?;
+    let netlink = Netlink::open()?;
     if config.inline.is_some() {
+        BridgedSite::survey(config, &netlink, NamespaceId::here()?)?;
         let command = format!(
             "two packet sockets, at {} and {}; a bridge between them with --inline-fallback bridge",
             config.wired, config.mobile
@@ -56,9 +60,7 @@ pub fn dry_run(config: &Config, events: &mut dyn EventSink) -> Result<(), RunErr
         events.on_event(&Event::SetUp { command });
         return Ok(());
     }
-    // Without, what it would see of programs and rules is not what there is.
-    features::require(Feature::NetworkAdministration)?;
-    Plan::make(config, &Netlink::open()?)?.tell(events);
+    Plan::make(config, &netlink)?.tell(events);
     Ok(())
 }
 

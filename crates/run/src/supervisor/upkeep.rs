@@ -119,6 +119,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let event = match self.attachment.news_of_filters()? {
             None => Event::FilterResolved,
             Some(rule) if self.ground.config.bypass_filters => Event::FilterBypassed { rule },
+            // What it does not take would not pass at all.
+            Some(rule) if !self.attachment.is_passed_without() => Event::FilterUnseen { rule },
             Some(rule) => Event::FilterAppeared { rule },
         };
         self.events.on_event(&event);

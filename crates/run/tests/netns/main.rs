@@ -8,6 +8,7 @@ mod crash;
 mod datagrams;
 mod fail_open;
 mod firewall;
+mod firewall_matrix;
 mod handover;
 mod icmp;
 mod inline;

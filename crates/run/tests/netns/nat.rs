@@ -60,14 +60,14 @@ fn h36_translated_connections_survive_start_kill_and_stop() {
 }
 
 /// Downloads that run, from when they begin to their ends.
-struct Downloads {
+pub struct Downloads {
     ends: Vec<std::thread::JoinHandle<()>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Downloads {
     /// Data goes on all of them until they are told to end.
-    fn start(topology: &Topology, count: usize) -> Self {
+    pub fn start(topology: &Topology, count: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut ends = Vec::new();
         for _ in 0..count {
@@ -100,7 +100,7 @@ impl Downloads {
     }
 
     /// Every one of them has gone on to its end.
-    fn end(self) {
+    pub fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
         for end in self.ends {
             end.join().unwrap();

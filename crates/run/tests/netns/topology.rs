@@ -431,6 +431,20 @@ impl Program {
         PidFd::open(self.pid()).unwrap().send_signal(signal).unwrap();
     }
 
+    /// True once it is ready; false if it has ended instead.
+    pub fn is_ready(&mut self) -> bool {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            self.said.push(line);
+            if self.said.last().is_some_and(|line| line.contains("ready: ")) {
+                return true;
+            }
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
+        }
+        false
+    }
+
     pub fn await_line(&mut self, wanted: &str) -> String {
         loop {
             match self.lines.recv_timeout(PATIENCE) {

@@ -1,0 +1,115 @@
+//! Steering beside packet filters: what each way costs, with and without connection tracking.
+
+use std::path::Path;
+
+use io::Namespace;
+use io::netlink::LinkChange;
+use units::Duration;
+
+use super::bulk;
+use crate::comparison::Comparison;
+use crate::results::Sample;
+use crate::stage::{Measure, Plan, Stage, metric};
+use crate::tool::run_tool;
+use crate::topology::{HOST_INTERFACE, MOBILE, Network, NetworkOptions, WIRED};
+use crate::{BenchError, Way};
+
+/// Payload of a full segment: 1,500 bytes less IP and TCP headers with timestamps.
+const SEGMENT_LEN: f64 = 1_448.0;
+const PACKETS: &str = "packets without super-packets, 4 flows";
+const FLOWS: usize = 4;
+/// What `gso_max_segs` is as the kernel makes an interface.
+const SEGMENTS_MAX: u32 = 65_535;
+
+pub(crate) struct FiltersPart;
+
+impl Measure for FiltersPart {
+    fn plan(&self) -> Plan {
+        let tcp = &bulk::flows_text(1);
+        let both = |title: &str, way, to| {
+            [("Throughput, 1 flow", "gbps", tcp.as_str()), ("Packets per second", "kpps", PACKETS)].map(
+                |(what, metric, case)| Comparison::ratio(format!("{what}: {title}"), metric, case, way, to),
+            )
+        };
+        Plan {
+            title: "Packet filters",
+            how: "With *a filter by state* the box has a chain with policy drop, which accepts by \
+                  connection tracking's state and by interface, and translates what goes to the \
+                  servers (masquerade), as a usual router does. Programs do not steer there. \
+                  Bulk throughput and packets are measured as in their own parts.",
+            metrics: bulk::metrics().into_iter().chain([metric("kpps", "1,000 packets/s", 0)]).collect(),
+            ways: vec![
+                Way::Kernel,
+                Way::KernelFiltered,
+                Way::AdaptiveTcx,
+                Way::AdaptiveRules,
+                Way::AdaptiveFiltered,
+            ],
+            rounds: 5,
+            time: Duration::from_secs(1),
+            network: NetworkOptions::default(),
+            comparisons: [
+                both("accelerating, rules ÷ tcx", Way::AdaptiveRules, Way::AdaptiveTcx),
+                both("accelerating, filter by state ÷ tcx", Way::AdaptiveFiltered, Way::AdaptiveTcx),
+                both("kernel forwarding, filter by state ÷ without", Way::KernelFiltered, Way::Kernel),
+            ]
+            .concat(),
+        }
+    }
+
+    fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
+        let filter = match way {
+            Way::KernelFiltered | Way::AdaptiveFiltered => Some(Filter::load(&stage.network)?),
+            _ => None,
+        };
+        let boxed = stage.start(way)?;
+        let transfer = bulk::transfer(stage, boxed.as_ref(), way, 1)?;
+        let mut samples = vec![transfer.sample(bulk::flows_text(1), way, round)];
+        merge_segments(&stage.network, 1)?;
+        let transfer = bulk::transfer(stage, boxed.as_ref(), way, FLOWS)?;
+        merge_segments(&stage.network, SEGMENTS_MAX)?;
+        let kpps = transfer.bytes / SEGMENT_LEN / 1e3 / transfer.seconds;
+        samples.push(Sample::new(PACKETS, way, round, [("kpps", kpps)]));
+        stage.stop(boxed, 1 + FLOWS as u64)?;
+        drop(filter);
+        Ok(samples)
+    }
+}
+
+/// The server's interface takes super-packets of so many segments from here on.
+fn merge_segments(network: &Network, segments: u32) -> Result<(), BenchError> {
+    let server = network.server.netlink()?;
+    let change = LinkChange { gso_segments_max: Some(segments), ..LinkChange::default() };
+    Ok(server.change_link(server.index_of(HOST_INTERFACE)?, &change)?)
+}
+
+/// A filter by state in the box, as long as this is there.
+struct Filter(Namespace);
+
+impl Filter {
+    fn load(network: &Network) -> Result<Self, BenchError> {
+        let filter = Self(Namespace::open(network.middle.name())?);
+        let pairs = [(MOBILE, WIRED), ("cellw0", WIRED), (MOBILE, "cellm0"), ("cellm0", MOBILE)];
+        let accepts: String =
+            pairs.map(|(from, to)| format!("  iifname \"{from}\" oifname \"{to}\" accept\n")).concat();
+        let rules = format!(
+            "table ip cbench {{\n chain post {{\n  type nat hook postrouting priority srcnat;\n  \
+             oifname \"{WIRED}\" masquerade\n }}\n chain forward {{\n  \
+             type filter hook forward priority filter; policy drop;\n  \
+             ct state established,related accept\n{accepts} }}\n}}\n"
+        );
+        filter.nft(&["-f", "-"], &rules)?;
+        Ok(filter)
+    }
+
+    fn nft(&self, arguments: &[&str], input: &str) -> Result<(), BenchError> {
+        run_tool(&self.0, "nft", arguments, input, "a packet filter")
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // With the namespace it goes anyway.
+        drop(self.nft(&["delete", "table", "ip", "cbench"], ""));
+    }
+}
