@@ -15,6 +15,9 @@ use run::{Answer, Config, Question, Status, WatchdogConfig};
 /// Longest wait for anything; reached only when a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
+/// The same for what programs do, which a busy machine leaves to wait: reached only when a test fails.
+const PATIENCE_WITH_PROGRAMS: Duration = Duration::from_secs(60);
+
 pub const SIGHUP: i32 = 1;
 pub const SIGKILL: i32 = 9;
 pub const SIGTERM: i32 = 15;
@@ -433,7 +436,7 @@ impl Program {
 
     /// True once it is ready; false if it has ended instead.
     pub fn is_ready(&mut self) -> bool {
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE_WITH_PROGRAMS) {
             self.said.push(line);
             if self.said.last().is_some_and(|line| line.contains("ready: ")) {
                 return true;
@@ -447,7 +450,7 @@ impl Program {
 
     pub fn await_line(&mut self, wanted: &str) -> String {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(PATIENCE_WITH_PROGRAMS) {
                 Ok(line) => {
                     self.said.push(line.clone());
                     if line.contains(wanted) {
@@ -504,14 +507,14 @@ impl Program {
     }
 }
 
-/// Waits until `condition` holds; fails when it does not within [`PATIENCE`].
+/// Waits until `condition` holds; fails when it does not within a minute.
 pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
     assert!(is_soon(condition), "it never came that {what}");
 }
 
-/// Waits until `condition` holds; false when it does not within [`PATIENCE`].
+/// Waits until `condition` holds; false when it does not within a minute.
 pub fn is_soon(mut condition: impl FnMut() -> bool) -> bool {
-    let patience = units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
+    let patience = units::Duration::from_nanos(PATIENCE_WITH_PROGRAMS.as_nanos() as u64);
     let give_up = Clock::now() + patience;
     let mut waiter = Waiter::new(units::Duration::ZERO).unwrap();
     while !condition() {
