@@ -273,7 +273,7 @@ impl Injector {
 }
 
 /// Marks a packet CE that is ECN-capable.
-fn mark(packet: &mut [u8]) {
+pub(crate) fn mark(packet: &mut [u8]) {
     let Ok(parsed) = wire::parse(packet) else { return };
     if parsed.ip.ecn() != 0 {
         wire::set_traffic_class(packet, parsed.ip.traffic_class | 3);
