@@ -21,6 +21,7 @@ use crate::schema;
 #[path = "documents/datasets.rs"]
 mod datasets_page;
 mod kernels;
+mod marking_queues;
 mod probe;
 mod router;
 mod times;
@@ -108,6 +109,8 @@ fn rendered(block: &str) -> String {
         ("cellerator/router/1", "") => router::markdown(&document),
         ("cellerator/kernels/1", "") => kernels::markdown(&document),
         ("cellerator/check-times/1", "") => times::markdown(&document),
+        ("cellerator/marking-queues/1", view) => marking_queues::markdown(&document, view)
+            .unwrap_or_else(|| panic!("{file}: no view `{view}` of queues that mark")),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
         (schema, "goodputs") if schema == lab::radios::SCHEMA => lab::radios::goodputs(&parsed(file, &text)),

@@ -384,7 +384,8 @@ impl Adaptive {
             return;
         }
         let floor = self.floor.get();
-        let near = floor.map_or(Duration::ZERO, |floor| headroom::near(self.grain.get(), floor, &self.params));
+        let near =
+            floor.map_or(Duration::ZERO, |floor| headroom::near(self.grain.get(), floor, &self.params));
         let window = self.model().unwrap_or(self.window);
         let heard =
             marks::Heard { rtt: ack.rtt.zip(floor), near, window, is_in_use: is_limited, now: ack.now };
@@ -481,7 +482,9 @@ impl Adaptive {
                     held if held > floor && self.has(Term::HeldPace) => {
                         Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
                     }
-                    _ if marked.is_some() || self.window == bound => known.mul_ratio(BOUND_PACING_PERCENT, 100),
+                    _ if marked.is_some() || self.window == bound => {
+                        known.mul_ratio(BOUND_PACING_PERCENT, 100)
+                    }
                     _ => by_window.max(known).mul_ratio(PACING_GAIN, 1),
                 }
             }

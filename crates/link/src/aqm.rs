@@ -210,7 +210,8 @@ impl<P> ManagedQueue<P> {
             Law::CoDel(law) => {
                 let left = self.classic.bytes;
                 let (id, packet) = self.classic.pop()?;
-                let fate = law.judge(now.saturating_since(packet.arrival), left, packet.ecn.is_capable(), now);
+                let fate =
+                    law.judge(now.saturating_since(packet.arrival), left, packet.ecn.is_capable(), now);
                 ((id, packet), fate)
             }
             Law::DualPi2(law) => {

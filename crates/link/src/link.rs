@@ -265,7 +265,9 @@ impl<P> Link<P> {
         };
         let mut record = fresh_record(id, size, self.now);
         record.drop = reason;
-        if reason.is_none() && let Some(managed) = self.managed.as_mut() {
+        if reason.is_none()
+            && let Some(managed) = self.managed.as_mut()
+        {
             managed.push(id.0, payload, size, (self.now, ecn));
             self.queue.waiting.add(size);
             self.counters.held.add(size);

@@ -27,8 +27,8 @@ pub use config::{
     Application, BeyondWindow, Closing, EndpointConfig, Protocol, Reading, ReceiveWindow, Role, Turn,
 };
 use connection::{Connection, Negotiated};
-pub use mark_response::MarkResponse;
 use mark_response::Echo;
+pub use mark_response::MarkResponse;
 use marks::Marks;
 
 /// First retransmission of a SYN (RFC 6298 §2).

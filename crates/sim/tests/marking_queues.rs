@@ -8,6 +8,7 @@ use sim::{Application, Crash, EndpointConfig, LineUp, LogMode, MarkResponse, Net
 use study::{Figures, Hosts, Link, Run, Way, codel, dual_pi2, figures};
 use units::{Duration, Instant, Rate};
 
+#[allow(dead_code, reason = "names of lines, which the example writes")]
 #[path = "../examples/marking_queues/study.rs"]
 mod study;
 
@@ -66,7 +67,7 @@ fn h25_marks_of_the_radio_link_reach_no_server() {
 }
 
 /// A download through an accelerator for some seconds. Until 0.6 s so many of a million packets are marked on the wired
-/// segment, and always a fifth on the radio link.
+/// segment, and always a hundredth on the radio link.
 fn wired_marks(hosts: Hosts, ppm: u32) -> sim::NetworkConfig {
     let line_up = LineUp::server(Application::bulk(500_000_000))
         .wan(Rate::from_mbps(200), Duration::from_millis(10))
@@ -76,7 +77,7 @@ fn wired_marks(hosts: Hosts, ppm: u32) -> sim::NetworkConfig {
             config.log = LogMode::Hash;
             config.wan_down.faults.mark_ppm = ppm;
             config.wan_down.faults.marks_in = Some(Span { from: Duration::ZERO, length: MARKED_UNTIL });
-            config.radios[0].down.faults.mark_ppm = 200_000;
+            config.radios[0].down.faults.mark_ppm = 10_000;
             let flow = &mut config.flows[0];
             for host in [&mut flow.server, &mut flow.client] {
                 agree(host, hosts);
@@ -110,7 +111,8 @@ fn h25_after_a_crash_a_source_reduces_at_most_once_in_vain() {
             let mut reduced = 0;
             for after_ms in [0, 3, 11, 24, 40, 75] {
                 let at = Instant::ZERO + MARKED_UNTIL + Duration::from_millis(after_ms);
-                let mut before = Network::new(&network, Restarting::new(&config, Vec::new()).unwrap()).unwrap();
+                let mut before =
+                    Network::new(&network, Restarting::new(&config, Vec::new()).unwrap()).unwrap();
                 before.run_until(at).unwrap();
                 let step = before.middlebox().steps();
                 reduced += before.servers()[0].mark_reductions();
@@ -149,8 +151,12 @@ fn h25_a_scalable_flow_that_passes_is_marked_in_the_schedule_and_not_dropped() {
     network.run_until(Instant::from_millis(3_000)).unwrap();
     let before: Vec<u64> = network.clients().iter().map(|client| client.bytes_received()).collect();
     network.run_until(Instant::from_millis(13_000)).unwrap();
-    let got: Vec<u64> =
-        network.clients().iter().zip(before).map(|(client, before)| client.bytes_received() - before).collect();
+    let got: Vec<u64> = network
+        .clients()
+        .iter()
+        .zip(before)
+        .map(|(client, before)| client.bytes_received() - before)
+        .collect();
     let stats = network.middlebox().stats();
     assert!(stats.opaque_marked > 10 && stats.opaque_dropped == 0, "{stats:?}");
     assert!(network.servers()[1].mark_reductions() > 10);

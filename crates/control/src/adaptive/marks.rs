@@ -1,27 +1,28 @@
 //! M: what marks leave of the window, where the queue in front marks (RFC 3168) and data is sent ECN-capable.
 //!
 //! ```text
-//!   mark, once a round trip:             M ← 0.85·min( W, in flight ),  at least 4 segments     RFC 8511 §3
-//!   W in use for a round trip without:   M += M÷32 + MSS÷4,  or M÷8 where a packet met no queue
+//!   mark, once a round trip:             M ← 0.8·min( W, in flight ),  at least 4 segments      RFC 8511 §3
+//!   W in use for a round trip without:   M += s,  s = M÷128, twice as much, up to M÷8, for each round trip in a row
+//!                                        in which a packet met no queue;  at least MSS÷4
 //!   W ≤ M, until M ≥ 1.5·W
 //! ```
 //!
 //! The law's headroom d is a queue on purpose. Who manages the queue may want a shorter one, and says so by a mark
 //! where it would drop a packet else. A loss of the radio says nothing about a queue, so the law takes none for a
 //! sign of one by itself ([`super::buffer`]); a mark is always about the queue. So it lowers the window at once, as it
-//! lowers that of CUBIC, and among others M competes as they do. It rises as long as the queue is short enough, and
-//! sooner where there is none: the link may have become faster.
+//! lowers that of others, and among them M competes as they do. It rises as long as the queue is short enough, and ever
+//! faster where there is none: the link has become faster.
 
 use units::{Bytes, Duration, Instant};
 
-/// What a mark leaves, in per cent (RFC 8511 §3: β_ecn of CUBIC).
-const LEFT_PERCENT: u64 = 85;
+/// What a mark leaves, in per cent (RFC 8511 §3: β_ecn of standard TCP).
+const LEFT_PERCENT: u64 = 80;
 
 /// Part of M that it rises by in a round trip,
-const RISE: u64 = 32;
+const RISE: u64 = 128;
 
-/// and where a packet met no queue.
-const RISE_IDLE: u64 = 8;
+/// and how often that doubles where there is no queue.
+const DOUBLINGS_MAX: u8 = 4;
 
 /// Less is never in flight.
 const SEGMENTS_MIN: u64 = 4;
@@ -47,8 +48,10 @@ pub(super) struct Marks {
     rises_at: Instant,
     /// A packet of this round trip met no queue.
     was_idle: bool,
+    /// Round trips in a row in which one did not.
+    idle: u8,
 }
-stored::fields!(Marks { bound, rises_at, was_idle });
+stored::fields!(Marks { bound, rises_at, was_idle, idle });
 
 impl Marks {
     /// M, while it bounds the window.
@@ -62,7 +65,7 @@ impl Marks {
         self.bound = Some(Bytes::new(left.max(mss.get().saturating_mul(SEGMENTS_MIN))));
         // What is acknowledged within a round trip met the queue before that.
         self.rises_at = Instant::FAR_FUTURE;
-        self.was_idle = false;
+        (self.was_idle, self.idle) = (false, 0);
     }
 
     /// Takes in an acknowledgement.
@@ -77,12 +80,14 @@ impl Marks {
         if heard.now < self.rises_at {
             return;
         }
-        let was_idle = core::mem::take(&mut self.was_idle);
+        self.idle =
+            if core::mem::take(&mut self.was_idle) { (self.idle + 1).min(DOUBLINGS_MAX + 1) } else { 0 };
         self.rises_at = heard.now + rtt;
         if !heard.is_in_use {
             return;
         }
-        let step = if was_idle { bound.get() / RISE_IDLE } else { bound.get() / RISE + mss.get() / 4 };
+        let doublings = self.idle.saturating_sub(1);
+        let step = ((bound.get() / RISE) << doublings).max(mss.get() / 4);
         let risen = Bytes::new(bound.get() + step);
         let is_over = risen.get() >= heard.window.get().saturating_mul(3) / 2;
         self.bound = (!is_over).then_some(risen);
@@ -115,16 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_leaves_85_per_cent_which_rise_by_a_part_in_a_round_trip() {
-        assert_eq!(after(0, 10), Some(85_000));
-        assert_eq!(after(1, 10), Some(85_000 + 85_000 / 32 + 250));
+    fn a_mark_leaves_four_fifths_which_rise_by_a_part_in_a_round_trip() {
+        assert_eq!(after(0, 10), Some(80_000));
+        assert_eq!(after(1, 10), Some(80_000 + 80_000 / 128));
+        assert_eq!(after(2, 10), Some(80_625 + 80_625 / 128));
     }
 
     #[test]
     fn without_a_queue_it_rises_faster_and_ends() {
-        let (idle, queued) = (after(2, 0).unwrap(), after(2, 10).unwrap());
-        assert!(idle > queued + 8_000, "{idle}, {queued}");
-        assert_eq!(after(20, 0), None);
+        assert_eq!(after(1, 0), after(1, 10), "it may be the mark's own doing");
+        let (idle, queued) = (after(4, 0).unwrap(), after(4, 10).unwrap());
+        assert!(idle > queued + 6_000, "{idle}, {queued}");
+        assert_eq!(after(16, 0), None);
     }
 
     #[test]

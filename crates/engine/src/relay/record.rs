@@ -168,11 +168,7 @@ impl Relay {
                 known.is_sink_ect = config.client_ecn != ClientEcn::NotEct;
                 Box::new(known)
             }),
-            sink_marks: SinkMarks::of(
-                config.client_ecn,
-                record.is(Mark::Ecn),
-                record.is(Mark::AccurateEcn),
-            ),
+            sink_marks: SinkMarks::of(config.client_ecn, record.is(Mark::Ecn), record.is(Mark::AccurateEcn)),
         };
         // The reset may have waited for its turn, or have been made and never left.
         relay.outbox.reset_sink = relay.source_reset && relay.sender.is_data_acked();

@@ -123,9 +123,8 @@ mod tests {
         let judge = |left: u64, is_capable: bool| {
             let mut codel = CoDel::new(CoDelParams::default());
             let sojourn = Duration::from_millis(9);
-            let fates = (0..150).map(|t| {
-                codel.judge(sojourn, Bytes::new(left), is_capable, Instant::from_millis(1_000 + t))
-            });
+            let fates = (0..150)
+                .map(|t| codel.judge(sojourn, Bytes::new(left), is_capable, Instant::from_millis(1_000 + t)));
             fates.filter(|fate| *fate != Fate::Leaves).collect::<Vec<_>>()
         };
         assert_eq!(judge(100_000, false), [Fate::Dropped]);

@@ -213,7 +213,8 @@ mod tests {
         for base in [50, 100, 200, 400] {
             let mut law = at(base);
             let classic = (0..100_000).filter(|_| law.judge_classic(true) == Fate::Marked).count() as i64;
-            let low = (0..100_000).filter(|_| law.judge_low(Duration::ZERO, 2) == Fate::Marked).count() as i64;
+            let low =
+                (0..100_000).filter(|_| law.judge_low(Duration::ZERO, 2) == Fate::Marked).count() as i64;
             let square = base * base / 1_000;
             assert!((permille(classic, 100_000) - square).abs() <= 3, "{classic} at {base}");
             assert!((permille(low, 100_000) - 2 * base).abs() <= 1, "{low} at {base}");
@@ -223,17 +224,17 @@ mod tests {
     #[test]
     fn a_scalable_packet_is_marked_by_a_step_of_a_millisecond_unless_it_is_alone() {
         let judge = |us: u64, len: usize| at(0).judge_low(Duration::from_micros(us), len);
-        assert_eq!([judge(999, 9), judge(1_000, 9), judge(5_000, 1)], [
-            Fate::Leaves,
-            Fate::Marked,
-            Fate::Leaves
-        ]);
+        assert_eq!(
+            [judge(999, 9), judge(1_000, 9), judge(5_000, 1)],
+            [Fate::Leaves, Fate::Marked, Fate::Leaves]
+        );
     }
 
     #[test]
     fn in_overload_all_are_dropped_alike() {
         let mut law = at(700);
-        let dropped = |fates: &mut dyn Iterator<Item = Fate>| fates.filter(|f| *f == Fate::Dropped).count() as i64;
+        let dropped =
+            |fates: &mut dyn Iterator<Item = Fate>| fates.filter(|f| *f == Fate::Dropped).count() as i64;
         let classic = dropped(&mut (0..10_000).map(|_| law.judge_classic(true)));
         let low = dropped(&mut (0..10_000).map(|_| law.judge_low(Duration::ZERO, 2)));
         assert!((classic - 4_900).abs() < 200 && (low - 4_900).abs() < 200, "{classic}, {low}");

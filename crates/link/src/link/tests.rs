@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use units::Rate;
 
 use super::*;
-use crate::{Aqm, CoDelParams, DelayModel, DualPi2Params, Fades, Harq, LossModel, OutageModel, RateSteps, Summary, Trace};
+use crate::{
+    Aqm, CoDelParams, DelayModel, DualPi2Params, Fades, Harq, LossModel, OutageModel, RateSteps, Summary,
+    Trace,
+};
 
 fn ms(n: u64) -> Instant {
     Instant::from_millis(n)

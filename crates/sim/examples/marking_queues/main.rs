@@ -16,7 +16,7 @@ use study::{Figures, Hosts, Link, Run, Way, codel, dual_pi2};
 use units::Duration;
 
 /// Seeds of each line.
-const SEEDS: u64 = 5;
+const SEEDS: u64 = 3;
 
 fn mean(all: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
     all.iter().map(of).sum::<f64>() / all.len().max(1) as f64
@@ -57,12 +57,19 @@ const fn name(aqm: &Aqm) -> &'static str {
 /// One download: the way of data to the client, and the queue.
 fn alone() -> Vec<String> {
     let ways = [Way::Direct, Way::Accelerated(ClientEcn::NotEct), Way::Accelerated(ClientEcn::Ect0)];
-    let links = [Link::Steady(5), Link::Steady(20), Link::Steady(80), Link::Trace(Preset::Lte4g), Link::Trace(Preset::Nr5g)];
+    let links = [
+        Link::Steady(5),
+        Link::Steady(20),
+        Link::Steady(80),
+        Link::Trace(Preset::Lte4g),
+        Link::Trace(Preset::Nr5g),
+    ];
     let mut lines = Vec::new();
     for aqm in [codel(), dual_pi2()] {
         for link in links {
             for way in ways {
-                let what = [("queue", text(name(&aqm))), ("link", text(&link.name())), ("way", text(way.name()))];
+                let what =
+                    [("queue", text(name(&aqm))), ("link", text(&link.name())), ("way", text(way.name()))];
                 lines.push(line(&Run::new(link, aqm, way, 1), &what));
             }
         }
@@ -85,7 +92,11 @@ fn as_scalable() -> Vec<String> {
     };
     let scalable = Run { way: Way::Direct, hosts: Hosts::Scalable, wired: Duration::ZERO, ..run.clone() };
     let accurate = Run { hosts: Hosts::Accurate, ..run };
-    for (case, link) in [("20 Mbit/s", Link::Steady(20)), ("80 Mbit/s", Link::Steady(80)), ("4g-lte", Link::Trace(Preset::Lte4g))] {
+    for (case, link) in [
+        ("20 Mbit/s", Link::Steady(20)),
+        ("80 Mbit/s", Link::Steady(80)),
+        ("4g-lte", Link::Trace(Preset::Lte4g)),
+    ] {
         add(case, Run { link, ..scalable.clone() });
         add(case, Run { link, ..accurate.clone() });
         let ect0 = Way::Accelerated(ClientEcn::Ect0);

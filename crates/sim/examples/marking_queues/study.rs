@@ -7,7 +7,9 @@
 use control::{ControllerConfig, CubicParams, NewRenoParams};
 use engine::{ClientEcn, Engine, EngineConfig, PassThrough};
 use link::{Aqm, Capacity, CoDelParams, Direction, DualPi2Params, Preset, QueueLimit};
-use sim::{Application, EndpointConfig, FlowConfig, LineUp, LogMode, MarkResponse, MiddleboxUnderTest, Network, Role};
+use sim::{
+    Application, EndpointConfig, FlowConfig, LineUp, LogMode, MarkResponse, MiddleboxUnderTest, Network, Role,
+};
 use units::{Bytes, Duration, Instant, Rate};
 
 /// A download that no run ends.
@@ -99,7 +101,7 @@ impl Run {
             hosts: Hosts::Classic,
             beside: Vec::new(),
             wired: Duration::from_millis(10),
-            length: Duration::from_secs(30),
+            length: Duration::from_secs(25),
             seed,
         }
     }

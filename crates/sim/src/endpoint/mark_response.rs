@@ -185,9 +185,13 @@ mod tests {
     #[test]
     fn a_mark_is_echoed_until_cwr() {
         let mut echo = Echo::default();
-        for (has_cwr, is_marked, is_due) in
-            [(false, false, false), (false, true, true), (false, false, true), (true, true, true), (true, false, false)]
-        {
+        for (has_cwr, is_marked, is_due) in [
+            (false, false, false),
+            (false, true, true),
+            (false, false, true),
+            (true, true, true),
+            (true, false, false),
+        ] {
             echo.on_data(has_cwr, is_marked);
             assert_eq!(echo.is_due, is_due);
         }
