@@ -380,7 +380,7 @@ impl Adaptive {
     /// M falls at a mark, and rises without.
     fn follow_marks(&mut self, ack: &Ack, is_limited: bool) {
         if ack.mark.is_some() {
-            self.marks.on_mark(self.window, ack.in_flight_before, self.params.mss);
+            self.marks.on_mark(self.window, ack.in_flight_before, self.params.mss, ack.now);
             return;
         }
         let floor = self.floor.get();

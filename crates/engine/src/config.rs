@@ -44,7 +44,6 @@ pub enum ClientEcn {
     Ect0,
     /// As if the controller were a scalable one (RFC 9331 §4.3): ECT(1). No controller of an accelerator is
     /// (docs/engine.md). So nothing but studies may say so, and `run` cannot.
-    #[doc(hidden)]
     Ect1,
 }
 
