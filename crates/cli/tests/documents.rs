@@ -215,6 +215,7 @@ fn keep(from: &str) {
         }
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
+        "cellerator/marking-queues/1" => ("marking-queues".to_owned(), text.trim_end().to_owned()),
         "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
         "cellerator/kernels/1" => ("kernels".to_owned(), text.trim_end().to_owned()),
         "cellerator/check-times/1" => ("check-times".to_owned(), text.trim_end().to_owned()),

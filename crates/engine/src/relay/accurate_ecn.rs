@@ -32,9 +32,11 @@ const BYTES_AT_START: [u32; 3] = [1, 0, 1];
 /// How the packet that completes a handshake says that the SYN-ACK was marked CE (§3.2.2.1).
 const SYN_ACK_WAS_MARKED: u8 = 6;
 
-/// CE packets, and segments where bytes are not counted, that one acknowledgement tells of at most (§3.2.2.5.1). A
-/// sender that hears of more cannot tell how many, and takes it for the worst.
-const PER_ACK_MAX: u32 = 6;
+/// CE packets, and segments where bytes are not counted, that one acknowledgement tells of at most. Of more than six a
+/// sender cannot tell how many there are, and takes it for the worst (§3.2.2.5.1). Of six nobody can tell whether they
+/// are news, or of a packet that was overtaken, where they come with nothing new ([`is_ahead`]): our other half reads
+/// them, too.
+const PER_ACK_MAX: u32 = 5;
 
 /// Times that passing marks on is tried in vain: this host does not count them.
 const FAILURES_MAX: u8 = 3;
@@ -92,7 +94,7 @@ impl Age {
 
 /// True when an ACE field has gone on from `before` to `ace`, as far as three bits can tell.
 const fn is_ahead(ace: u8, before: u8) -> bool {
-    matches!(ace.wrapping_sub(before) & 7, 1..=5)
+    matches!(u32::from(ace.wrapping_sub(before) & 7), 1..=PER_ACK_MAX)
 }
 
 impl Counters {

@@ -1,9 +1,7 @@
 //! Downloads over radio links whose queue marks (CoDel, DualPI2), direct and accelerated, and beside others; and what
 //! the accelerator's control would be as a scalable one (RFC 9331 §4.3). Prints the result file of `docs/engine.md`.
 //!
-//! ```text
-//! cargo run --release -p cellerator-sim --example marking_queues >docs/results/marking-queues.json
-//! ```
+//! `make docs-marks` runs it.
 
 // A program for a person who reads a panic.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -108,11 +106,10 @@ fn as_scalable() -> Vec<String> {
         add(case, Run { beside: vec![beside], ..accurate.clone() });
     }
     // A bottleneck that takes ECT(1) for classic (RFC 9331 §4.3, RFC 3168): one queue for all.
-    for beside in [Hosts::Classic] {
-        let case = "20 Mbit/s, CoDel, beside";
-        add(case, Run { aqm: codel(), beside: vec![beside], ..scalable.clone() });
-        add(case, Run { aqm: codel(), beside: vec![beside], ..accurate.clone() });
-    }
+    let one_queue = Run { aqm: codel(), beside: vec![Hosts::Classic], ..accurate };
+    let case = "20 Mbit/s, CoDel, beside";
+    add(case, Run { aqm: codel(), beside: vec![Hosts::Classic], ..scalable });
+    add(case, one_queue);
     lines
 }
 
