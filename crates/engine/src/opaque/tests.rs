@@ -112,7 +112,7 @@ fn what_can_take_a_mark_is_not_dropped() {
             queues.on_served(at(step * 30));
             let packet = queues.pop().unwrap();
             marked += u64::from(packet.bytes[1] & 3 == 3);
-            assert!(packet.bytes[1] & 3 == ecn || wire::ipv4_checksum_is_valid(&packet.bytes) || ecn == 2);
+            assert!(packet.bytes[1] & 3 == ecn || marks);
         }
         let losses = queues.take_losses();
         assert_eq!((losses.marked, losses.marked > 0), (marked, marks), "ECN field {ecn}");

@@ -94,7 +94,7 @@ impl Age {
 
 /// True when an ACE field has gone on from `before` to `ace`, as far as three bits can tell.
 const fn is_ahead(ace: u8, before: u8) -> bool {
-    matches!(u32::from(ace.wrapping_sub(before) & 7), 1..=PER_ACK_MAX)
+    matches!((ace.wrapping_sub(before) & 7) as u32, 1..=PER_ACK_MAX)
 }
 
 impl Counters {
