@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -192,6 +192,11 @@ docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOL
 	@mkdir -p $(OUT)/docs
 	$(CELLERATOR) sweep eliminate experiments/adaptive/terms/*.toml --traces $(TRACES) $(TERM_SCENARIOS) --repetitions 1 --json $(OUT)/docs/terms.json
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/terms.json)
+
+docs-marks: deps ## Downloads through queues that mark, simulated (two minutes): docs/engine.md
+	@mkdir -p $(OUT)/docs
+	cargo run --release --locked --package cellerator-sim --example marking_queues >$(OUT)/docs/marking-queues.json
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/marking-queues.json)
 
 docs-bench: bench ## The same with the benchmarks (as root, 15 minutes, on a quiet machine): docs/benchmarks.md
 	$(call WRITE_DOCS,$(abspath $(OUT))/bench/results.json)

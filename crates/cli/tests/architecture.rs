@@ -282,6 +282,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "handshake",
     "relay::acceptance",
     "relay::accurate_ecn",
+    "relay::sink_marks",
     "relay::sides",
     "relay::conduct",
     "relay::departure",

@@ -22,6 +22,7 @@ use crate::schema;
 mod datasets_page;
 mod firewalls;
 mod kernels;
+mod marking_queues;
 mod probe;
 mod router;
 mod times;
@@ -110,6 +111,8 @@ fn rendered(block: &str) -> String {
         ("cellerator/kernels/1", "") => kernels::markdown(&document),
         ("cellerator/firewalls/1", "") => firewalls::markdown(&document),
         ("cellerator/check-times/1", "") => times::markdown(&document),
+        ("cellerator/marking-queues/1", view) => marking_queues::markdown(&document, view)
+            .unwrap_or_else(|| panic!("{file}: no view `{view}` of queues that mark")),
         ("cellerator/probe-bench/1", view) => probe::markdown(&document, view)
             .unwrap_or_else(|| panic!("{file}: no view `{view}` of the probe's benchmark")),
         (schema, "goodputs") if schema == lab::radios::SCHEMA => lab::radios::goodputs(&parsed(file, &text)),
@@ -224,6 +227,7 @@ fn keep(from: &str) {
         }
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
+        "cellerator/marking-queues/1" => ("marking-queues".to_owned(), text.trim_end().to_owned()),
         "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
         "cellerator/firewalls/1" => ("firewalls".to_owned(), text.trim_end().to_owned()),
         "cellerator/kernels/1" => ("kernels".to_owned(), text.trim_end().to_owned()),

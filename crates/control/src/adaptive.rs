@@ -7,7 +7,7 @@
 //! link's better moments and no more:
 //!
 //! ```text
-//!   W = min( K + (τ + d)·r̂ ,  2K + (τ + D)·r̄ ) + max(e, h),   at most what Q and S allow
+//!   W = min( K + (τ + d)·r̂ ,  2K + (τ + D)·r̄ ) + max(e, h),   at most what Q, M and S allow
 //!
 //!   r̂   forecast: 0.7 × the 0.7 quantile + 0.3 × the largest of the last N bins of deliveries
 //!   r̄   mean of the last M bins
@@ -29,6 +29,7 @@
 //! | e: what radio repairs let go at once is in flight on top | `bursts.rs`, `losses.rs` |
 //! | h: what long repairs hold back is in flight on top | `head_of_line.rs` |
 //! | Q: what a buffer smaller than W takes | `buffer.rs` |
+//! | M: what marks leave of the window, where the queue marks | `marks.rs` |
 //! | S: what may be in flight after a time-out | `silence.rs` |
 //! | N: what others have in the queue, and a window that competes | `competition.rs` |
 //!
@@ -48,6 +49,7 @@ mod grain;
 mod head_of_line;
 mod headroom;
 mod losses;
+mod marks;
 mod offer;
 mod silence;
 mod start;
@@ -65,6 +67,7 @@ use grain::Grain;
 use head_of_line::{HeadOfLineBlocking, Observation};
 use headroom::Headroom;
 use losses::SteadyLoss;
+use marks::Marks;
 use offer::Offer;
 use silence::Silence;
 use start::{Signs, Start};
@@ -197,6 +200,7 @@ pub struct Adaptive {
     return_wait: Duration,
     /// W, and what is under way meanwhile because of u.
     allowed: Bytes,
+    marks: Marks,
 }
 stored::fields!(Adaptive {
     params,
@@ -218,6 +222,7 @@ stored::fields!(Adaptive {
     competition: since(3, Competition::new()),
     return_wait: since(5, Duration::ZERO),
     allowed: since(5, Bytes::ZERO),
+    marks: since(8, Marks::default()),
 });
 
 impl Adaptive {
@@ -243,6 +248,7 @@ impl Adaptive {
             competition: Competition::new(),
             return_wait: Duration::ZERO,
             allowed: params.initial_window,
+            marks: Marks::default(),
             params,
         };
         new.update();
@@ -334,7 +340,7 @@ impl Adaptive {
         let (least, most) = self.headroom_range();
         let signs = Signs {
             queueing_above: floor + self.blocked_for() + least.max(most / 2),
-            is_bounded: self.ceiling().is_some(),
+            is_bounded: self.ceiling().is_some() || self.marks.window().is_some(),
             has_forecast: self.offer.forecast().is_some(),
             halves: if self.has(Term::HalfUse) { 1 } else { 2 },
         };
@@ -369,6 +375,21 @@ impl Adaptive {
             left: ack.now - ack.return_wait,
         };
         self.competition.on_ack(ack, &seen);
+    }
+
+    /// M falls at a mark, and rises without.
+    fn follow_marks(&mut self, ack: &Ack, is_limited: bool) {
+        if ack.mark.is_some() {
+            self.marks.on_mark(self.window, ack.in_flight_before, self.params.mss, ack.now);
+            return;
+        }
+        let floor = self.floor.get();
+        let near =
+            floor.map_or(Duration::ZERO, |floor| headroom::near(self.grain.get(), floor, &self.params));
+        let window = self.model().unwrap_or(self.window);
+        let heard =
+            marks::Heard { rtt: ack.rtt.zip(floor), near, window, is_in_use: is_limited, now: ack.now };
+        self.marks.on_ack(&heard, self.params.mss);
     }
 
     /// W without floor measurement and ceiling.
@@ -443,6 +464,10 @@ impl Adaptive {
         if self.has(Term::Competition) {
             window = self.competition.window(window, least);
         }
+        let marked = self.marks.window().filter(|marked| *marked < window);
+        if let Some(marked) = marked {
+            window = marked.max(least);
+        }
         self.allowed = self.silence.bound(window + self.returning());
         self.window = self.allowed.min(window);
         self.pacing_rate = match floor {
@@ -457,7 +482,9 @@ impl Adaptive {
                     held if held > floor && self.has(Term::HeldPace) => {
                         Rate::from_transfer(self.window, floor + held).mul_ratio(HELD_PACING_PERCENT, 100)
                     }
-                    _ if self.window == bound => known.mul_ratio(BOUND_PACING_PERCENT, 100),
+                    _ if marked.is_some() || self.window == bound => {
+                        known.mul_ratio(BOUND_PACING_PERCENT, 100)
+                    }
                     _ => by_window.max(known).mul_ratio(PACING_GAIN, 1),
                 }
             }
@@ -485,6 +512,7 @@ impl Controller for Adaptive {
             self.blocking = HeadOfLineBlocking::default();
             self.headroom = Headroom::new(&self.params);
             self.start = Start::new(self.params.initial_window);
+            self.marks = Marks::default();
             self.update();
         }
         self.offer.restart(sent.now);
@@ -567,6 +595,9 @@ impl Controller for Adaptive {
         });
         self.follow_start(ack);
         self.follow_competition(ack, is_limited);
+        if ack.mark.is_some() || self.marks.window().is_some() {
+            self.follow_marks(ack, is_limited);
+        }
         self.update();
     }
 

@@ -112,6 +112,7 @@ impl<C: Controller> Link<C> {
             lost,
             is_recovering: self.recovers_until.is_some(),
             is_window_limited: Bytes::new(before + MSS) > self.bbr.control().window,
+            mark: None,
         });
     }
 

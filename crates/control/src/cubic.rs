@@ -9,6 +9,7 @@
 //!   cwnd  → max(W(t + RTT), W_est)        within a round trip, at most 1.5·cwnd     §4.4, §4.5
 //!   loss:  W_max = cwnd, or cwnd·(1 + β) ÷ 2 when cwnd < W_max (fast convergence)   §4.7
 //!          ssthresh = β·cwnd                                                        §4.6
+//!   mark:  the same with β_ecn = 0.85 for β                                         RFC 8511 §3
 //! ```
 //!
 //! W, cwnd in segments, t, K in seconds; all of it in integers here. Slow start is left early when HyStart
@@ -104,6 +105,9 @@ impl Cubic {
     }
 }
 
+/// β_ecn: what a mark leaves of the window, in thousandths (RFC 8511 §3). Linux has β for it.
+const MARK_LEAVES_PERMILLE: u64 = 850;
+
 /// Growth until one segment in so many acknowledged ones, before the first loss has told W_max: 5 % per round
 /// trip (Linux `bictcp_update`: `cnt = 20` while `last_max_cwnd` is 0).
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
@@ -140,6 +144,17 @@ pub struct CubicRule {
 stored::fields!(CubicRule { params, w_max, min_rtt, epoch, last_sent, hystart });
 
 impl CubicRule {
+    /// Begins an epoch below `window`; what is left of it with `beta`.
+    fn reduce(&mut self, window: &Window, beta: u64) -> u64 {
+        self.epoch = None;
+        self.w_max = if self.params.fast_convergence && window.cwnd < self.w_max {
+            window.share(1_000 + beta, 2_000)
+        } else {
+            window.cwnd
+        };
+        window.share(beta, 1_000)
+    }
+
     /// K: how long after a loss the curve is back at W_max.
     fn k_ms(&self, window: &Window) -> u64 {
         let missing = u128::from(self.w_max.saturating_sub(window.cwnd));
@@ -218,19 +233,17 @@ impl Rule for CubicRule {
     }
 
     fn threshold(&mut self, window: &Window, loss: &Loss) -> u64 {
-        let beta = self.params.beta_permille;
-        self.epoch = None;
-        self.w_max = if self.params.fast_convergence && window.cwnd < self.w_max {
-            window.share(1_000 + beta, 2_000)
-        } else {
-            window.cwnd
-        };
+        let threshold = self.reduce(window, self.params.beta_permille);
         if loss.kind == LossKind::Timeout {
             self.w_max = 0;
             self.min_rtt = None;
             self.hystart = HyStart::default();
         }
-        window.share(beta, 1_000)
+        threshold
+    }
+
+    fn threshold_of_mark(&mut self, window: &Window, _ack: &Ack) -> u64 {
+        self.reduce(window, MARK_LEAVES_PERMILLE.max(self.params.beta_permille))
     }
 
     fn on_send(&mut self, sent: &Sent) {

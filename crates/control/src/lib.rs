@@ -148,6 +148,23 @@ pub struct Ack {
     pub is_recovering: bool,
     /// The window, not the data or the peer, limits what is sent.
     pub is_window_limited: bool,
+    /// A queue has marked what was sent after the last mark was told of: at most once a round trip, and only with
+    /// something delivered. None where nothing that was sent could be marked. Controllers without a multiplicative
+    /// decrease take no notice: `fixed`, `rate`, `window-adaptation`, `bbr`, `bbr3`, `copa`, `sprout`, `verus`.
+    pub mark: Option<Mark>,
+}
+
+/// What a mark asks of a sender: congestion, for which no packet was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// As for a loss (RFC 3168 §6.1.2), or less than for one (RFC 8511).
+    Classic,
+    /// In proportion to α, the share of late of packets that were marked (RFC 9332 §1.2, RFC 8257 §3.3): the window
+    /// becomes `1 − α ÷ 2` of itself. α in parts of a million.
+    Scalable {
+        /// α.
+        share_ppm: u32,
+    },
 }
 
 /// A transmission, new or repeated.

@@ -4,6 +4,7 @@
 //!   slow start            cwnd += bytes acknowledged                 RFC 5681 §3.1
 //!   congestion avoidance  cwnd += MSS · acked ÷ cwnd                 RFC 5681 §3.1 eq. (3)
 //!   loss                  ssthresh = max(cwnd ÷ 2, 2·MSS)            eq. (4)
+//!   mark                  cwnd = ssthresh = 0.8·cwnd                 RFC 8511 §3
 //!   time-out              ssthresh as above, cwnd = 1 MSS
 //! ```
 //!
@@ -35,6 +36,9 @@ impl Default for NewRenoParams {
     }
 }
 
+/// β_ecn: what a mark leaves of the window (RFC 8511 §3).
+const MARK_LEAVES_PERCENT: u64 = 80;
+
 /// NewReno's congestion window.
 pub type NewReno = WindowControl<NewRenoRule>;
 
@@ -63,13 +67,17 @@ impl Rule for NewRenoRule {
     fn threshold(&mut self, window: &Window, _loss: &Loss) -> u64 {
         window.cwnd / 2
     }
+
+    fn threshold_of_mark(&mut self, window: &Window, _ack: &Ack) -> u64 {
+        window.share(MARK_LEAVES_PERCENT, 100)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::path::WindowPath;
-    use crate::{Controller, LossKind};
+    use crate::{Controller, LossKind, Mark};
 
     fn reno() -> WindowPath<NewReno> {
         let params = NewRenoParams { mss: Bytes::new(1_000), ..NewRenoParams::default() };
@@ -103,6 +111,22 @@ mod tests {
         path.lose(1_000, LossKind::Fast, false);
         path.recover(50);
         assert_eq!(path.controller.control().window, Bytes::new(5_000));
+    }
+
+    #[test]
+    fn a_mark_leaves_four_fifths_and_a_scalable_one_by_its_share() {
+        for (mark, left) in [
+            (Mark::Classic, 8_000),
+            (Mark::Scalable { share_ppm: 1_000_000 }, 5_000),
+            (Mark::Scalable { share_ppm: 100_000 }, 9_500),
+        ] {
+            let mut path = reno();
+            path.mark(1_000, 50, mark);
+            assert_eq!(path.controller.control().window, Bytes::new(left), "{mark:?}");
+            // It ends slow start.
+            path.round(50);
+            assert!(path.controller.control().window <= Bytes::new(left + 1_000), "{mark:?}");
+        }
     }
 
     #[test]

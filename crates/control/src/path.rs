@@ -2,7 +2,7 @@
 
 use units::{Bytes, Duration, Instant};
 
-use crate::{Ack, Controller, Loss, LossKind, Sent};
+use crate::{Ack, Controller, Loss, LossKind, Mark, Sent};
 
 /// A sender with data without end, whose controller is told what became of it round trip by round trip.
 pub(crate) struct WindowPath<C> {
@@ -50,6 +50,25 @@ impl<C: Controller> WindowPath<C> {
             is_window_limited: true,
             ..Ack::default()
         });
+    }
+
+    /// Acknowledges `bytes`, with a mark.
+    pub(crate) fn mark(&mut self, bytes: u64, rtt_ms: u64, mark: Mark) {
+        let before = self.in_flight;
+        self.in_flight -= bytes.min(before);
+        self.delivered += bytes;
+        self.controller.on_ack(&Ack {
+            now: self.now,
+            delivered: Bytes::new(bytes),
+            delivered_total: Bytes::new(self.delivered),
+            rtt: Some(Duration::from_millis(rtt_ms)),
+            in_flight: Bytes::new(self.in_flight),
+            in_flight_before: Bytes::new(before),
+            is_window_limited: true,
+            mark: Some(mark),
+            ..Ack::default()
+        });
+        self.fill();
     }
 
     /// One round trip: all that is in flight is acknowledged segment by segment, evenly over `rtt_ms`.

@@ -12,13 +12,14 @@
 //!   without its limit, as Linux does); what is left of an acknowledgement counts for congestion
 //!   avoidance.
 //! - Nothing grows while the window is not what limits the sender (RFC 7661's reason, Linux's test).
+//! - A mark (RFC 3168) reduces at once, to the rule's threshold for marks, and nothing is repaired.
 //! - Proportional rate reduction (RFC 9937): during recovery, acknowledgements release ssthresh ÷
 //!   prior cwnd of what they report, so that there is neither a burst nor half a round trip of
 //!   silence.
 
 use units::{Bytes, Instant, Rate};
 
-use crate::{Ack, Control, Controller, Loss, LossKind, Sent};
+use crate::{Ack, Control, Controller, Loss, LossKind, Mark, Sent};
 
 /// A congestion window under a rule's control. All in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,13 @@ pub trait Rule {
     /// The threshold a loss sets, in bytes; at least two segments are kept whatever it says.
     fn threshold(&mut self, window: &Window, loss: &Loss) -> u64;
 
+    /// The threshold a mark sets (RFC 3168 §6.1.2), in bytes: that of a loss, unless the rule knows better (RFC 8511).
+    fn threshold_of_mark(&mut self, window: &Window, ack: &Ack) -> u64 {
+        let (now, in_flight) = (ack.now, ack.in_flight);
+        let loss = Loss { now, lost: Bytes::ZERO, kind: LossKind::Fast, is_new_event: true, in_flight };
+        self.threshold(window, &loss)
+    }
+
     /// A transmission leaves.
     fn on_send(&mut self, _sent: &Sent) {}
 
@@ -159,6 +167,19 @@ impl<R: Rule> WindowControl<R> {
         self.reduction = None;
     }
 
+    /// A mark: the window is the threshold at once, as nothing is lost.
+    fn on_mark(&mut self, mark: Mark, ack: &Ack) {
+        let threshold = match mark {
+            Mark::Classic => self.rule.threshold_of_mark(&self.window, ack),
+            Mark::Scalable { share_ppm } => {
+                self.window.cwnd - self.window.share(u64::from(share_ppm.min(1_000_000)), 2_000_000)
+            }
+        };
+        self.window.ssthresh = threshold.max(2 * self.window.mss);
+        self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
+        self.window.credit = 0;
+    }
+
     /// True when an acknowledgement may let the window grow.
     fn may_grow(&self, ack: &Ack) -> bool {
         // In slow start half a window in flight is enough: the next one will be twice as large.
@@ -186,6 +207,11 @@ impl<R: Rule> Controller for WindowControl<R> {
             self.window.credit = 0;
             self.reduction = None;
             self.rule.on_recovered();
+        }
+        if let Some(mark) = ack.mark {
+            // What is lost in the same round trip has reduced it.
+            self.on_mark(mark, ack);
+            return;
         }
         if !self.may_grow(ack) {
             return;

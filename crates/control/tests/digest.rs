@@ -265,6 +265,7 @@ impl Run {
             lost: Bytes::new(lost),
             is_recovering: self.recovers_until.is_some(),
             is_window_limited: in_flight_before + Bytes::new(2 * MSS) > window,
+            mark: None,
         });
         self.note();
     }

@@ -34,6 +34,30 @@ pub enum Sharing {
     Flow,
 }
 
+/// What data to clients says of ECN (RFC 3168 §5), on flows whose hosts agreed on ECN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClientEcn {
+    /// Queues drop, and do not mark: Not-ECT.
+    #[default]
+    NotEct,
+    /// A queue may mark in place of dropping, and the controller answers once a round trip (RFC 8511): ECT(0).
+    Ect0,
+    /// As if the controller were a scalable one (RFC 9331 §4.3): ECT(1). No controller of an accelerator is
+    /// (docs/engine.md). So nothing but studies may say so, and `run` cannot.
+    Ect1,
+}
+
+impl ClientEcn {
+    /// The ECN field.
+    pub(crate) const fn field(self) -> u8 {
+        match self {
+            Self::NotEct => 0,
+            Self::Ect1 => 1,
+            Self::Ect0 => 2,
+        }
+    }
+}
+
 /// How the uplink is accelerated, for flows whose [`crate::Action`] includes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UplinkConfig {
@@ -74,6 +98,8 @@ pub struct EngineConfig {
     pub controller: ControllerConfig,
     /// Whether the client's window limits what is sent to it. Default `honour`; see NOTICE for the other.
     pub window_policy: WindowPolicy,
+    /// What data to clients says of ECN where the hosts agreed on it. Default Not-ECT.
+    pub client_ecn: ClientEcn,
     /// Part of the window offered to servers that does not depend on the path. Default 256 KiB.
     pub window_floor: Bytes,
     /// Largest window offered to servers. Default [`Bytes::MAX`]: what the path needs and the
@@ -140,6 +166,7 @@ impl Default for EngineConfig {
             sharing: Sharing::default(),
             controller: ControllerConfig::Adaptive(AdaptiveParams::default()),
             window_policy: WindowPolicy::Honour,
+            client_ecn: ClientEcn::NotEct,
             window_floor: Bytes::from_kib(256),
             window_max: Bytes::MAX,
             waiting_target: None,
@@ -234,6 +261,8 @@ impl EngineConfig {
             // Never beyond what a server can take: the licence of [MA] is about the radio segment.
             window_policy: WindowPolicy::Honour,
             sharing: Sharing::Flow,
+            // Servers are no clients.
+            client_ecn: ClientEcn::NotEct,
             // [WA] (8) is about the queue of the radio segment.
             waiting_target: None,
             ..self.clone()
@@ -260,9 +289,11 @@ mod tests {
             policy: crate::Policy { default: crate::Action::Both, ..crate::Policy::default() },
             waiting_target: Some(Bytes::new(75_000)),
             window_policy: WindowPolicy::Opportunistic,
+            client_ecn: ClientEcn::Ect0,
             ..EngineConfig::default()
         };
         let uplink = both.for_uplink().unwrap();
         assert_eq!((uplink.waiting_target, uplink.window_policy), (None, WindowPolicy::Honour));
+        assert_eq!(uplink.client_ecn, ClientEcn::NotEct);
     }
 }

@@ -15,6 +15,8 @@
 //! | 3 | how much each side has acknowledged and allowed; which segment told a window; the time that a source has taken |
 //! | 4 | handshakes under way apart from the flows; offers of accurate ECN in them; what does not fit young flows; what passes in turns |
 //! | 5 | counters of what passes, by subscriber, and of echo requests |
+//! | 7 | accurate ECN: what hosts tell each other of marks |
+//! | 8 | marks on the way to clients |
 //!
 //! Each structure lists its fields beside its definition (`stored::fields!`). So what a flow is made of is
 //! said in one place, and a field that is not stored does not compile.
@@ -24,7 +26,7 @@ use stored::StoredError;
 use crate::config::ConfigError;
 
 /// The version that [`crate::Engine::store`] writes. It grows with every change of what is stored.
-pub const IMAGE_VERSION: u16 = 7;
+pub const IMAGE_VERSION: u16 = 8;
 
 /// The oldest version that [`crate::Engine::resume`] reads.
 pub const IMAGE_VERSION_OLDEST: u16 = 4;

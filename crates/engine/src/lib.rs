@@ -46,7 +46,7 @@ mod timestamp;
 mod trial;
 
 pub use boundary::{Middlebox, PassThrough, Port, Transmit, Verdict};
-pub use config::{ConfigError, EngineConfig, Sharing, UplinkConfig};
+pub use config::{ClientEcn, ConfigError, EngineConfig, Sharing, UplinkConfig};
 pub use direction::Direction;
 pub use engine::Engine;
 pub use half::recover::RecoverError;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use control::{
-    Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, RateSampler, RecentMax,
+    Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, Mark, RateSampler, RecentMax,
     SendStamp, Sent,
 };
 use tcp::{AckOutcome, ReturnWait};
@@ -55,6 +55,8 @@ pub(crate) struct Path {
     pub(crate) opaque: opaque::Place,
     /// How long its acknowledgements wait on their way back all the time, and when that was seen.
     return_wait: (Duration, Instant),
+    /// When the controller last heard of a mark.
+    marked_at: Instant,
 }
 stored::fields!(Path {
     controller,
@@ -70,6 +72,7 @@ stored::fields!(Path {
     sight,
     opaque,
     return_wait: since(5, (Duration::ZERO, Instant::ZERO)),
+    marked_at: since(8, Instant::ZERO),
 });
 
 impl Path {
@@ -89,6 +92,7 @@ impl Path {
             sight: Sight::default(),
             opaque: opaque::Place::default(),
             return_wait: (Duration::ZERO, Instant::ZERO),
+            marked_at: Instant::ZERO,
         }
     }
 
@@ -130,14 +134,14 @@ impl Path {
     }
 
     /// Hands an acknowledgement's news to the controller; `in_flight_before` is what was in flight
-    /// when it came.
+    /// when it came, and `is_marked` where it tells of a mark.
     // Each packet comes through here: a call would cost as much again.
     #[inline(always)]
     pub(crate) fn on_ack(
         &mut self,
         out: &AckOutcome,
         (min_rtt, waited): (Option<Duration>, ReturnWait),
-        in_flight_before: u64,
+        (in_flight_before, is_marked): (u64, bool),
         now: Instant,
     ) {
         self.note_return(waited, now);
@@ -164,6 +168,7 @@ impl Path {
         if let Some(sample) = rate {
             self.delivery_rate.update(sample.rate, now);
         }
+        let mark = if is_marked { self.mark(out.rtt, now) } else { None };
         let Control { window, send_quantum, .. } = self.controller.control();
         let in_flight_before = Bytes::new(in_flight_before);
         // A piece may be longer than the window; then a trickle would seem to fill it.
@@ -185,7 +190,19 @@ impl Path {
             lost: Bytes::from(lost),
             is_recovering: out.is_recovering,
             is_window_limited: in_flight_before + piece > window,
+            mark,
         });
+    }
+
+    /// A mark on what was sent `rtt` ago. One that was sent before the controller has heard of the last one says what
+    /// that said, whichever flow it is of (RFC 3168 §6.1.2: once a round trip).
+    fn mark(&mut self, rtt: Option<Duration>, now: Instant) -> Option<Mark> {
+        let sent_at = now - rtt?;
+        if sent_at < self.marked_at {
+            return None;
+        }
+        self.marked_at = now;
+        Some(Mark::Classic)
     }
 
     /// Follows how long acknowledgements wait all the time: the longest of its flows, of which each knows what it has
@@ -226,6 +243,7 @@ impl Path {
             lost: Bytes::ZERO,
             is_recovering: false,
             is_window_limited: in_flight_before + piece > window,
+            mark: None,
         });
     }
 
@@ -315,7 +333,7 @@ mod tests {
                 path.on_ack(
                     &out,
                     (None, ReturnWait::default()),
-                    in_flight_before(before.get()),
+                    (in_flight_before(before.get()), false),
                     Instant::from_millis(1),
                 );
             }

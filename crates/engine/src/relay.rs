@@ -12,7 +12,7 @@ use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp, TcpFlags};
 
 use crate::boundary::Verdict;
-use crate::config::EngineConfig;
+use crate::config::{ClientEcn, EngineConfig};
 use crate::direction::End;
 use crate::effect::{Answer, Effect};
 use crate::handshake::{Agreement, TIMESTAMPS_LEN};
@@ -30,6 +30,7 @@ mod from_sink;
 mod from_source;
 mod record;
 pub(crate) mod sides;
+mod sink_marks;
 pub(crate) mod survivor;
 mod window;
 
@@ -38,6 +39,7 @@ use accurate_ecn::AccurateEcn;
 use conduct::Conduct;
 use departure::Departure;
 use sides::{IpTemplate, SinkSide, SourceSide, nothing_taken};
+use sink_marks::SinkMarks;
 
 /// Segments that one time-out sends at most, if the controller has room for them. All that waits on
 /// the way to the sink is its own: what backs off there need not send less, only less often.
@@ -96,6 +98,8 @@ pub(crate) struct Relay {
     source_rtt_us: u32,
     /// What its hosts tell each other of marks, where they agreed on accurate ECN.
     accurate_ecn: Option<Box<AccurateEcn>>,
+    /// Marks on the way to its sink, where data is sent ECN-capable.
+    sink_marks: Option<Box<SinkMarks>>,
 }
 stored::fields!(Relay {
     buffer,
@@ -116,6 +120,7 @@ stored::fields!(Relay {
     last_progress,
     source_rtt_us,
     accurate_ecn: since(7, None),
+    sink_marks: since(8, None),
 });
 
 /// The packet with which a flow is taken over: the one that completed its handshake.
@@ -210,8 +215,11 @@ impl Relay {
                 .source_rtt
                 .map_or(0, |rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX)),
             accurate_ecn: agreement.accurate_ecn().then(|| {
-                Box::new(AccurateEcn::new(*initiator, with.tcp, start, agreement.counts_ecn_bytes()))
+                let mut new = AccurateEcn::new(*initiator, with.tcp, start, agreement.counts_ecn_bytes());
+                new.is_sink_ect = config.client_ecn != ClientEcn::NotEct;
+                Box::new(new)
             }),
+            sink_marks: SinkMarks::of(config.client_ecn, agreement.ecn(), agreement.accurate_ecn()),
         }
     }
 
@@ -647,6 +655,7 @@ impl Relay {
     /// True when segments may leave as one packet, for others to cut.
     fn may_merge(&self) -> bool {
         self.accurate_ecn.as_deref().is_none_or(AccurateEcn::may_merge)
+            && !self.sink_marks.as_deref().is_some_and(SinkMarks::owes_cwr)
     }
 
     /// True when `seq` is under way to the sink.

@@ -2,7 +2,7 @@
 
 use units::{Bytes, Duration};
 
-use crate::{Capacity, DelayModel, Fades, Grants, Harq, LinkError, LossModel, OutageModel, Tdd};
+use crate::{Aqm, Capacity, DelayModel, Fades, Grants, Harq, LinkError, LossModel, OutageModel, Tdd};
 
 /// How much may wait in the queue. The packet being served does not count, as in Mahimahi; a packet
 /// that does not fit is dropped (drop-tail).
@@ -47,6 +47,8 @@ pub struct LinkConfig {
     pub capacity: Capacity,
     /// How much may wait.
     pub queue: QueueLimit,
+    /// How what waits is managed. Default: not at all.
+    pub aqm: Option<Aqm>,
     /// One-way delay after service.
     pub delay: DelayModel,
     /// Loss ahead of the queue: lost packets take no room and no capacity.
@@ -76,6 +78,7 @@ impl Default for LinkConfig {
         Self {
             capacity: Capacity::default(),
             queue: QueueLimit::default(),
+            aqm: None,
             delay: DelayModel::default(),
             loss_before: LossModel::default(),
             loss_after: LossModel::default(),
@@ -98,6 +101,7 @@ impl LinkConfig {
     ///
     /// [`LinkError::Setting`] names the field and what is allowed.
     pub fn check(&self) -> Result<(), LinkError> {
+        self.aqm.as_ref().map_or(Ok(()), Aqm::check)?;
         self.delay.check()?;
         self.loss_before.check("loss_before")?;
         self.loss_after.check("loss_after")?;

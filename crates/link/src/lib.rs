@@ -15,6 +15,7 @@
 //! ```
 //!
 //! - *loss before*, *queue*: decided on arrival. The queue holds what waits for the start of its service.
+//! - *queue management* ([`Aqm`]), if there is any: marks or drops when service begins.
 //! - *service*: Mahimahi's delivery opportunities, a rate, or steps of rates; none during an outage.
 //! - *slot*: a served packet leaves at the next uplink slot, if there are slots; in its direction's slots of
 //!   a frame, and where the client must ask first, when it was granted.
@@ -22,6 +23,7 @@
 //! - *fades*: what is put on the air in one is lost, however much that is.
 //! - *loss after*, *delay*: lost packets have used their capacity; delay never changes the order.
 
+mod aqm;
 mod base_station;
 mod capacity;
 mod config;
@@ -46,6 +48,7 @@ mod summary;
 mod tdd;
 mod trace;
 
+pub use aqm::{Aqm, CoDelParams, DualPi2Params, Ecn};
 pub use base_station::{BaseStation, BaseStationConfig, StationReport};
 pub use capacity::{Capacity, RateSteps};
 pub use config::{LinkConfig, QueueLimit, SlotConfig};

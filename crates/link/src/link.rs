@@ -4,16 +4,19 @@ use std::collections::VecDeque;
 
 use units::{Bytes, Duration, Instant};
 
+use crate::aqm::{ManagedQueue, Taken};
 use crate::capacity::whole_bytes;
 use crate::delay::Delay;
 use crate::fade::FadeStage;
 use crate::harq::HarqStage;
 use crate::loss::Loss;
 use crate::outage::Outages;
-use crate::random::Stage;
+use crate::random::{Stage, Stream};
 use crate::service::Server;
 use crate::tdd::Schedule;
-use crate::{Capacity, DropReason, LinkConfig, LinkError, PacketId, PacketRecord, QueueLimit, SlotConfig};
+use crate::{
+    Capacity, DropReason, Ecn, LinkConfig, LinkError, PacketId, PacketRecord, QueueLimit, SlotConfig,
+};
 
 /// A packet that came out of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct Delivery<P> {
     pub planned: Instant,
     /// The packet's log entry.
     pub record: PacketRecord,
+    /// The queue's management marked it CE: whoever takes it writes that into it.
+    pub is_marked: bool,
 }
 
 /// A packet that was not taken in, handed back.
@@ -61,7 +66,7 @@ impl Tally {
 
 /// What has gone through a link so far.
 ///
-/// INVARIANT: `offered = delivered + loss_before + queue_full + harq_failed + faded + loss_after + held`.
+/// INVARIANT: `offered = delivered + loss_before + queue_full + managed + harq_failed + faded + loss_after + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Handed in.
@@ -72,6 +77,8 @@ pub struct Counters {
     pub loss_before: Tally,
     /// Dropped by the full queue.
     pub queue_full: Tally,
+    /// Dropped by the queue's management.
+    pub managed: Tally,
     /// Dropped after the last radio try.
     pub harq_failed: Tally,
     /// Put on the air in a fade.
@@ -80,6 +87,8 @@ pub struct Counters {
     pub loss_after: Tally,
     /// Inside: waiting, in service, under repair or on the way.
     pub held: Tally,
+    /// Marked by the queue's management, whatever became of them.
+    pub marked: Tally,
 }
 
 impl Counters {
@@ -88,6 +97,7 @@ impl Counters {
     pub fn dropped_packets(&self) -> u64 {
         self.loss_before.packets
             + self.queue_full.packets
+            + self.managed.packets
             + self.harq_failed.packets
             + self.faded.packets
             + self.loss_after.packets
@@ -97,6 +107,7 @@ impl Counters {
         match reason {
             DropReason::LossBefore => self.loss_before.add(size),
             DropReason::QueueFull => self.queue_full.add(size),
+            DropReason::Managed => self.managed.add(size),
             DropReason::HarqFailed => self.harq_failed.add(size),
             DropReason::Fade => self.faded.add(size),
             DropReason::LossAfter => self.loss_after.add(size),
@@ -149,6 +160,8 @@ impl Queue {
 /// The whole fate of a packet is decided when it is enqueued, from its arrival time, its size and
 /// the seed. So decisions and planned times do not depend on how often or how late `poll` is called.
 /// Times must not go backwards; one that does is taken as the latest seen.
+///
+/// With [`LinkConfig::aqm`] the fate is decided when the packet's service begins, by all that came before that time.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     start: Instant,
@@ -157,6 +170,7 @@ pub struct Link<P> {
     /// The outages from the start, for questions about offered capacity.
     outages: Outages,
     queue: Queue,
+    managed: Option<ManagedQueue<P>>,
     slots: Option<SlotConfig>,
     schedule: Schedule,
     loss_before: Loss,
@@ -179,6 +193,7 @@ struct Inside<P> {
     out: Instant,
     payload: P,
     record: PacketRecord,
+    is_marked: bool,
 }
 
 impl<P> Link<P> {
@@ -195,6 +210,9 @@ impl<P> Link<P> {
             now: start,
             capacity: config.capacity.clone(),
             queue: Queue::new(config.queue),
+            managed: config
+                .aqm
+                .map(|aqm| ManagedQueue::new(aqm, Stream::new(config.seed, Stage::Aqm), start)),
             slots: config.uplink_slots,
             schedule: Schedule::new(config.tdd, config.grants),
             loss_before: Loss::new(config.loss_before, config.seed, Stage::LossBefore),
@@ -219,6 +237,21 @@ impl<P> Link<P> {
     ///
     /// [`Rejected`] hands the payload back when the packet is lost ahead of the queue or the queue is full.
     pub fn enqueue(&mut self, payload: P, size: Bytes, now: Instant) -> Result<PacketId, Rejected<P>> {
+        self.enqueue_as(Ecn::NotEct, payload, size, now)
+    }
+
+    /// The same with a packet whose ECN field is `ecn`, as far as the queue is managed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::enqueue`].
+    pub fn enqueue_as(
+        &mut self,
+        ecn: Ecn,
+        payload: P,
+        size: Bytes,
+        now: Instant,
+    ) -> Result<PacketId, Rejected<P>> {
         self.advance(now);
         let id = PacketId(self.next_id);
         self.next_id += 1;
@@ -230,16 +263,16 @@ impl<P> Link<P> {
         } else {
             Some(DropReason::QueueFull)
         };
-        let mut record = PacketRecord {
-            id,
-            size,
-            arrival: self.now,
-            service_start: None,
-            departure: None,
-            delivered: None,
-            failed_tries: 0,
-            drop: reason,
-        };
+        let mut record = fresh_record(id, size, self.now);
+        record.drop = reason;
+        if reason.is_none()
+            && let Some(managed) = self.managed.as_mut()
+        {
+            managed.push(id.0, payload, size, (self.now, ecn));
+            self.queue.waiting.add(size);
+            self.counters.held.add(size);
+            return Ok(id);
+        }
         let result = match reason {
             Some(reason) => {
                 self.counters.count_drop(reason, size);
@@ -248,7 +281,7 @@ impl<P> Link<P> {
             None => {
                 let out = self.plan(&mut record);
                 self.counters.held.add(size);
-                self.inside.push_back(Inside { out, payload, record });
+                self.inside.push_back(Inside { out, payload, record, is_marked: false });
                 Ok(id)
             }
         };
@@ -263,13 +296,14 @@ impl<P> Link<P> {
         self.advance(now);
         while self.inside.front().is_some_and(|head| head.out <= self.now && head.out != Instant::FAR_FUTURE)
         {
-            let Inside { out, payload, record } = self.inside.pop_front()?;
+            let Inside { out, payload, record, is_marked } = self.inside.pop_front()?;
             self.counters.held.remove(record.size);
             match record.drop {
                 Some(reason) => self.counters.count_drop(reason, record.size),
                 None => {
                     self.counters.delivered.add(record.size);
-                    return Some(Delivery { payload, size: record.size, planned: out, record });
+                    let size = record.size;
+                    return Some(Delivery { payload, size, planned: out, record, is_marked });
                 }
             }
         }
@@ -279,7 +313,17 @@ impl<P> Link<P> {
     /// When `poll` next has something to do; none while nothing inside will ever leave.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.inside.front().map(|head| head.out).filter(|out| *out != Instant::FAR_FUTURE)
+        let out = self.inside.front().map(|head| head.out).filter(|out| *out != Instant::FAR_FUTURE);
+        if self.managed.is_none() {
+            return out;
+        }
+        [out, self.next_service().map(|(at, _)| at)].into_iter().flatten().min()
+    }
+
+    /// True where the ECN field of a packet matters: see [`Link::enqueue_as`].
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        self.managed.is_some()
     }
 
     /// Bytes waiting at `now` for the start of their service: what the limit counts.
@@ -302,8 +346,8 @@ impl<P> Link<P> {
 
     /// Takes the log: one record per packet handed in since the last call, in order of arrival.
     ///
-    /// A record holds the packet's whole plan, so its times may lie after the present. Empty when
-    /// [`LinkConfig::keeps_log`] is off.
+    /// A record holds the packet's whole plan, so its times may lie after the present. Where the queue is managed, a
+    /// packet has its record once its service begins, or it is dropped. Empty when [`LinkConfig::keeps_log`] is off.
     pub fn take_log(&mut self) -> Vec<PacketRecord> {
         self.log.as_mut().map(core::mem::take).unwrap_or_default()
     }
@@ -339,16 +383,67 @@ impl<P> Link<P> {
     /// Takes packets off the queue whose service has begun.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
+        if self.managed.is_some() {
+            self.serve_managed();
+        }
         self.queue.advance(self.now);
+    }
+
+    /// When the next packet of a managed queue comes to be served, and from which of its queues one may be; none while
+    /// nothing waits, or never will be served.
+    fn next_service(&self) -> Option<(Instant, [bool; 2])> {
+        let since = |at: Instant| at.saturating_since(self.start);
+        let begins = |at: Instant| self.server.next_start(since(at)).map(|start| self.at(start));
+        let starts = self.managed.as_ref()?.arrivals().map(|arrival| arrival.and_then(begins));
+        let at = starts.into_iter().flatten().min()?;
+        Some((at, starts.map(|start| start.is_some_and(|start| start <= at))))
+    }
+
+    /// Serves what a managed queue has had to serve by now.
+    fn serve_managed(&mut self) {
+        while let Some((at, may)) = self.next_service().filter(|(at, _)| *at <= self.now) {
+            let Some(managed) = self.managed.as_mut() else { return };
+            managed.advance(at);
+            let Some(taken) = managed.pop(at, may) else { return };
+            self.queue.waiting.remove(taken.size);
+            self.begin_service(taken);
+        }
+        if let Some(managed) = self.managed.as_mut() {
+            managed.advance(self.now);
+        }
+    }
+
+    fn begin_service(&mut self, taken: Taken<P>) {
+        let Taken { id, payload, size, arrival, is_marked, is_dropped } = taken;
+        let mut record = fresh_record(PacketId(id), size, arrival);
+        if is_dropped {
+            record.drop = Some(DropReason::Managed);
+            self.counters.held.remove(size);
+            self.counters.count_drop(DropReason::Managed, size);
+        } else {
+            if is_marked {
+                self.counters.marked.add(size);
+            }
+            let out = self.serve(&mut record);
+            self.inside.push_back(Inside { out, payload, record, is_marked });
+        }
+        if let Some(log) = &mut self.log {
+            log.push(record);
+        }
     }
 
     /// Decides everything that happens to an accepted packet; returns when it leaves the link.
     fn plan(&mut self, record: &mut PacketRecord) -> Instant {
-        let served = self.server.serve(record.arrival.saturating_since(self.start), record.size);
-        let service_start = self.at(served.start);
-        self.queue.push(service_start, record.size);
+        let out = self.serve(record);
+        self.queue.push(record.service_start.unwrap_or(Instant::FAR_FUTURE), record.size);
         self.queue.advance(self.now);
-        record.service_start = Some(service_start).filter(|at| *at != Instant::FAR_FUTURE);
+        out
+    }
+
+    /// The same but for the queue.
+    fn serve(&mut self, record: &mut PacketRecord) -> Instant {
+        let served = self.server.serve(record.arrival.saturating_since(self.start), record.size);
+        record.service_start = Some(self.at(served.start)).filter(|at| *at != Instant::FAR_FUTURE);
 
         if served.end == Duration::MAX {
             self.last_out = Instant::FAR_FUTURE;
@@ -381,6 +476,20 @@ impl<P> Link<P> {
 
     fn at(&self, since_start: Duration) -> Instant {
         self.start + since_start
+    }
+}
+
+/// The record of a packet of which nothing but its arrival is known.
+const fn fresh_record(id: PacketId, size: Bytes, arrival: Instant) -> PacketRecord {
+    PacketRecord {
+        id,
+        size,
+        arrival,
+        service_start: None,
+        departure: None,
+        delivered: None,
+        failed_tries: 0,
+        drop: None,
     }
 }
 

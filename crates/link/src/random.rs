@@ -26,6 +26,7 @@ pub(crate) enum Stage {
     Redraw = 10,
     FadeTimes = 11,
     FadeLoss = 12,
+    Aqm = 13,
 }
 
 /// A seeded sequence of random numbers (xoshiro256++).

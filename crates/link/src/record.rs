@@ -15,6 +15,8 @@ pub enum DropReason {
     LossBefore,
     /// The queue was full (drop-tail).
     QueueFull,
+    /// The queue's management dropped it (AQM).
+    Managed,
     /// Every radio try failed.
     HarqFailed,
     /// Put on the air in a fade.
@@ -28,6 +30,7 @@ impl fmt::Display for DropReason {
         f.write_str(match self {
             Self::LossBefore => "loss before the queue",
             Self::QueueFull => "queue full",
+            Self::Managed => "queue management",
             Self::HarqFailed => "radio tries failed",
             Self::Fade => "fade",
             Self::LossAfter => "loss after the queue",

@@ -52,6 +52,12 @@ impl Server {
         Self { kind, outages }
     }
 
+    /// When the service of a packet that arrived at `arrival` would begin; none if it never would.
+    pub(crate) fn next_start(&self, arrival: Duration) -> Option<Duration> {
+        let start = self.clone().serve(arrival, Bytes::new(1)).start;
+        (start != Duration::MAX).then_some(start)
+    }
+
     /// Serves the next packet, which arrived at `arrival`, not before the previous one did.
     pub(crate) fn serve(&mut self, arrival: Duration, size: Bytes) -> Served {
         match &mut self.kind {

@@ -115,7 +115,8 @@ impl Case {
     /// The first key that asks for what only the simulator has.
     #[must_use]
     pub fn simulated_only(&self) -> Option<&'static str> {
-        self.workload.simulated_only().or_else(|| self.server.simulated_only())
+        let of_hosts = self.workload.simulated_only().or_else(|| self.server.simulated_only());
+        of_hosts.or_else(|| self.radio.simulated_only())
     }
 
     /// The first key that asks for what only the lab has.

@@ -10,7 +10,7 @@ use units::Duration;
 
 use crate::error::Error;
 use crate::quantity::QueueLimit;
-use crate::radio::Direction;
+use crate::radio::{Direction, Management};
 use crate::{Case, Wan};
 
 /// Reads the text of a trace file named in a scenario, or says why it cannot.
@@ -110,6 +110,7 @@ pub(crate) fn radio(
     Ok(LinkConfig {
         capacity: capacity(d, towards, trace_seed, read)?,
         queue: queue(d.queue),
+        aqm: d.aqm.as_ref().map(Management::aqm),
         delay,
         loss_after: loss(d),
         fades: d.fades.map(|fades| fades.process()),

@@ -69,6 +69,8 @@ layered! {
         pub trace_length: Quantity<Duration>,
         /// The subscriber's queue, drop-tail. Default: 1000 packets.
         pub queue: QueueLimit,
+        /// How what waits in it is managed; the simulator alone has that. Default: not at all.
+        pub aqm: Management,
         /// One-way delay. Default: none.
         pub delay: Quantity<Duration>,
         /// Deviation of the delay from packet to packet, in order. Default: none.
@@ -124,6 +126,75 @@ impl Direction {
     }
 }
 
+/// A law of queue management.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ManagementLaw {
+    /// Controlled delay (RFC 8289).
+    CoDel,
+    /// The coupled queues of RFC 9332.
+    DualPi2,
+}
+
+/// Management of a queue: what it marks, and drops where it cannot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Management {
+    /// The law.
+    pub law: ManagementLaw,
+    /// The queueing time of classic packets. Default: 5 ms of `codel`, 15 ms of `dualpi2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Quantity<Duration>>,
+    /// `codel`: a long usual round trip. Default: 100 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Quantity<Duration>>,
+    /// `dualpi2`: a scalable packet that has waited so long is marked. Default: 1 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Quantity<Duration>>,
+}
+
+impl Management {
+    /// The link's settings.
+    #[must_use]
+    pub fn aqm(&self) -> link::Aqm {
+        let time = |given: Option<Quantity<Duration>>, default: Duration| given.map_or(default, |q| q.0);
+        match self.law {
+            ManagementLaw::CoDel => {
+                let default = link::CoDelParams::default();
+                link::Aqm::CoDel(link::CoDelParams {
+                    target: time(self.target, default.target),
+                    interval: time(self.interval, default.interval),
+                })
+            }
+            ManagementLaw::DualPi2 => {
+                let default = link::DualPi2Params::default();
+                link::Aqm::DualPi2(link::DualPi2Params {
+                    target: time(self.target, default.target),
+                    step: time(self.step, default.step),
+                    ..default
+                })
+            }
+        }
+    }
+
+    /// A key that its law does not have.
+    fn check(&self) -> Result<(), String> {
+        let (key, is_given) = match self.law {
+            ManagementLaw::CoDel => ("step", self.step.is_some()),
+            ManagementLaw::DualPi2 => ("interval", self.interval.is_some()),
+        };
+        if is_given { Err(format!("this `law` of `aqm` has no `{key}`")) } else { Ok(()) }
+    }
+}
+
+impl Radio {
+    /// The first key that only the simulator has.
+    #[must_use]
+    pub fn simulated_only(&self) -> Option<&'static str> {
+        [&self.down, &self.up].into_iter().flatten().any(|way| way.aqm.is_some()).then_some("aqm")
+    }
+}
+
 impl Direction {
     /// What serde cannot see: keys that exclude each other, presets that exist.
     fn check(&self) -> Result<(), String> {
@@ -137,6 +208,7 @@ impl Direction {
         if self.redraw.is_some_and(|redraw| redraw.mean.is_some() && redraw.share.is_some()) {
             return Err("`mean` and `share` of `redraw` exclude each other: give one of them".to_owned());
         }
+        self.aqm.as_ref().map_or(Ok(()), Management::check)?;
         if self.steps.as_ref().is_some_and(|steps| steps.iter().all(|s| s.lasting.0.is_zero())) {
             return Err("`steps` need at least one with a `for` above zero".to_owned());
         }

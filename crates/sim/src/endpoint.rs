@@ -17,6 +17,7 @@ mod ack_compression;
 mod auto_tuning;
 mod config;
 mod connection;
+mod mark_response;
 mod marks;
 mod program;
 mod quic;
@@ -26,6 +27,8 @@ pub use config::{
     Application, BeyondWindow, Closing, EndpointConfig, Protocol, Reading, ReceiveWindow, Role, Turn,
 };
 use connection::{Connection, Negotiated};
+use mark_response::Echo;
+pub use mark_response::MarkResponse;
 use marks::Marks;
 
 /// First retransmission of a SYN (RFC 6298 §2).
@@ -165,6 +168,11 @@ impl Endpoint {
     #[must_use]
     pub fn bytes_acked(&self) -> u64 {
         self.connection.as_ref().map_or(0, |c| c.acked(&self.config))
+    }
+    /// How often a mark has made its window smaller.
+    #[must_use]
+    pub fn mark_reductions(&self) -> u64 {
+        self.connection.as_ref().map_or(0, |c| c.answering.reductions)
     }
     /// Payload bytes it sent more than once.
     #[must_use]
@@ -340,6 +348,7 @@ impl Endpoint {
         }
         self.open(tcp);
         self.count_marks(marks::is_offer(tcp), false);
+        self.echo_marks(marks::is_classic_offer(tcp));
         self.state = State::SynReceived;
         self.syn_due = Some(Instant::ZERO);
     }
@@ -370,6 +379,14 @@ impl Endpoint {
         }
     }
 
+    /// Echoes marks from here on, if both want classic ECN and no better.
+    fn echo_marks(&mut self, peer_wants: bool) {
+        let wants = peer_wants && self.config.classic_ecn;
+        if let Some(connection) = self.connection.as_mut().filter(|c| wants && c.marks.is_none()) {
+            connection.echo = Some(Echo::default());
+        }
+    }
+
     /// The window of a SYN is never scaled (RFC 7323 §2.2).
     fn syn_window(&self) -> u16 {
         self.config.window.initial().min(65_535) as u16
@@ -387,6 +404,7 @@ impl Endpoint {
         } else if is_ours && tcp.flags.contains(TcpFlags::SYN) {
             self.open(tcp);
             self.count_marks(marks::is_acceptance(tcp), true);
+            self.echo_marks(marks::is_classic_acceptance(tcp));
             self.state = State::Open;
             self.has_opened = true;
             self.syn_due = None;
@@ -474,6 +492,9 @@ impl Endpoint {
         if let Some(marks) = &mut connection.marks {
             marks.count(ecn, tcp.payload_len as u32);
         }
+        if let Some(echo) = connection.echo.as_mut().filter(|_| tcp.payload_len > 0) {
+            echo.on_data(tcp.flags.contains(TcpFlags::CWR), ecn == marks::CE);
+        }
         connection.on_data(tcp, tcp.payload(packet), &mut self.stats, now);
         self.run_application(now);
     }
@@ -539,13 +560,22 @@ impl Endpoint {
             None => {
                 self.state = State::SynSent;
                 let offers = self.config.accurate_ecn.is_some();
-                let flags = if offers { marks::offer(TcpFlags::SYN) } else { TcpFlags::SYN };
+                let flags = match (offers, self.config.classic_ecn) {
+                    (true, _) => marks::offer(TcpFlags::SYN),
+                    (false, true) => TcpFlags::SYN | TcpFlags::ECE | TcpFlags::CWR,
+                    (false, false) => TcpFlags::SYN,
+                };
                 self.spec(self.config.isn, SeqNum::new(0), flags)
             }
             Some((_, ack, _)) => {
                 let flags = TcpFlags::SYN | TcpFlags::ACK;
                 let accepts = self.connection.as_ref().is_some_and(|c| c.marks.is_some());
-                let flags = if accepts { marks::acceptance(flags) } else { flags };
+                let echoes = self.connection.as_ref().is_some_and(|c| c.echo.is_some());
+                let flags = match (accepts, echoes) {
+                    (true, _) => marks::acceptance(flags),
+                    (false, true) => flags | TcpFlags::ECE,
+                    (false, false) => flags,
+                };
                 self.spec(self.config.isn, ack, flags)
             }
         };
@@ -585,8 +615,20 @@ impl Endpoint {
         }
         if let Some(marks) = &mut connection.marks {
             spec.flags = marks.tell(spec.flags, sent.is_some());
-            spec.traffic_class = if payload_len > 0 { marks::ECT_0 } else { 0 };
+            spec.traffic_class = if payload_len > 0 { marks::capable(self.config.mark_response) } else { 0 };
             spec.ecn_byte_counters = marks.bytes().filter(|_| payload_len == 0);
+        }
+        if let Some(echo) = connection.echo {
+            if echo.is_due {
+                spec.flags |= TcpFlags::ECE;
+            }
+            // RFC 3168 §6.1.5: what is sent again is no help in a congestion, and its mark none.
+            if let Some(new) = sent.as_ref().filter(|sent| sent.len > 0 && !sent.is_retransmission) {
+                spec.traffic_class = marks::ECT_0;
+                if connection.answering.take_cwr(new.seq + new.len) {
+                    spec.flags |= TcpFlags::CWR;
+                }
+            }
         }
         if payload_len > 0 && connection.sender.unsent() == 0 {
             spec.flags |= TcpFlags::PSH;

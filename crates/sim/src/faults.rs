@@ -111,6 +111,8 @@ pub struct FaultConfig {
     pub rebinds_destination: Option<Rebinding>,
     /// ECN-capable packets (RFC 3168 §5) that a queue marks at random.
     pub mark_ppm: u32,
+    /// It does so in this time alone.
+    pub marks_in: Option<Span>,
     /// Seed of the random ones.
     pub seed: u64,
 }
@@ -190,7 +192,8 @@ impl Injector {
             let answer = if mtu.sends_icmp { too_big(&packet, mtu.bytes) } else { None };
             return (answer.map_or(FaultOutcome::Drop, FaultOutcome::Reply), Some("too big"));
         }
-        if self.config.mark_ppm > 0 && self.marks.is_hit(self.config.mark_ppm) {
+        let marks = self.config.mark_ppm > 0 && self.config.marks_in.is_none_or(|span| span.contains(since));
+        if marks && self.marks.is_hit(self.config.mark_ppm) {
             mark(&mut packet);
         }
         let fault = self.draw(now);
@@ -273,7 +276,7 @@ impl Injector {
 }
 
 /// Marks a packet CE that is ECN-capable.
-fn mark(packet: &mut [u8]) {
+pub(crate) fn mark(packet: &mut [u8]) {
     let Ok(parsed) = wire::parse(packet) else { return };
     if parsed.ip.ecn() != 0 {
         wire::set_traffic_class(packet, parsed.ip.traffic_class | 3);

@@ -46,8 +46,8 @@ pub use checks::{CheckConfig, Tolerance, Violation};
 pub use datagrams::{DatagramConfig, DatagramLog};
 pub use digest::Digest;
 pub use endpoint::{
-    Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, Progress, Protocol,
-    Reading, ReceiveWindow, Role, Turn,
+    Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, MarkResponse,
+    Progress, Protocol, Reading, ReceiveWindow, Role, Turn,
 };
 pub use error::SimError;
 pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};

@@ -3,10 +3,10 @@
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use link::{Link, LinkConfig};
+use link::{Ecn, Link, LinkConfig};
 use units::{Bytes, Duration, Instant};
 
-use crate::faults::{FaultOutcome, Injector};
+use crate::faults::{FaultOutcome, Injector, mark};
 use crate::{FaultConfig, SimError};
 
 /// One direction of a segment.
@@ -132,13 +132,19 @@ impl Path {
 
     fn enter(&mut self, packet: Vec<u8>, now: Instant) -> Option<&'static str> {
         let size = Bytes::from(packet.len());
-        self.link.enqueue(packet, size, now).err().map(|_| "lost")
+        let ecn = if self.link.is_managed() { ecn_of(&packet) } else { 0 };
+        self.link.enqueue_as(Ecn::from_bits(ecn), packet, size, now).err().map(|_| "lost")
     }
 
     /// The next packet that is through.
     pub fn poll(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.release(now);
-        self.link.poll(now).map(|delivery| delivery.payload)
+        let delivery = self.link.poll(now)?;
+        let mut packet = delivery.payload;
+        if delivery.is_marked {
+            mark(&mut packet);
+        }
+        Some(packet)
     }
 
     /// When [`Path::poll`] next has something to do.
@@ -147,6 +153,11 @@ impl Path {
         let held = self.held.peek().map(|Reverse((at, ..))| *at);
         [self.link.next_deadline(), held].into_iter().flatten().min()
     }
+}
+
+/// The ECN field of a packet; zero of what is none.
+fn ecn_of(packet: &[u8]) -> u8 {
+    wire::parse_prefix(packet).map_or(0, |parsed| parsed.ip.ecn())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! [`RandomRun`]: a line-up drawn from a seed, run under every rule the simulator knows.
 
 use control::{ControllerConfig, DrwaParams, FixedParams, RateParams};
-use engine::{Action, EngineConfig, PassReason, Sharing, WindowPolicy};
+use engine::{Action, ClientEcn, EngineConfig, PassReason, Sharing, WindowPolicy};
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{
@@ -154,8 +154,8 @@ impl RandomRun {
         self
     }
 
-    /// The same between hosts that agree on accurate ECN, with queues that mark on the way to the middlebox; none
-    /// where somebody changes segments or addresses.
+    /// The same between hosts that agree on accurate ECN, with queues that mark on the way to the middlebox, and maybe
+    /// on the way to clients, of which servers must not hear; none where somebody changes segments or addresses.
     #[must_use]
     pub fn with_marks(mut self) -> Self {
         let random = &mut Random::new(self.seed ^ 0xacce_c0de);
@@ -170,6 +170,13 @@ impl RandomRun {
         self.network.wan_down.faults.mark_ppm = random.spread(100, 600_000) as u32;
         for radio in &mut self.network.radios {
             radio.up.faults.mark_ppm = random.spread(100, 600_000) as u32;
+        }
+        // In every other one data to the clients is ECN-capable, and queues on the way to them mark, too.
+        if random.one_in(2) {
+            self.engine.client_ecn = ClientEcn::Ect0;
+            for radio in &mut self.network.radios {
+                radio.down.faults.mark_ppm = random.spread(100, 600_000) as u32;
+            }
         }
         self
     }

@@ -30,7 +30,7 @@
 //! tcpdump's; PSH is not compared. Options: `mss N`, `wscale N`, `sackOK`, `TS val N ecr N`,
 //! `sack A:B C:D`, `acc ECT0 CE ECT1` (byte counters of accurate ECN, RFC 9768 §3.2.3), `opt HEX`; an expected list
 //! must be complete. `*` stands for any number. Without `win` the client says 500 and the server 65,535. Words:
-//! `badsum`, `fragment`, `fill BYTE`, `gso N`, and `ce`, `ect0`, `ect1` for the ECN field, which is compared where it
+//! `badsum`, `fragment`, `fill BYTE`, `gso N`, and `ce`, `ect0`, `ect1`, `notect` for the ECN field, which is compared where it
 //! is written.
 
 use std::collections::VecDeque;

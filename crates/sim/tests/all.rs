@@ -13,6 +13,7 @@ mod endpoint_model;
 mod fairness;
 mod handover_rates;
 mod handovers;
+mod marking_queues;
 mod memory;
 mod moves;
 mod opaque;

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use control::{ControllerConfig, FixedParams};
-use engine::{Engine, EngineConfig, PassReason, WindowPolicy};
+use control::{ControllerConfig, CubicParams, FixedParams};
+use engine::{ClientEcn, Engine, EngineConfig, PassReason, WindowPolicy};
 use sim::Script;
 use units::{Bytes, Duration, Rate};
 
@@ -13,6 +13,7 @@ fn engine(settings: &[(String, String)]) -> Result<Engine, String> {
     let mut rate = Rate::from_mbps(1_000);
     let mut config = EngineConfig::default();
     let mut window = Bytes::MAX;
+    let mut cubic = None;
     for (key, value) in settings {
         let number = value.parse::<u64>();
         let number = || number.clone().map_err(|_| format!("config {key}: `{value}` is not a number"));
@@ -20,6 +21,8 @@ fn engine(settings: &[(String, String)]) -> Result<Engine, String> {
             "ip" => {}
             "policy" if value == "opportunistic" => config.window_policy = WindowPolicy::Opportunistic,
             "policy" if value == "honour" => config.window_policy = WindowPolicy::Honour,
+            "cubic_segments" => cubic = Some(number()?),
+            "ecn" if value == "ect0" => config.client_ecn = ClientEcn::Ect0,
             "rate_kbps" => rate = Rate::from_kbps(number()?),
             "accelerate" => config.accelerate = value == "true",
             "window_floor" => config.window_floor = Bytes::new(number()?),
@@ -35,7 +38,13 @@ fn engine(settings: &[(String, String)]) -> Result<Engine, String> {
             _ => return Err(format!("config {key} {value}: no such setting")),
         }
     }
-    config.controller = ControllerConfig::Fixed(FixedParams { rate, window, ..FixedParams::default() });
+    config.controller = match cubic {
+        Some(initial_window_segments) => {
+            let mss = Bytes::new(1_000);
+            ControllerConfig::Cubic(CubicParams { mss, initial_window_segments, ..CubicParams::default() })
+        }
+        None => ControllerConfig::Fixed(FixedParams { rate, window, ..FixedParams::default() }),
+    };
     Engine::new(config).map_err(|e| e.to_string())
 }
 
@@ -184,6 +193,11 @@ scripts! {
     h25_accurate_ecn_zeroed
     h25_ce_echoed
     h25_ecn_reflected
+    h25_ect0_accurate
+    h25_ect0_classic
+    h25_ect0_not_agreed
+    h25_ect0_off
+    h25_ect0_retransmission
     h25_scalable_sender
     h26_first_bytes_win
     h26_handshake_replayed

@@ -13,10 +13,10 @@ const TARGET: Duration = Duration::from_millis(250);
 const INTERVAL: Duration = Duration::from_millis(300);
 
 /// What has waited longer is dropped at once: the rest of a flow that has ended is no queue of anybody's.
-const LONGEST: Duration = Duration::from_millis(1_000);
+pub(super) const LONGEST: Duration = Duration::from_millis(1_000);
 
 /// A flow with less than this waiting has no queue, bytes.
-const LEAST: u64 = 3_028;
+pub(super) const LEAST: u64 = 3_028;
 
 /// What becomes of a packet at the front of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

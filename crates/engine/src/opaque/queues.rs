@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
-use super::codel::{CoDel, Fate};
+use super::codel::{CoDel, Fate, LEAST, LONGEST};
 use super::key::OpaqueKey;
 use super::under_way::Numbered;
 
@@ -21,9 +21,18 @@ const FLOWS_MAX: usize = 256;
 /// Bytes that wait at most; beyond it the longest queue is dropped from.
 const BYTES_MAX: u64 = 2 << 20;
 
-/// ECN field: capable, classic; and congestion experienced (RFC 3168 §5).
+/// ECN field: capable, scalable (RFC 9331 §2); capable, classic; and congestion experienced (RFC 3168 §5).
+const ECT_1: u8 = 1;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
+
+/// A packet of a scalable sender that has waited for so long is marked (RFC 9332 §1.3, §4.1).
+///
+/// RFC 9332's 1 ms is for a link that is served all the time. A radio is served in turns: a cell's bearer every 10 to
+/// 40 ms, and we hear of it as often as something is acknowledged, up to 25 ms later (`under_way`). A shorter wait than
+/// that is no queue, and marking it would leave the link idle. CoDel's 250 ms are what a classic sender needs to follow
+/// the link; a scalable one follows it by its marks, each round trip.
+const STEP_OF_SCALABLE: Duration = Duration::from_millis(40);
 
 /// A packet that waits, and what it counts as.
 #[derive(Clone, Debug)]
@@ -210,8 +219,18 @@ impl Queues {
             let clock = self.clock;
             let mut packet = self.take(at)?;
             let sojourn = clock.saturating_since(packet.clock);
-            match self.flows[at].codel.judge(sojourn, left, clock) {
+            let is_scalable = ecn_of(&packet.bytes) & ECT_1 == ECT_1;
+            let fate = if is_scalable {
+                step(sojourn, left)
+            } else {
+                self.flows[at].codel.judge(sojourn, left, clock)
+            };
+            match fate {
                 Fate::Leaves => return Some(packet),
+                Fate::Signals if is_scalable => {
+                    self.losses.marked += u64::from(set_ce(&mut packet.bytes));
+                    return Some(packet);
+                }
                 Fate::Signals if mark(&mut packet.bytes) => {
                     self.losses.marked += 1;
                     return Some(packet);
@@ -227,11 +246,34 @@ impl Queues {
     }
 }
 
-/// Says by a mark that there is congestion; false where the hosts know no marks, and where those of L4S would take it
-/// for more than it is (RFC 9331 §5.1).
+/// What becomes of a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
+/// marks are as frequent as that (RFC 9331 §5.1), and only its own queue is judged by them.
+fn step(sojourn: Duration, left: u64) -> Fate {
+    match left > LEAST {
+        true if sojourn > LONGEST => Fate::Drops,
+        true if sojourn >= STEP_OF_SCALABLE => Fate::Signals,
+        _ => Fate::Leaves,
+    }
+}
+
+/// The ECN field of a packet.
+fn ecn_of(packet: &[u8]) -> u8 {
+    match (packet.first().map(|byte| byte >> 4), packet.get(1)) {
+        (Some(4), Some(class)) => class & CE,
+        (Some(6), Some(class)) => class >> 4 & CE,
+        _ => 0,
+    }
+}
+
+/// Says by a mark that there is congestion; false where the hosts know no marks.
 fn mark(packet: &mut [u8]) -> bool {
+    ecn_of(packet) == ECT_0 && set_ce(packet)
+}
+
+/// Marks a packet whose hosts know marks; false where it is marked.
+fn set_ce(packet: &mut [u8]) -> bool {
     let class = wire::parse_prefix(packet).map(|parsed| parsed.ip.traffic_class);
-    class.is_ok_and(|class| class & CE == ECT_0 && wire::set_traffic_class(packet, class | CE))
+    class.is_ok_and(|class| class & CE != CE && wire::set_traffic_class(packet, class | CE))
 }
 
 fn list_of<'a>(

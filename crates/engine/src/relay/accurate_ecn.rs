@@ -14,6 +14,9 @@
 //! to the sink that is marked CE, which counts as any packet does (§3.2.2). Once the sink counts it, we do not any
 //! more. So a flow that leaves, or whose box dies, leaves to its hosts numbers that fit each other, but for the marks of
 //! about the last round trip.
+//!
+//! Where our data is ECN-capable on its way to the sink ([`super::sink_marks`]) the sink counts marks and bytes of it.
+//! They are of a loop that is not the source's: what goes on to it is less by them.
 
 use units::SeqNum;
 use wire::{EcnByteCounters, Tcp, TcpEditor, TcpFlags, TcpHeaderSpec};
@@ -29,9 +32,11 @@ const BYTES_AT_START: [u32; 3] = [1, 0, 1];
 /// How the packet that completes a handshake says that the SYN-ACK was marked CE (§3.2.2.1).
 const SYN_ACK_WAS_MARKED: u8 = 6;
 
-/// CE packets, and segments where bytes are not counted, that one acknowledgement tells of at most (§3.2.2.5.1). A
-/// sender that hears of more cannot tell how many, and takes it for the worst.
-const PER_ACK_MAX: u32 = 6;
+/// CE packets, and segments where bytes are not counted, that one acknowledgement tells of at most. Of more than six a
+/// sender cannot tell how many there are, and takes it for the worst (§3.2.2.5.1). Of six nobody can tell whether they
+/// are news, or of a packet that was overtaken, where they come with nothing new ([`is_ahead`]): our other half reads
+/// them, too.
+const PER_ACK_MAX: u32 = 5;
 
 /// Times that passing marks on is tried in vain: this host does not count them.
 const FAILURES_MAX: u8 = 3;
@@ -89,7 +94,7 @@ impl Age {
 
 /// True when an ACE field has gone on from `before` to `ace`, as far as three bits can tell.
 const fn is_ahead(ace: u8, before: u8) -> bool {
-    matches!(ace.wrapping_sub(before) & 7, 1..=5)
+    matches!((ace.wrapping_sub(before) & 7) as u32, 1..=PER_ACK_MAX)
 }
 
 impl Counters {
@@ -176,22 +181,38 @@ struct PassedOn {
     failures: u8,
     /// Packets of the source went on that may have been marked behind us: not all that the sink counts is ours.
     has_others: bool,
+    /// Such as were marked before us, that the sink may count.
+    others: u32,
 }
-stored::fields!(PassedOn { under_way, overdue, until, failures, has_others });
+stored::fields!(PassedOn { under_way, overdue, until, failures, has_others, others: since(8, 0) });
 
 impl PassedOn {
     const fn new(nxt: SeqNum) -> Self {
-        Self { under_way: 0, overdue: 0, until: nxt, failures: 0, has_others: false }
+        Self { under_way: 0, overdue: 0, until: nxt, failures: 0, has_others: false, others: 0 }
     }
 
     /// How many of `more` marks that the sink has counted are ones that were passed on, or copies of them.
     fn count(&mut self, more: u32) -> u32 {
+        let own = self.count_own(more);
+        if self.has_others { own } else { more }
+    }
+
+    /// The same where data is ECN-capable on its way to the sink: how many are not the source's, and how many of those
+    /// are new ones, of that way.
+    fn count_ect(&mut self, more: u32) -> (u32, u32) {
+        let own = self.count_own(more);
+        let others = (more - own).min(self.others);
+        self.others -= others;
+        (more - others, more - own - others)
+    }
+
+    fn count_own(&mut self, more: u32) -> u32 {
         let under_way = more.min(self.under_way);
         let overdue = (more - under_way).min(self.overdue);
         self.under_way -= under_way;
         self.overdue -= overdue;
         self.failures = 0;
-        if self.has_others { under_way + overdue } else { more }
+        under_way + overdue
     }
 }
 
@@ -210,6 +231,10 @@ pub(crate) struct AccurateEcn {
     to_source: Counters,
     to_sink: Counters,
     passed_on: PassedOn,
+    /// Our data to the sink is ECN-capable.
+    pub(super) is_sink_ect: bool,
+    /// Marks on it that the sink has told of since this was asked last.
+    sink_marks: u32,
 }
 stored::fields!(AccurateEcn {
     initiator,
@@ -220,6 +245,8 @@ stored::fields!(AccurateEcn {
     to_source,
     to_sink,
     passed_on,
+    is_sink_ect: since(8, false),
+    sink_marks: since(8, 0),
 });
 
 impl AccurateEcn {
@@ -241,6 +268,8 @@ impl AccurateEcn {
             to_source: Counters::new(of_sink),
             to_sink: Counters::new(of_source),
             passed_on: PassedOn::new(start),
+            is_sink_ect: false,
+            sink_marks: 0,
         };
         new.to(initiator).bytes = with_bytes.then_some(BYTES_AT_START);
         new
@@ -263,6 +292,7 @@ impl AccurateEcn {
     pub(super) fn note(&mut self, from: End, tcp: &Tcp, bytes: Option<EcnByteCounters>, age: Age) -> bool {
         self.is_answered |= from != self.initiator;
         let (is_of_handshake, is_without_bytes) = (self.is_of_handshake(from, tcp), self.is_without_bytes);
+        let is_sink_ect = self.is_sink_ect && from == End::Sink;
         let counts = match age {
             Age::Newest => true,
             Age::AsNew => is_ahead(tcp.flags.ace(), self.to(from.opposite()).ace),
@@ -277,8 +307,16 @@ impl AccurateEcn {
                 // What was told without bytes is told: with them it would be told once more.
                 to.taken_bytes = [0; 3];
             }
-            let [ect0, ce, ect1] = to.bytes.unwrap_or(BYTES_AT_START);
-            to.bytes = Some([bytes.ect0.unwrap_or(ect0), bytes.ce.unwrap_or(ce), bytes.ect1.unwrap_or(ect1)]);
+            let before = to.bytes.unwrap_or(BYTES_AT_START);
+            let [ect0, ce, ect1] = before;
+            let after = [bytes.ect0.unwrap_or(ect0), bytes.ce.unwrap_or(ce), bytes.ect1.unwrap_or(ect1)];
+            to.bytes = Some(after);
+            if is_sink_ect {
+                // All data that reaches the sink is sent here.
+                for (place, taken) in to.taken_bytes.iter_mut().enumerate() {
+                    *taken = taken.wrapping_sub(after[place].wrapping_sub(before[place]));
+                }
+            }
         }
         if is_of_handshake {
             return false;
@@ -287,7 +325,13 @@ impl AccurateEcn {
         let more = u32::from(ace.wrapping_sub(std::mem::replace(&mut to.ace, ace)) & 7);
         if from == End::Sink && more > 0 {
             // As far as they are ones that we have passed on, they are not ours any more.
-            let ours = self.passed_on.count(more);
+            let ours = if is_sink_ect {
+                let (ours, new) = self.passed_on.count_ect(more);
+                self.sink_marks += new;
+                ours
+            } else {
+                self.passed_on.count(more)
+            };
             self.to_source.taken = self.to_source.taken.saturating_sub_unsigned(ours);
             self.to_source.told = self.to_source.told.saturating_sub_unsigned(ours);
         }
@@ -316,9 +360,15 @@ impl AccurateEcn {
         self.passed_on.until = nxt;
     }
 
-    /// A packet of the source goes on that may be marked on its way.
-    pub(super) fn note_other(&mut self) {
+    /// A packet of the source with this ECN field goes on, that may be marked on its way.
+    pub(super) fn note_other(&mut self, ecn: u8) {
         self.passed_on.has_others = true;
+        self.passed_on.others += u32::from(ecn & 3 == 3);
+    }
+
+    /// Marks on ECN-capable data of ours that the sink has told of since this was asked last.
+    pub(super) fn take_sink_marks(&mut self) -> u32 {
+        std::mem::take(&mut self.sink_marks)
     }
 
     /// Counts a packet of `from` that is taken here: its ECN field, its segments, and bytes of payload.
@@ -420,6 +470,8 @@ impl AccurateEcn {
             to_source: counters(0),
             to_sink: counters(2),
             passed_on: PassedOn::new(nxt),
+            is_sink_ect: false,
+            sink_marks: 0,
         }
     }
 }

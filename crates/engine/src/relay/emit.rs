@@ -230,6 +230,16 @@ impl Relay {
             accurate_ecn.tell(End::Sink, &mut spec, false);
         }
         spec.seq = transmission.seq;
+        if let Some(marks) = self.sink_marks.as_deref_mut()
+            && transmission.len > 0
+            && !transmission.is_retransmission
+        {
+            let (ect, says_cwr) = marks.for_data(end);
+            spec.traffic_class |= ect;
+            if says_cwr {
+                spec.flags = spec.flags.with(TcpFlags::CWR);
+            }
+        }
         if let Some(urgent_end) = self.source.urgent_end.filter(|end| transmission.seq.is_before(*end)) {
             spec.flags = spec.flags.with(TcpFlags::URG);
             spec.urgent = urgent_end.since(transmission.seq).min(u32::from(u16::MAX)) as u16;

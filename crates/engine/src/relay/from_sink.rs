@@ -87,6 +87,11 @@ impl Relay {
                     tcp.ack.is_after(self.sender.una()) || tcp.seq_end().is_after(self.sink.nxt);
                 let age = Age::of(!is_current || self.sink.has_overtaken(tcp), brings_more || is_later);
                 accurate_ecn.note(End::Sink, tcp, segment.ecn_byte_counters(), age);
+                if let Some(marks) = self.sink_marks.as_deref_mut()
+                    && accurate_ecn.take_sink_marks() > 0
+                {
+                    marks.on_counted();
+                }
             }
             if is_current {
                 self.sink.note(segment.ip(), tcp, self.source.ack);
@@ -228,13 +233,19 @@ impl Relay {
         if is_nonsense || out.delivered > 0 {
             self.judge_sense(departure, is_nonsense.then_some(PassReason::NonsensicalSack));
         }
+        let mut is_marked = false;
+        if let Some(marks) = self.sink_marks.as_deref_mut().filter(|_| kind.is_current()) {
+            marks.on_flags(tcp.flags.contains(TcpFlags::ECE), self.sender.una());
+            // It waits for an acknowledgement that says when what it acknowledges was sent.
+            is_marked = out.delivered > 0 && out.rtt.is_some() && marks.take();
+        }
         if let Some(path) = cx.path.as_deref_mut() {
             let in_flight_before = path.under_way();
             let times = tcp.options.timestamps;
             let waited =
                 times.map(|times| self.sink.return_delay.on_packet(times.value, cx.now)).unwrap_or_default();
             path.adjust_in_flight(before, self.sender.in_flight());
-            path.on_ack(&out, (self.sender.rtt().min(), waited), in_flight_before, cx.now);
+            path.on_ack(&out, (self.sender.rtt().min(), waited), (in_flight_before, is_marked), cx.now);
         }
         self.count(&out, cx);
         if out.acked > 0 || from_elsewhere.is_some() {

@@ -281,7 +281,7 @@ impl Relay {
     /// A packet without new data: an acknowledgement, a window, a keep-alive.
     fn forward_bare(&mut self, segment: &mut Segment<'_>) -> Effect {
         let tcp = segment.tcp;
-        let is_ecn_capable = segment.ip().ecn() != 0;
+        let ecn = segment.ip().ecn();
         let is_keep_alive = self.is_keep_alive(tcp);
         if is_keep_alive && !self.is_caught_up() {
             // The sink is known to be busy with our debt; the source needs our answer, not its.
@@ -301,8 +301,8 @@ impl Relay {
         }
         if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
             accurate_ecn.rewrite(End::Source, tcp, &mut edit);
-            if is_ecn_capable {
-                accurate_ecn.note_other();
+            if ecn != 0 {
+                accurate_ecn.note_other(ecn);
             }
         }
         self.outbox.ack_sink = false;

@@ -8,8 +8,9 @@ use super::acceptance::AckRange;
 use super::accurate_ecn::AccurateEcn;
 use super::conduct::Conduct;
 use super::sides::{IpTemplate, Outbox, SinkSide, SourceSide, nothing_taken};
+use super::sink_marks::SinkMarks;
 use super::{Agreed, Relay, TIMEOUT_SEGMENTS, TRIM_EVERY};
-use crate::config::EngineConfig;
+use crate::config::{ClientEcn, EngineConfig};
 use crate::memory::buffer_pool::RingSize;
 use crate::path::turns::Turn;
 use crate::record::{FlowRecord, Mark};
@@ -162,9 +163,12 @@ impl Relay {
             conduct: Conduct::default(),
             last_progress: record.times(now)[0],
             source_rtt_us: record.source_rtt_us,
-            accurate_ecn: record
-                .is(Mark::AccurateEcn)
-                .then(|| Box::new(AccurateEcn::of_word(record.scales >> 16, SeqNum::new(record.nxt)))),
+            accurate_ecn: record.is(Mark::AccurateEcn).then(|| {
+                let mut known = AccurateEcn::of_word(record.scales >> 16, SeqNum::new(record.nxt));
+                known.is_sink_ect = config.client_ecn != ClientEcn::NotEct;
+                Box::new(known)
+            }),
+            sink_marks: SinkMarks::of(config.client_ecn, record.is(Mark::Ecn), record.is(Mark::AccurateEcn)),
         };
         // The reset may have waited for its turn, or have been made and never left.
         relay.outbox.reset_sink = relay.source_reset && relay.sender.is_data_acked();

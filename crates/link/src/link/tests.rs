@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use units::Rate;
 
 use super::*;
-use crate::{DelayModel, Fades, Harq, LossModel, OutageModel, RateSteps, Summary, Trace};
+use crate::{
+    Aqm, CoDelParams, DelayModel, DualPi2Params, Fades, Harq, LossModel, OutageModel, RateSteps, Summary,
+    Trace,
+};
 
 fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
@@ -337,6 +340,7 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
             LinkConfig {
                 capacity,
                 queue,
+                aqm: None,
                 delay,
                 loss_before,
                 loss_after,
@@ -444,4 +448,91 @@ proptest! {
     fn same_seed_same_run(config in any_config(), packets in any_packets()) {
         prop_assert_eq!(run(&config, &packets, true).1, run(&config, &packets, true).1);
     }
+}
+
+/// What became of packets of 1,500 bytes that come twice as fast as 12 Mbit/s for a second, with this ECN field, where
+/// somebody looks each `look_us`: when they came out and whether they were marked, and the counters.
+fn overloaded(aqm: Aqm, ecn: Ecn, look_us: u64) -> (Vec<(u64, bool)>, Counters) {
+    let capacity = Capacity::Constant(Rate::from_mbps(12));
+    let mut link = link(&LinkConfig { capacity, aqm: Some(aqm), ..LinkConfig::default() });
+    let mut out = Vec::new();
+    let mut looked = 0;
+    for n in 0..2_000 {
+        let now = n * 500;
+        while looked < now {
+            looked = now.min(looked + look_us);
+            while let Some(delivery) = link.poll(Instant::from_micros(looked)) {
+                out.push((delivery.planned.as_nanos(), delivery.is_marked));
+            }
+        }
+        let _ = link.enqueue_as(ecn, n as u32, Bytes::new(1_500), Instant::from_micros(now));
+    }
+    while let Some(at) = link.next_deadline() {
+        while let Some(delivery) = link.poll(at) {
+            out.push((delivery.planned.as_nanos(), delivery.is_marked));
+        }
+    }
+    (out, *link.counters())
+}
+
+#[test]
+fn a_managed_queue_marks_what_can_be_marked_and_drops_the_rest_whoever_looks_how_often() {
+    for aqm in [Aqm::CoDel(CoDelParams::default()), Aqm::DualPi2(DualPi2Params::default())] {
+        let (out, counters) = overloaded(aqm, Ecn::NotEct, 100);
+        assert!(counters.managed.packets > 0 && counters.marked.packets == 0, "{counters:?}");
+        assert_eq!(out.len() as u64 + counters.managed.packets, 2_000);
+        assert_eq!(counters.held, Tally::default());
+        // What is dropped takes no capacity: a packet leaves each millisecond.
+        let gaps = out.windows(2).map(|pair| pair[1].0 - pair[0].0);
+        assert!(gaps.into_iter().all(|gap| gap == 1_000_000));
+        assert_eq!(overloaded(aqm, Ecn::NotEct, 3_700), (out, counters));
+
+        let (out, counters) = overloaded(aqm, Ecn::Ect0, 100);
+        let marked = out.iter().filter(|(_, is_marked)| *is_marked).count() as u64;
+        assert!(marked > 0 && marked == counters.marked.packets, "{counters:?}");
+        // PI² drops them, too, once it cannot hold the queue by marks.
+        assert_eq!(out.len() as u64 + counters.managed.packets, 2_000);
+        assert_eq!(overloaded(aqm, Ecn::Ect0, 1_100), (out, counters));
+    }
+}
+
+#[test]
+fn a_managed_queue_that_is_short_serves_as_any_other() {
+    let packets = [(0, 1500), (1000, 900), (2500, 1500), (2600, 40), (9000, 1500)];
+    for capacity in [Capacity::Constant(Rate::from_mbps(12)), trace(&[1, 2, 2, 5])] {
+        let plain = LinkConfig { capacity, ..LinkConfig::default() };
+        let managed = LinkConfig { aqm: Some(Aqm::CoDel(CoDelParams::default())), ..plain.clone() };
+        let mut link = link(&managed);
+        let mut out = Vec::new();
+        for (us, size) in packets {
+            let _ = link.enqueue(0, Bytes::new(size), Instant::from_micros(us));
+        }
+        while let Some(at) = link.next_deadline() {
+            while let Some(delivery) = link.poll(at) {
+                out.push(delivery.record.departure.map(|at| at.as_nanos() / 1000));
+            }
+        }
+        assert_eq!(out, departures(&plain, &packets));
+    }
+}
+
+#[test]
+fn scalable_packets_pass_classic_ones_by_and_are_marked_after_a_millisecond() {
+    let capacity = Capacity::Constant(Rate::from_mbps(12));
+    let aqm = Some(Aqm::DualPi2(DualPi2Params::default()));
+    let mut link = link(&LinkConfig { capacity, aqm, ..LinkConfig::default() });
+    for n in 0..10 {
+        let ecn = if n < 6 { Ecn::Ect0 } else { Ecn::Ect1 };
+        link.enqueue_as(ecn, n, Bytes::new(1_500), ms(0)).unwrap();
+    }
+    let mut out = Vec::new();
+    while let Some(at) = link.next_deadline() {
+        out.extend(core::iter::from_fn(|| link.poll(at)).map(|d| (d.payload, d.is_marked)));
+    }
+    // The first classic one was in service already. The last scalable one is alone.
+    let first: Vec<_> = out[..6].iter().map(|(n, _)| *n).collect();
+    assert_eq!(first[0], 0);
+    assert!(first[1..].iter().filter(|n| **n >= 6).count() >= 3, "{first:?}");
+    let marked: Vec<_> = out.iter().filter(|(_, is_marked)| *is_marked).map(|(n, _)| *n).collect();
+    assert!(!marked.is_empty() && marked.iter().all(|n| (6..9).contains(n)), "{marked:?}");
 }

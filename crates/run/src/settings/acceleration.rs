@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use control::{ControllerConfig, ControllerKind, FixedParams, RateParams};
-use engine::{ConfigError, EngineConfig, Sharing, WindowPolicy};
+use engine::{ClientEcn, ConfigError, EngineConfig, Sharing, WindowPolicy};
 use scenario::{Controller, Quantity, parameter_value};
 use units::{Bytes, Duration, Rate};
 
@@ -43,6 +43,10 @@ pub(super) struct EngineArgs {
     /// `opportunistic`
     #[arg(long, value_enum, default_value = "honour")]
     window_policy: Policy,
+    /// What data to a client says of ECN, where it and the server agreed on ECN. With `ect0` a queue on the way may mark
+    /// data in place of dropping it, and the controller answers as to congestion; the server hears nothing of it
+    #[arg(long, value_enum, default_value = "not-ect")]
+    ecn: Ecn,
     /// Leave what passes (QUIC, other UDP, TCP that is not accelerated) to itself: it takes no turns with accelerated
     /// flows, and does not wait in a queue here
     #[arg(long)]
@@ -93,6 +97,14 @@ enum Policy {
     Opportunistic,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ecn {
+    /// It cannot be marked
+    NotEct,
+    /// It can (RFC 3168): ECT(0)
+    Ect0,
+}
+
 /// A limit of data in flight, or none.
 #[derive(Clone, Copy)]
 struct Cap(Option<Duration>);
@@ -119,6 +131,10 @@ impl EngineArgs {
             window_policy: match self.window_policy {
                 Policy::Honour => WindowPolicy::Honour,
                 Policy::Opportunistic => WindowPolicy::Opportunistic,
+            },
+            client_ecn: match self.ecn {
+                Ecn::NotEct => ClientEcn::NotEct,
+                Ecn::Ect0 => ClientEcn::Ect0,
             },
             schedule_passed: !self.no_schedule,
             echo_markers: self.echo_markers,

@@ -103,6 +103,11 @@ impl FlowChecks {
             return None;
         }
         let (own, peer) = self.streams(to);
+        // What a host hears once its stream has ended, and is acknowledged, slows nothing down. A flow that was to be
+        // handed back ends so: its hosts' own numbers go on at once, while its other direction is still taken.
+        if own.fin_end.is_some_and(|end| own.acked_to_host.is_at_or_after(end)) {
+            return None;
+        }
         // Before anything is acknowledged it may tell how the SYN-ACK has arrived.
         let is_of_handshake = own.isn.is_none_or(|isn| tcp.ack == isn + 1) && tcp.segment_len() == 0;
         // What the middlebox does not take may be doubled behind it, or lost.

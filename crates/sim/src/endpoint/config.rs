@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use control::{ControllerConfig, DrwaParams, NewRenoParams};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
+use super::mark_response::MarkResponse;
 use crate::Pattern;
 
 /// How an endpoint comes to its connection.
@@ -289,6 +290,10 @@ pub struct EndpointConfig {
     pub timestamps: Option<u32>,
     /// Offers and accepts accurate ECN (RFC 9768), and then sends data as ECT(0): whether it counts bytes, too.
     pub accurate_ecn: Option<bool>,
+    /// Offers and accepts classic ECN (RFC 3168) where accurate ECN is not agreed on, and then sends new data as ECT(0).
+    pub classic_ecn: bool,
+    /// What it does about marks on its data.
+    pub mark_response: MarkResponse,
     /// Further option bytes for its SYN or SYN-ACK.
     pub syn_options: Vec<u8>,
     /// The receive buffer.
@@ -324,6 +329,8 @@ impl EndpointConfig {
             sack: true,
             timestamps: Some(1_000),
             accurate_ecn: None,
+            classic_ecn: false,
+            mark_response: MarkResponse::default(),
             syn_options: Vec::new(),
             window: ReceiveWindow::Growing { initial: Bytes::from_kib(64), max: Bytes::from_mib(6) },
             beyond_window: BeyondWindow::default(),

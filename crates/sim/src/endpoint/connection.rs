@@ -1,6 +1,6 @@
 //! [`Connection`]: both halves of an endpoint's connection and its application.
 
-use control::{Ack, AnyController, Control, Controller, Drwa, Loss, LossKind, RateSampler, Sent};
+use control::{Ack, AnyController, Control, Controller, Drwa, Loss, LossKind, Mark, RateSampler, Sent};
 use tcp::{
     AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendContext, Sender, SenderConfig, StreamBuffer,
     Transmission, WindowPolicy,
@@ -12,6 +12,7 @@ use super::EndpointStats;
 use super::ack_compression::{AckCompression, BLOCKS};
 use super::auto_tuning::AutoTuning;
 use super::config::{BeyondWindow, EndpointConfig, Protocol, Reading, ReceiveWindow};
+use super::mark_response::{Answering, Echo, Told};
 use super::marks::Marks;
 use super::program::Program;
 use super::reno_sack::RenoSack;
@@ -107,6 +108,9 @@ pub(super) struct Connection {
     clock_offset: u32,
     /// What it counts of marks, where both agreed on accurate ECN.
     pub(super) marks: Option<Marks>,
+    /// What it echoes of marks, where both agreed on classic ECN.
+    pub(super) echo: Option<Echo>,
+    pub(super) answering: Answering,
 }
 
 impl Connection {
@@ -161,6 +165,8 @@ impl Connection {
             window_max: u32::from(syn.window),
             clock_offset: config.timestamps.unwrap_or(0),
             marks: None,
+            echo: None,
+            answering: Answering::new(config.mark_response, start),
         }
     }
 
@@ -275,11 +281,32 @@ impl Connection {
         if out.lost > 0 {
             self.report_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
         }
-        self.report_delivery(&out, in_flight_before, now);
+        let mark = if out.delivered > 0 { self.heed_marks(tcp, out.delivered) } else { None };
+        self.report_delivery(&out, (in_flight_before, mark), now);
         true
     }
 
-    fn report_delivery(&mut self, out: &AckOutcome, in_flight_before: Bytes, now: Instant) {
+    /// What an acknowledgement that delivers so many bytes says of marks.
+    fn heed_marks(&mut self, tcp: &Tcp, delivered: u32) -> Option<Mark> {
+        if self.marks.is_none() && self.echo.is_none() {
+            return None;
+        }
+        self.answering.on_ack(&Told {
+            ece: tcp.flags.contains(TcpFlags::ECE),
+            ace: tcp.flags.ace(),
+            is_accurate: self.marks.is_some(),
+            una: self.sender.una(),
+            nxt: self.sender.nxt(),
+            packets: delivered.div_ceil(self.agreed.payload_max.max(1)),
+        })
+    }
+
+    fn report_delivery(
+        &mut self,
+        out: &AckOutcome,
+        (in_flight_before, mark): (Bytes, Option<Mark>),
+        now: Instant,
+    ) {
         if out.delivered == 0 {
             return;
         }
@@ -304,6 +331,7 @@ impl Connection {
             lost: Bytes::from(out.lost),
             is_recovering: out.is_recovering,
             is_window_limited: in_flight_before + Bytes::from(self.agreed.payload_max) > window,
+            mark,
         });
     }
 

@@ -2,8 +2,17 @@
 
 use wire::{Tcp, TcpFlags};
 
-/// Data is sent as ECT(0) (RFC 3168 §5).
+use super::mark_response::MarkResponse;
+
+/// Data is sent as ECT(0), or by a scalable sender as ECT(1); a queue makes CE of it (RFC 3168 §5, RFC 9331 §2).
 pub(super) const ECT_0: u8 = 2;
+const ECT_1: u8 = 1;
+pub(super) const CE: u8 = 3;
+
+/// The ECN field of data whose sender does this about marks.
+pub(super) const fn capable(response: MarkResponse) -> u8 {
+    if matches!(response, MarkResponse::Scalable) { ECT_1 } else { ECT_0 }
+}
 
 /// How a SYN-ACK that was not marked is told of, and how a server says that the SYN was not (RFC 9768 §3.1.2, §3.2.2.1).
 const NOT_ECT: u8 = 2;
@@ -15,6 +24,15 @@ pub(super) fn is_offer(syn: &Tcp) -> bool {
 
 pub(super) fn is_acceptance(syn_ack: &Tcp) -> bool {
     matches!(syn_ack.flags.ace(), 2..=4 | 6)
+}
+
+/// The same of classic ECN (RFC 3168 §6.1.1).
+pub(super) fn is_classic_offer(syn: &Tcp) -> bool {
+    syn.flags.ace() & 3 == 3
+}
+
+pub(super) fn is_classic_acceptance(syn_ack: &Tcp) -> bool {
+    syn_ack.flags.ace() == 1
 }
 
 pub(super) fn offer(flags: TcpFlags) -> TcpFlags {

@@ -207,6 +207,7 @@ impl SubflowSender {
             lost: Bytes::from(out.lost),
             is_recovering: out.is_recovering,
             is_window_limited: in_flight_before + Bytes::from(self.sender.mss()) > window,
+            mark: None,
         });
     }
 

@@ -48,8 +48,8 @@ pub(super) struct PacketLine {
     pub options: Option<OptionsLine>,
     pub is_bad: bool,
     pub is_fragment: bool,
-    /// ECN field of the IP header.
-    pub ecn: u8,
+    /// ECN field of the IP header; zero, and not compared, where it is not written.
+    pub ecn: Option<u8>,
     pub fill: Option<u8>,
     pub gso: Option<u16>,
 }
@@ -100,7 +100,7 @@ impl Stage {
         let default = if from == Port::Mobile { 500 } else { 65_535 };
         spec.window = if let Window::Is(window) = line.window { window } else { default };
         spec.urgent = line.urgent;
-        spec.traffic_class = line.ecn;
+        spec.traffic_class = line.ecn.unwrap_or(0);
         let options = line.options.clone().unwrap_or_default();
         spec.mss = options.mss;
         spec.window_scale = options.scale.map(WindowScale::new);
@@ -177,7 +177,7 @@ impl Stage {
         if !is_window_right {
             return Some(format!("win is {}", tcp.window));
         }
-        if line.ecn != 0 && line.ecn != parsed.ip.ecn() {
+        if line.ecn.is_some_and(|ecn| ecn != parsed.ip.ecn()) {
             return Some(format!("its ECN field is {}", parsed.ip.ecn()));
         }
         if let Some(options) = &line.options {

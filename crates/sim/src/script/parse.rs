@@ -154,7 +154,7 @@ fn packet(text: &str) -> Result<PacketLine, String> {
         options,
         is_bad: false,
         is_fragment: false,
-        ecn: 0,
+        ecn: None,
         fill: None,
         gso: None,
     };
@@ -170,12 +170,13 @@ fn packet(text: &str) -> Result<PacketLine, String> {
             "gso" => line.gso = Some(number_of(value()?)?),
             "badsum" => line.is_bad = true,
             "fragment" => line.is_fragment = true,
-            "ce" => line.ecn = 3,
-            "ect0" => line.ecn = 2,
-            "ect1" => line.ecn = 1,
+            "ce" => line.ecn = Some(3),
+            "ect0" => line.ecn = Some(2),
+            "ect1" => line.ecn = Some(1),
+            "notect" => line.ecn = Some(0),
             other => {
                 return Err(format!(
-                    "`{other}` is none of ack win urg fill gso badsum fragment ce ect0 ect1"
+                    "`{other}` is none of ack win urg fill gso badsum fragment ce ect0 ect1 notect"
                 ));
             }
         }
