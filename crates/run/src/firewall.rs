@@ -371,8 +371,8 @@ impl<'a> Scene<'a> {
         if is_nat {
             return plain.difference(&at_wired).map(|line| self.advise(look.chain, line, true));
         }
-        let fits = |left: &Residual| left.accepts_all() || left == &plain;
-        if fits(&at_mobile) && at_wired == plain {
+        let excess = at_mobile.excess(&plain);
+        if excess.is_none() && at_wired == plain {
             return None;
         }
         if at_mobile == plain && at_wired.accepts_all() && !plain.has_changes() {
@@ -388,7 +388,7 @@ impl<'a> Scene<'a> {
             }
         }
         let line = plain.difference(&at_wired).map(|line| (line, true));
-        let (line, is_wired) = line.or_else(|| Some((plain.difference(&at_mobile)?, false)))?;
+        let (line, is_wired) = line.or_else(|| Some((excess?, false)))?;
         Some(self.advise(look.chain, line, is_wired))
     }
 
@@ -410,9 +410,9 @@ impl<'a> Scene<'a> {
             )
         } else {
             format!(
-                "{rule} would drop TCP between {mobile} and {mobile_tun}, which is not tracked there: accept `iifname \
-                 {mobile} oifname {mobile_tun}` and `iifname {mobile_tun} oifname {mobile}`; {wired_tun} stands for \
-                 {mobile} in all other rules"
+                "{rule} would drop or change TCP between {mobile} and {mobile_tun}, which is not tracked there: accept \
+                 `iifname {mobile} oifname {mobile_tun}` and `iifname {mobile_tun} oifname {mobile}` before it; \
+                 {wired_tun} stands for {mobile} in all other rules"
             )
         }
     }

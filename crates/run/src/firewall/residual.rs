@@ -183,6 +183,45 @@ impl Residual {
             .all(|line| matches!(line.effect, Effect::Accept | Effect::Begin | Effect::End | Effect::Return))
     }
 
+    /// The first line that drops or changes what `other` would not drop.
+    pub fn excess<'a>(&'a self, other: &Self) -> Option<&'a Line> {
+        if self == other {
+            return None;
+        }
+        let does = |line: &&Line| matches!(line.effect, Effect::Drop | Effect::Change(_));
+        // Who may leave a chain in its middle is not followed.
+        let is_plain = |residual: &Self| {
+            residual
+                .lines
+                .iter()
+                .all(|line| !matches!(line.effect, Effect::Begin | Effect::End | Effect::Return))
+        };
+        if !is_plain(self) || !is_plain(other) {
+            return self.lines.iter().find(does);
+        }
+        let mut accepted = Vec::new();
+        for line in &self.lines {
+            match line.effect {
+                Effect::Accept => accepted.push(line.conditions.as_str()),
+                Effect::Drop if other.drops(&line.conditions, &accepted) => {}
+                _ => return Some(line),
+            }
+        }
+        None
+    }
+
+    /// True when it drops all that meets `conditions`, but for what meets any of `accepted`.
+    fn drops(&self, conditions: &str, accepted: &[&str]) -> bool {
+        for line in &self.lines {
+            match line.effect {
+                Effect::Drop if line.conditions == conditions => return true,
+                Effect::Accept if !accepted.contains(&line.conditions.as_str()) => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+
     pub fn has_changes(&self) -> bool {
         self.lines.iter().any(|line| matches!(line.effect, Effect::Change(_)))
     }

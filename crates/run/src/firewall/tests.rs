@@ -257,6 +257,18 @@ fn ports_of_a_bridge_are_known_only_before_a_device() {
 }
 
 #[test]
+fn on_the_mobile_side_what_is_dropped_anyhow_may_be_dropped_too() {
+    let mobile = [("m0", "cellm0"), ("cellm0", "m0")].map(|(a, b)| then(&[iif(a), oif(b)], Accept));
+    let (known, bad) = (then(&[state(6)], Accept), then(&[port(9)], Drop));
+    let strict = |rules: Vec<Vec<Expression>>| against(vec![forward(true, rules)]).1;
+    let last = [mobile.to_vec(), vec![then(&[port(1)], Accept)]].concat();
+    // Dropped before all else, and after what is known: only there a known connection may be one of it.
+    assert!(!strict([vec![bad.clone(), known.clone()], last.clone()].concat()));
+    assert!(strict([vec![known.clone(), bad.clone()], last.clone()].concat()));
+    assert!(!strict([vec![known], last, vec![bad]].concat()), "behind what accepts it all");
+}
+
+#[test]
 fn chains_are_followed_to_where_interfaces_are_named() {
     let named = chain("named", None, false, vec![then(&[oif("w0"), port(80)], Drop)]);
     for jump in [Jump("named".to_owned()), Goto("named".to_owned())] {

@@ -52,21 +52,24 @@ const IPTABLES: &str = "$t -P FORWARD DROP && $t -A FORWARD -m conntrack --ctsta
                         $t -A FORWARD -i m0 -p tcp --dport 8080 -j REJECT && $t -A FORWARD -i m0 -o w0 -j ACCEPT && \
                         $t -t nat -A POSTROUTING -o w0 -j MASQUERADE";
 const IPTABLES_ADDED: &str = "$t -A FORWARD -i cellw0 -p tcp --dport 8080 -j REJECT && \
-                              $t -A FORWARD -i cellw0 -o w0 -j ACCEPT && $t -A FORWARD -i m0 -o cellm0 -j ACCEPT && \
-                              $t -A FORWARD -i cellm0 -o m0 -j ACCEPT";
-const UFW: &str = "ufw --force enable && ufw default deny routed && ufw route deny in on m0 to any port 8080 proto tcp && \
+                              $t -A FORWARD -i cellw0 -o w0 -j ACCEPT && $t -I FORWARD -i m0 -o cellm0 -j ACCEPT && \
+                              $t -I FORWARD -i cellm0 -o m0 -j ACCEPT";
+const UFW: &str = "ufw --force reset && ufw --force enable && ufw default deny routed && ufw route deny in on m0 to any port 8080 proto tcp && \
                    ufw route allow in on m0 out on w0";
 const UFW_ADDED: &str = "ufw route deny in on cellw0 to any port 8080 proto tcp && \
-                         ufw route allow in on cellw0 out on w0 && ufw route allow in on m0 out on cellm0 && \
-                         ufw route allow in on cellm0 out on m0";
-const FIREWALLD: &str = "set -e; cmd() { firewall-cmd --quiet --permanent \"$@\"; }; cmd --new-zone lan; \
+                         ufw route allow in on cellw0 out on w0 && ufw route prepend allow in on m0 out on cellm0 && \
+                         ufw route prepend allow in on cellm0 out on m0";
+const FIREWALLD: &str = "set -e; rm -f /etc/firewalld/zones/* /etc/firewalld/policies/*; \
+                         sed -i 's/^\\(IPv6_rpfilter\\|RFC3964_IPv4\\)=.*/\\1=yes/' /etc/firewalld/firewalld.conf; \
+                         cmd() { firewall-cmd --quiet --permanent \"$@\"; }; firewall-cmd --quiet --reload; \
+                         cmd --new-zone lan; \
                          cmd --zone lan --add-interface m0; cmd --zone external --add-interface w0; \
                          cmd --new-policy out; cmd --policy out --add-ingress-zone lan; \
                          cmd --policy out --add-egress-zone external; cmd --policy out --set-target ACCEPT; \
                          cmd --policy out --add-rich-rule 'rule port port=8080 protocol=tcp drop'; \
                          firewall-cmd --quiet --reload";
 const FIREWALLD_ADDED: &str = "set -e; cmd() { firewall-cmd --quiet --permanent \"$@\"; }; \
-                               sed -i s/^IPv6_rpfilter=.*/IPv6_rpfilter=no/ /etc/firewalld/firewalld.conf; \
+                               sed -i 's/^\\(IPv6_rpfilter\\|RFC3964_IPv4\\)=.*/\\1=no/' /etc/firewalld/firewalld.conf; \
                                cmd --zone lan --add-interface cellw0; cmd --zone lan --add-interface cellm0; \
                                cmd --zone lan --add-forward; firewall-cmd --quiet --complete-reload";
 const DOCKER: &str = "iptables -I DOCKER-USER -i m0 -o w0 -j ACCEPT && \
@@ -253,7 +256,7 @@ impl Story<'_> {
         let reached = self.ports.reached(self.topology);
         assert_eq!(reached, self.plain, "{}, {}: {phase}: forbidden or dead", self.firewall, self.steering);
         transfer(self.topology, SERVER[0]);
-        println!("{}, {}: {phase}: {outcome}", self.firewall, self.steering);
+        println!("{}, {}: {phase}: {outcome} {said}", self.firewall, self.steering);
         self.found.push(json!({
             "firewall": self.firewall, "steering": self.steering, "phase": phase, "outcome": outcome, "said": said,
         }));
@@ -329,7 +332,8 @@ impl Story<'_> {
 #[ignore = "make firewalls"]
 fn what_is_forbidden_stays_so_whatever_the_firewall() {
     let mut found = Vec::new();
-    for firewall in &FIREWALLS {
+    let only = std::env::var("CELLERATOR_FIREWALL").unwrap_or_default();
+    for firewall in FIREWALLS.iter().filter(|firewall| firewall.name.starts_with(&only)) {
         for (steering, name) in [(SteeringChoice::Tcx, "tcx"), (SteeringChoice::Rules, "rules")] {
             for is_added in [false, true] {
                 let has_more = !firewall.additions.is_empty() || matches!(firewall.rules, Rules::Page(_));
