@@ -388,12 +388,15 @@ impl Receiver {
     /// The same beside `ack`, which may be less than [`Receiver::ack_number`].
     #[inline]
     pub fn window_field_from(&mut self, ack: SeqNum, free: u32, scale: WindowScale) -> u16 {
-        let free = free.saturating_add(self.ack_number().since(ack));
+        // Where nothing is free, what lies behind `ack` may have come beyond what was granted: that grants no more.
+        let free = if free > 0 { free.saturating_add(self.ack_number().since(ack)) } else { 0 };
         let unit = 1u32 << scale.shift();
         let granted = self.granted_edge.distance_from(ack).max(0).unsigned_abs();
         let room = scale.field(free);
         let field = scale.field(granted.saturating_add(unit - 1)).max(room);
-        self.granted_edge = self.granted_edge.later_of(ack + scale.window(room));
+        if room > 0 {
+            self.granted_edge = self.granted_edge.later_of(ack + scale.window(room));
+        }
         self.right_edge = self.right_edge.later_of(ack + scale.window(field));
         field
     }

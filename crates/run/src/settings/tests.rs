@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // A failure here is a failed test.
 
 use control::{ControllerConfig, CubicParams, FixedParams, RateParams};
-use engine::{Sharing, WindowPolicy};
+use engine::{ClientEcn, Sharing, WindowPolicy};
 use units::{Bytes, Rate};
 
 use super::*;
@@ -39,6 +39,8 @@ fn settings_reach_the_controller() {
     assert_eq!(fixed, ControllerConfig::Fixed(wanted));
     let made = engine("  --window-policy  opportunistic  --no-accelerate").unwrap();
     assert_eq!((made.window_policy, made.accelerate), (WindowPolicy::Opportunistic, false));
+    assert_eq!(made.client_ecn, ClientEcn::NotEct);
+    assert_eq!(engine("  --ecn  ect0").unwrap().client_ecn, ClientEcn::Ect0);
 }
 
 #[test]

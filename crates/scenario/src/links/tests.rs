@@ -106,3 +106,24 @@ fn traces_are_read_and_faults_named() {
     assert!(said(fades).starts_with("link radio down: link setting `fades`: "), "{}", said(fades));
     assert!(said(overlap).starts_with("link radio down: "), "{}", said(overlap));
 }
+
+#[test]
+fn management_of_a_queue_reaches_the_model_and_is_the_simulators_alone() {
+    let aqm = |text: &str| plan(&format!("radio.down.aqm = {text}"), 1).map(|plan| plan.radio_down.aqm);
+    let codel = link::CoDelParams { target: ms(8), ..link::CoDelParams::default() };
+    assert_eq!(aqm(r#"{ law = "codel", target = "8 ms" }"#).unwrap(), Some(link::Aqm::CoDel(codel)));
+    let dual = link::DualPi2Params { step: ms(2), ..link::DualPi2Params::default() };
+    assert_eq!(aqm(r#"{ law = "dualpi2", step = "2 ms" }"#).unwrap(), Some(link::Aqm::DualPi2(dual)));
+    for (wrong, why) in [
+        (r#"{ law = "codel", step = "2 ms" }"#, "no `step`"),
+        (r#"{ law = "dualpi2", interval = "2 ms" }"#, "no `interval`"),
+        (r#"{ law = "red" }"#, "codel"),
+        (r#"{ law = "codel", target = "0 ms" }"#, "above zero"),
+    ] {
+        let error = aqm(wrong).unwrap_err().to_string();
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+    let text = "name = \"t\"\nradio.up.aqm = { law = \"codel\" }";
+    let case = Scenario::from_toml("t.toml", text).unwrap().resolved().swap_remove(0);
+    assert_eq!(case.simulated_only(), Some("aqm"));
+}

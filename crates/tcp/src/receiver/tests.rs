@@ -217,6 +217,25 @@ fn the_edge_does_not_creep_whatever_the_unit() {
 }
 
 #[test]
+fn acknowledgements_of_a_part_grant_no_more() {
+    for shift in [0, 10, 13, 14] {
+        let scale = WindowScale::new(shift);
+        let (mut r, mut b) = setup(60_000);
+        let granted = r.right_edge();
+        for n in 0..60 {
+            r.on_segment(&data(n * 1_448, &[7; 1_448]), &mut b);
+            for ack in [r.ack_number() - 1_448, r.ack_number()] {
+                let told = ack + scale.window(r.window_field_from(ack, 0, scale));
+                assert!(
+                    told.is_before(granted + (1 << shift)),
+                    "scale {shift}: crept to {told} from {granted}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_doubled_end_of_stream_is_not_reported_before_it_is_acknowledged() {
     let (mut r, mut b) = setup(1_000);
     let last = SegmentIn { fin: true, ..data(0, b"abc") };
