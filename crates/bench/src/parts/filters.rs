@@ -1,7 +1,5 @@
 //! Steering beside packet filters: what each way costs, with and without connection tracking.
 
-use std::path::Path;
-
 use io::Namespace;
 use io::netlink::LinkChange;
 use units::Duration;

@@ -72,7 +72,9 @@ const FIREWALLD_ADDED: &str = "set -e; cmd() { firewall-cmd --quiet --permanent 
                                sed -i 's/^\\(IPv6_rpfilter\\|RFC3964_IPv4\\)=.*/\\1=no/' /etc/firewalld/firewalld.conf; \
                                cmd --zone lan --add-interface cellw0; cmd --zone lan --add-interface cellm0; \
                                cmd --zone lan --add-forward; firewall-cmd --quiet --complete-reload";
-const DOCKER: &str = "iptables -I DOCKER-USER -i m0 -o w0 -j ACCEPT && \
+/// Docker sets this policy itself where nothing was forwarded before.
+const DOCKER: &str = "iptables -P FORWARD DROP && \
+                      iptables -I DOCKER-USER -i m0 -o w0 -j ACCEPT && \
                       iptables -I DOCKER-USER -i w0 -o m0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT && \
                       iptables -I DOCKER-USER -i m0 -p tcp --dport 8080 -j DROP && \
                       iptables -t nat -A POSTROUTING -o w0 -j MASQUERADE";
@@ -154,7 +156,9 @@ impl<'a> Loaded<'a> {
             Rules::Daemons(daemons, is_ready, commands) => {
                 for daemon in *daemons {
                     let mut command = Command::new("sh");
-                    command.args(["-c", &format!("exec {daemon}")]);
+                    // A process of a namespace has a /sys of its own, and Docker wants control groups.
+                    let groups = "mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup";
+                    command.args(["-c", &format!("{groups}; exec {daemon}")]);
                     command.stdout(Stdio::null()).stderr(Stdio::null());
                     let options = SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
                     loaded.daemons.push(topology.middle.spawn(command, options).unwrap());
