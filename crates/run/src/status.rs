@@ -32,7 +32,7 @@ pub struct Status {
     /// It was asked to stop and delivers what it owes.
     pub is_draining: bool,
     /// Why it steers nothing, and waits: a packet filter is against it. Empty while it works.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub stands_by: String,
     /// Time since its start, seconds.
     pub uptime_s: u64,

@@ -25,8 +25,9 @@ pub(crate) fn netfilter_programs() -> Option<Vec<NetfilterProgram>> {
     Some(programs.collect())
 }
 
-/// False if the link is another network namespace's. The kernel says so of none; but it has one program at most at a
-/// hook and priority, so a program that accepts everything has no room where this one is.
+/// False if the link is another network namespace's. The kernel says so of none; but it attaches no program at a hook and
+/// priority that something has already, so one that accepts everything has no room where this one is. Where a chain of
+/// this namespace has the same priority there is none either: then a program of another one counts, too.
 fn is_here(link: NetfilterLink) -> bool {
     /// `NF_ACCEPT`.
     const ACCEPT: i32 = 1;

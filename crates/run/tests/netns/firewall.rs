@@ -355,7 +355,7 @@ code = ctypes.create_string_buffer(struct.pack('<BBhiBBhi', 0xb7, 0, 0, 1, 0x95,
 license = ctypes.create_string_buffer(b'GPL')
 load = struct.pack('<IIQQ', 32, 2, ctypes.addressof(code), ctypes.addressof(license))
 program = bpf(5, load.ljust(48, b'\\0') + b'others_filter'.ljust(20, b'\\0') + struct.pack('<I', 45))
-link = bpf(28, struct.pack('<IIIIIIii', program, 0, 45, 0, 2, 2, 0, 0)) if program >= 0 else -1
+link = bpf(28, struct.pack('<IIIIIIii', program, 0, 45, 0, 2, 2, 4321, 0)) if program >= 0 else -1
 print('loaded' if link >= 0 else os.strerror(ctypes.get_errno()), flush=True)
 time.sleep(600)
 ";
