@@ -36,6 +36,9 @@ pub struct ReportOf {
     pub uptime_s: Option<u64>,
     /// It was asked to stop and delivers what it owes.
     pub is_draining: Option<bool>,
+    /// It steers nothing, and says why as its trouble.
+    #[serde(skip)]
+    pub is_standing_by: bool,
     /// Levels, and rates.
     pub totals: Option<Totals>,
     /// Its subscribers, those that get most first.
@@ -90,6 +93,7 @@ impl ReportOf {
             steering: snapshot.map(|it| it.steering.clone()),
             uptime_s: snapshot.map(|it| it.uptime_ms / 1_000),
             is_draining: snapshot.map(|it| it.is_draining),
+            is_standing_by: snapshot.is_some_and(|it| !it.stands_by.is_empty()),
             totals: history.totals.back().cloned(),
             subscribers,
             is_whole: history.is_whole,
@@ -103,7 +107,11 @@ impl ReportOf {
 pub fn table(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for of in &report.accelerators {
-        let what = if of.is_draining == Some(true) { "draining" } else { "running" };
+        let what = match of.is_draining {
+            _ if of.is_standing_by => "standing by",
+            Some(true) => "draining",
+            _ => "running",
+        };
         let uptime = of.uptime_s.map_or("-".to_owned(), duration_s);
         let totals = of.totals.clone().unwrap_or_default();
         let flows: u64 = totals.flows.values().sum();

@@ -173,12 +173,11 @@ fn watched(config: &Config, known: Option<String>) -> Watched {
 
 /// A filter of the kernel's that frames would not be shown to.
 fn passed_by(config: &Config, netlink: &Netlink) -> Option<String> {
-    let names = [config.wired.as_str(), config.mobile.as_str()];
-    firewall::at_interfaces(names, fallback::NAME, netlink).or_else(|| {
-        let [wired, mobile] = names;
-        let names = firewall::Names { wired, mobile, wired_tun: "", mobile_tun: "" };
-        firewall::examine(names, netlink, true).against_frames
-    })
+    let interfaces = [config.wired.as_str(), config.mobile.as_str()];
+    let [wired, mobile] = interfaces;
+    let names = firewall::Names { wired, mobile, wired_tun: "", mobile_tun: "" };
+    let of_rules = firewall::examine(names, netlink, true).against_frames;
+    of_rules.or_else(|| firewall::at_interfaces(interfaces, fallback::NAME, netlink))
 }
 
 /// A name that no interface has.

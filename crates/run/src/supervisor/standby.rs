@@ -44,9 +44,9 @@ pub(super) fn stand_by(
         waiter.add(line, Interest::Read, WOKEN)?;
     }
     // Without room for it nobody can ask, and it waits all the same.
-    let mut desk = Desk::open(config, herald).ok();
-    if let Some(desk) = &desk {
-        waiter.add(&desk.console.as_fd(), Interest::Read, WOKEN)?;
+    let mut answering = Answering::open(config, herald).ok();
+    if let Some(answering) = &answering {
+        waiter.add(&answering.console.as_fd(), Interest::Read, WOKEN)?;
     }
     let mut said = None;
     loop {
@@ -59,7 +59,7 @@ pub(super) fn stand_by(
             }
             Ok(_) => said = Some(String::new()),
             Err(why) if said.as_ref() != Some(&why) => {
-                desk.iter_mut().for_each(|desk| desk.why.clone_from(&why));
+                answering.iter_mut().for_each(|answering| answering.why.clone_from(&why));
                 events.on_event(&Event::StandsBy { why: why.clone() });
                 said = Some(why);
             }
@@ -74,7 +74,7 @@ pub(super) fn stand_by(
             if lifeline.as_ref().is_some_and(Lifeline::is_cut) {
                 return Ok(Some(Why::Abandoned));
             }
-            if desk.as_ref().is_some_and(Desk::is_to_end) {
+            if answering.as_ref().is_some_and(Answering::answer_all) {
                 return Ok(Some(Why::Drain));
             }
             // The settings are read at the start.
@@ -85,7 +85,7 @@ pub(super) fn stand_by(
 }
 
 /// Who answers meanwhile. Fields are dropped in order: the sockets before their directory.
-struct Desk<'a> {
+struct Answering<'a> {
     console: Console,
     _instance: Instance,
     config: &'a Config,
@@ -94,7 +94,7 @@ struct Desk<'a> {
     why: String,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Answering<'a> {
     fn open(config: &'a Config, herald: Herald) -> Result<Self, RunError> {
         let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
         let record = Record {
@@ -110,7 +110,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Answers whoever has asked; true when the answer to one of them is to end.
-    fn is_to_end(&self) -> bool {
+    fn answer_all(&self) -> bool {
         let mut is_over = false;
         while let Some(asked) = self.console.take() {
             is_over |= matches!(asked.question, Question::Drain { .. });
