@@ -93,6 +93,8 @@ struct tcp_congestion_ops {
 // A connection is shown at most every so many microseconds.
 #define SHOWN_EVERY_US 100000
 #define SHOWN_MAX 8192
+// Destinations; of more, each connection is for itself.
+#define PATHS_MAX 65536
 
 const volatile struct settings settings SEC(".rodata.settings") = {};
 
@@ -111,16 +113,27 @@ struct {
 	__type(value, struct shown);
 } connections SEC(".maps");
 
+// Destinations: bpf/congestion.h.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PATHS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct path_key);
+	__type(value, struct shared_path);
+} paths SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
-// Connections so far, and events that found no room.
+// Connections so far, events that found no room, and paths so far.
 __u64 sockets = 0;
 __u64 events_lost = 0;
+__u64 paths_made = 0;
 
-always void tell(const struct tcp_sock *tp, struct connection *own, __u64 kind, const struct ack_event *ack)
+always void tell(const struct tcp_sock *tp, struct connection *own, __u64 kind, const struct ack_event *ack,
+		 const struct peers *peers)
 {
 	struct event *event;
 
@@ -131,11 +144,15 @@ always void tell(const struct tcp_sock *tp, struct connection *own, __u64 kind, 
 		__sync_fetch_and_add(&events_lost, 1);
 		return;
 	}
-	event->number = own->number;
+	event->number = own->member.number;
 	event->sequence = ++own->sequence;
 	event->kind = kind;
 	event->mss = own->law.mss;
 	event->ack = *ack;
+	if (peers)
+		event->peers = *peers;
+	else
+		__builtin_memset(&event->peers, 0, sizeof(event->peers));
 	event->window = own->law.window;
 	event->pacing_rate = own->law.pacing_rate;
 	event->cwnd = tp->snd_cwnd;
@@ -146,7 +163,7 @@ always void show(struct tcp_sock *tp, struct connection *own, __u64 now)
 {
 	struct sock *sk = (struct sock *)tp;
 	struct shown shown = {};
-	__u64 number = own->number;
+	__u64 number = own->member.number;
 
 	if (now - own->shown_us < SHOWN_EVERY_US)
 		return;
@@ -158,6 +175,7 @@ always void show(struct tcp_sock *tp, struct connection *own, __u64 now)
 		*(__u32 *)shown.remote = sk->__sk_common.skc_daddr;
 	shown.remote_port = __builtin_bswap16(sk->__sk_common.skc_dport);
 	shown.local_port = sk->__sk_common.skc_num;
+	shown.others = smaller(own->law.others, 65535);
 	shown.bound = own->law.bound;
 	shown.rtt_us = tp->srtt_us >> 3;
 	shown.at_us = now;
@@ -180,22 +198,107 @@ always void obey(struct tcp_sock *tp, const struct law *law)
 		sk->sk_pacing_rate = smaller(law->pacing_rate, sk->sk_max_pacing_rate);
 }
 
+always void key_of(const struct sock *sk, struct path_key *key)
+{
+	key->is_ipv6 = sk->__sk_common.skc_family == AF_INET6;
+	key->address = 0;
+	if (key->is_ipv6)
+		BPF_CORE_READ_INTO(&key->address, sk, __sk_common.skc_v6_daddr.in6_u.u6_addr8);
+	else
+		key->address = sk->__sk_common.skc_daddr;
+}
+
+// The path that counts a connection, if it is still there.
+always struct shared_path *path_of(const struct sock *sk, const struct connection *own)
+{
+	struct shared_path *shared;
+	struct path_key key;
+
+	if (!own->path)
+		return 0;
+	key_of(sk, &key);
+	shared = bpf_map_lookup_elem(&paths, &key);
+	return shared && shared->number == own->path ? shared : 0;
+}
+
+// Has a path count a connection; 0 where there is no room for one.
+always struct shared_path *join_path(const struct sock *sk, struct connection *own)
+{
+	struct shared_path *shared;
+	struct path_key key;
+
+	key_of(sk, &key);
+	shared = bpf_map_lookup_elem(&paths, &key);
+	if (!shared) {
+		struct shared_path new = {};
+
+		new.number = __sync_fetch_and_add(&paths_made, 1) + 1;
+		bpf_map_update_elem(&paths, &key, &new, BPF_NOEXIST);
+		shared = bpf_map_lookup_elem(&paths, &key);
+		if (!shared)
+			return 0;
+	}
+	__sync_fetch_and_add(&shared->connections, 1);
+	own->path = shared->number;
+	return shared;
+}
+
+always void leave_path(const struct sock *sk, struct connection *own)
+{
+	struct shared_path *shared = path_of(sk, own);
+
+	if (shared) {
+		leave(&own->member, &shared->path);
+		__sync_fetch_and_add(&shared->connections, -1);
+	}
+	own->path = 0;
+}
+
+// Exchanges with the other connections of the path what there is to say.
+always void share(struct tcp_sock *tp, struct connection *own, __u64 now)
+{
+	struct shared_path *shared = path_of((struct sock *)tp, own);
+	struct ack_event ack = {};
+	struct peers peers;
+
+	if (!shared) {
+		// It has been swept away: what was said there is gone with it.
+		__builtin_memset(&own->member.given, 0, sizeof(own->member.given));
+		own->member.leader = 0;
+		own->member.is_joined = 0;
+		shared = join_path((struct sock *)tp, own);
+		if (!shared)
+			return;
+	}
+	if (!exchange(&own->member, &own->law, &shared->path, now, &peers))
+		return;
+	on_peers(&own->law, &peers, now);
+	ack.now_us = now;
+	tell(tp, own, EVENT_PEERS, &ack, &peers);
+}
+
 // The state of a connection, which begins here where it has none; 0 while there is no memory for it.
 always struct connection *state_of(struct tcp_sock *tp)
 {
 	struct connection *own = bpf_sk_storage_get(&states, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct shared_path *shared;
 	struct ack_event ack = {};
 
-	if (!own || own->number)
+	if (!own || own->member.number)
 		return own;
-	own->number = __sync_fetch_and_add(&sockets, 1) + 1;
+	own->member.number = __sync_fetch_and_add(&sockets, 1) + 1;
+	own->member.is_drained = 1;
 	own->sequence = 0;
-	own->is_drained = 1;
 	begin(&own->law, tp->mss_cache);
 	ack.now_us = tp->tcp_mstamp;
 	ack.rtt_us = tp->srtt_us >> 3;
 	on_handshake(&own->law, ack.rtt_us, ack.now_us);
-	tell(tp, own, EVENT_BEGIN, &ack);
+	shared = join_path((struct sock *)tp, own);
+	if (shared) {
+		ack.delivered = start_window_of(&shared->path, own->law.mss, ack.now_us);
+		on_hint(&own->law, ack.delivered);
+	}
+	tell(tp, own, EVENT_BEGIN, &ack, 0);
 	return own;
 }
 
@@ -205,15 +308,21 @@ void BPF_PROG(adaptive_init, struct sock *sk)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct connection *own = bpf_sk_storage_get(&states, tp, 0, 0);
 
-	if (own)
+	if (own) {
 		// It has had this congestion control before: what was learnt then is old.
-		own->number = 0;
+		leave_path(sk, own);
+		__builtin_memset(&own->member, 0, sizeof(own->member));
+	}
 	own = state_of(tp);
 	// Without fq the kernel paces by itself.
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
-	if (own && own->law.floor_us)
-		sk->sk_pacing_rate = smaller(own->law.pacing_rate, sk->sk_max_pacing_rate);
+	if (!own || !own->law.floor_us)
+		return;
+	sk->sk_pacing_rate = smaller(own->law.pacing_rate, sk->sk_max_pacing_rate);
+	// More than the kernel's own first window, unless that is smaller for a SYN that was lost.
+	if (tp->snd_cwnd >= INITIAL_SEGMENTS)
+		obey(tp, &own->law);
 }
 
 SEC("struct_ops")
@@ -224,8 +333,9 @@ void BPF_PROG(adaptive_release, struct sock *sk)
 
 	if (!own)
 		return;
-	number = own->number;
+	number = own->member.number;
 	bpf_map_delete_elem(&connections, &number);
+	leave_path(sk, own);
 }
 
 always void control(struct sock *sk, const struct rate_sample *rs)
@@ -241,22 +351,26 @@ always void control(struct sock *sk, const struct rate_sample *rs)
 	own->law.mss = mss;
 	ack.now_us = tp->tcp_mstamp;
 	ack.rtt_us = rs->rtt_us > 0 ? rs->rtt_us : 0;
-	if (own->is_drained) {
+	if (own->member.is_drained) {
 		struct ack_event pause = {};
 
 		// What is acknowledged now was sent after a pause, a round trip ago.
 		pause.now_us = beyond(ack.now_us, ack.rtt_us);
 		on_idle(&own->law, pause.now_us);
-		tell(tp, own, EVENT_IDLE, &pause);
+		tell(tp, own, EVENT_IDLE, &pause, 0);
 	}
-	own->is_drained = tp->packets_out == 0;
+	own->member.is_drained = tp->packets_out == 0;
 	ack.delivered = rs->acked_sacked * mss;
 	ack.lost = rs->losses > 0 ? rs->losses * mss : 0;
 	ack.in_flight_before = rs->prior_in_flight * mss;
 	ack.is_limited = BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited) || rs->prior_in_flight >= tp->snd_cwnd;
 	on_ack(&own->law, &ack);
 	obey(tp, &own->law);
-	tell(tp, own, EVENT_ACK, &ack);
+	tell(tp, own, EVENT_ACK, &ack, 0);
+	if (sample(&own->member, &own->law, ack.rtt_us, ack.now_us)) {
+		share(tp, own, ack.now_us);
+		obey(tp, &own->law);
+	}
 	show(tp, own, ack.now_us);
 }
 
@@ -296,11 +410,12 @@ void BPF_PROG(adaptive_set_state, struct sock *sk, __u8 new_state)
 	if (new_state != TCP_CA_LOSS)
 		return;
 	own = bpf_sk_storage_get(&states, tp, 0, 0);
-	if (!own || !own->number)
+	if (!own || !own->member.number)
 		return;
 	ack.now_us = tp->tcp_mstamp;
 	on_timeout(&own->law, ack.now_us);
-	tell(tp, own, EVENT_TIMEOUT, &ack);
+	tell(tp, own, EVENT_TIMEOUT, &ack, 0);
+	share(tp, own, ack.now_us);
 }
 
 // The names are set by who loads one of them.
@@ -358,6 +473,21 @@ int adaptive_trial(struct __sk_buff *packet)
 		break;
 	case EVENT_ACK:
 		on_ack(&trial->law, &trial->ack);
+		break;
+	case EVENT_PEERS:
+		on_peers(&trial->law, &trial->peers, trial->ack.now_us);
+		break;
+	case TRIAL_EXCHANGE:
+		trial->is_due = sample(&trial->member, &trial->law, trial->ack.rtt_us, trial->ack.now_us);
+		if (exchange(&trial->member, &trial->law, &trial->path, trial->ack.now_us, &trial->peers))
+			on_peers(&trial->law, &trial->peers, trial->ack.now_us);
+		break;
+	case TRIAL_LEAVE:
+		leave(&trial->member, &trial->path);
+		break;
+	case TRIAL_HINT:
+		trial->ack.delivered = start_window_of(&trial->path, trial->mss, trial->ack.now_us);
+		on_hint(&trial->law, trial->ack.delivered);
 		break;
 	}
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The law of one connection: crates/control/src/server.rs in C, term by term, in the same integers. What each term
+/* The law of one connection: crates/control/src/server.rs and what lies in its folder, in C, term by term, in the same integers. What each term
  * and constant is for stands there; tests/arithmetic.rs compares the whole state after every event.
  *
  *   W = min( K + (tau + d) r^ ,  2K + (tau + D) r- ),  at most what Q, S and the start allow
@@ -35,6 +35,7 @@ struct law {
 	__u64 drain_from_us;
 	__u64 drain_until_us;
 	__u64 drain_smallest_us;
+	__u64 drain_rtt_us;
 	__u64 headroom_ns;
 	__u64 start_window;
 	__u64 allowed;
@@ -50,6 +51,10 @@ struct law {
 	__u64 longest;
 	__u64 longest_before;
 	__u64 longest_since_us;
+	__u64 others;
+	__u64 others_forecast;
+	__u64 others_recent;
+	__u64 others_headroom_ns;
 	__u32 bound; /* enum bound */
 	__u32 reserved;
 	__u32 drain_samples;
@@ -105,6 +110,8 @@ struct ack_event {
 #define FLOOR_AGE_US 10000000
 #define FLOOR_AGE_DOUBTED_US 3000000
 #define FLOOR_AGE_ROUNDS 50
+#define TOGETHER_BINS 2
+#define OTHERS_PARTS 16
 #define DRAIN_SAMPLES 4
 #define NEAR_US 2000
 #define JITTER_PARTS 16
@@ -141,6 +148,21 @@ struct ack_event {
 #define WINDOWS_MIN 16
 #define LOST_MUCH 64
 #define BUFFER_SEGMENTS_MIN 4
+
+#define SLOTS 8
+#define SLOT_SHIFT 17
+#define MEMORY_SLOTS 8
+#define COMPARED_MIN 12
+#define ALIKE 2
+#define COMPARED_EARLY 5
+#define ALIKE_EARLY 8
+#define COMPARED_MAX 255
+#define SPREAD_MIN_US 300
+#define NOISE_US 2000
+#define ACTIVE_US 250000
+#define LED_US 4000000
+#define HINT_US 60000000
+#define START_MAX (32 << 10)
 
 #define always static inline __attribute__((always_inline))
 /* A function that the verifier looks at once, whatever calls it. Its arguments may be null to it. */
@@ -324,6 +346,8 @@ always void end_drain(struct law *law)
 
 always void update_floor(struct law *law, __u64 rtt, int is_queueing, __u64 now)
 {
+	__u64 age_max;
+
 	if (!law->floor_us) {
 		law->confirmed_us = now;
 		law->floor_us = rtt;
@@ -340,7 +364,11 @@ always void update_floor(struct law *law, __u64 rtt, int is_queueing, __u64 now)
 			law->drain_samples++;
 		}
 		if (now >= law->drain_until_us && law->drain_samples >= DRAIN_SAMPLES) {
-			__u64 believed = law->floor_us * 3 / 2 + 5000;
+			int is_doubted_again = law->age_max_us == FLOOR_AGE_DOUBTED_US;
+			int is_others = law->drain_smallest_us * OTHERS_PARTS >=
+					law->drain_rtt_us * (OTHERS_PARTS - 1);
+			__u64 halves = is_doubted_again && is_others ? 6 : 3;
+			__u64 believed = law->floor_us * halves / 2 + 5000;
 
 			law->age_max_us = law->drain_smallest_us > believed ? FLOOR_AGE_DOUBTED_US :
 									     FLOOR_AGE_US;
@@ -350,10 +378,13 @@ always void update_floor(struct law *law, __u64 rtt, int is_queueing, __u64 now)
 		}
 		return;
 	}
-	if (is_queueing && beyond(now, law->confirmed_us) >
-				   larger(law->age_max_us, law->floor_us * FLOOR_AGE_ROUNDS)) {
+	age_max = law->age_max_us;
+	if (age_max != FLOOR_AGE_DOUBTED_US)
+		age_max = larger(age_max, law->floor_us * FLOOR_AGE_ROUNDS);
+	if (is_queueing && beyond(now, law->confirmed_us) > age_max) {
 		law->drain_from_us = now + rtt;
-		law->drain_until_us = now + rtt + law->floor_us;
+		law->drain_rtt_us = rtt;
+		law->drain_until_us = now + rtt + law->floor_us + (law->others ? law->bin_us * TOGETHER_BINS : 0);
 	}
 }
 
@@ -546,6 +577,17 @@ always void follow_start(struct law *law, const struct ack_event *ack, __u64 rtt
 
 /* The window. */
 
+/* The mean of what this connection and the other members have. */
+always __u64 shared(const struct law *law, __u64 own, __u64 others)
+{
+	return law->others ? (own + others) / (law->others + 1) : own;
+}
+
+always __u64 expected(const struct law *law)
+{
+	return shared(law, law->forecast, law->others_forecast);
+}
+
 always __u64 delay_max_us(const struct law *law)
 {
 	return larger(larger(scaled(law, DELAY_MAX_US), law->floor_us), HEADROOM_MIN_US);
@@ -554,13 +596,14 @@ always __u64 delay_max_us(const struct law *law)
 always void pace(struct law *law, __u64 limit)
 {
 	__u64 by_window, known, rate;
+	__u64 forecast = expected(law);
 
 	if (!law->floor_us) {
 		law->pacing_rate = RATE_MAX;
 		return;
 	}
 	by_window = rate_of(law->window, larger(law->floor_us, PACED_WITHIN_US));
-	known = law->forecast ? law->forecast : by_window;
+	known = forecast ? forecast : by_window;
 	known = larger(known, rate_of(law->window, law->floor_us + delay_max_us(law)));
 	if (law->window == limit)
 		rate = known * BOUND_PACING_PERCENT / 100;
@@ -571,16 +614,19 @@ always void pace(struct law *law, __u64 limit)
 
 once int update(struct law *law)
 {
-	__u64 window = 0, limit, drained;
+	__u64 window = 0, limit, drained, forecast;
 	__u32 bound = BOUND_START;
 
 	if (!law)
 		return 0;
 	limit = ceiling(law);
-	if (law->floor_us && law->forecast) {
-		__u64 patient = bytes_in(recent(law), law->floor_us + delay_max_us(law)) + 2 * CONSTANT;
+	forecast = expected(law);
+	if (law->floor_us && forecast) {
+		__u64 headroom_us = shared(law, law->headroom_ns, law->others_headroom_ns) / 1000;
+		__u64 lately = shared(law, recent(law), law->others_recent);
+		__u64 patient = bytes_in(lately, law->floor_us + delay_max_us(law)) + 2 * CONSTANT;
 
-		window = bytes_in(law->forecast, law->floor_us + law->headroom_ns / 1000) + CONSTANT;
+		window = bytes_in(forecast, law->floor_us + headroom_us) + CONSTANT;
 		bound = BOUND_FORECAST;
 		if (patient < window) {
 			window = patient;
@@ -599,8 +645,8 @@ once int update(struct law *law)
 		window = limit;
 		bound = BOUND_BUFFER;
 	}
-	drained = bytes_in(law->forecast, law->floor_us / 2);
-	if (law->drain_from_us && law->forecast && drained < window) {
+	drained = bytes_in(forecast, law->floor_us / 2);
+	if (law->drain_from_us && forecast && drained < window) {
 		window = drained;
 		bound = BOUND_DRAIN;
 	}
@@ -706,6 +752,279 @@ once int on_ack(struct law *law, const struct ack_event *ack)
 	follow_start(law, ack, rtt);
 	update(law);
 	return 0;
+}
+
+/* What connections to one destination tell each other. */
+
+/* What members say of themselves, or are told of the others: sums, or all zero. */
+struct shares {
+	__u64 count;
+	__u64 forecast;
+	__u64 recent;
+	__u64 headroom_ns;
+};
+
+/* What is known of a destination, in the order of control::server::SharedPath. Several connections write at the same
+ * time: `members` and `group` by additions, the rest is its leader's. */
+struct path {
+	__u64 leader;
+	__u64 led_us;
+	__u64 group;
+	struct shares members;
+	__u64 drain_from_us;
+	__u64 drain_until_us;
+	__u64 floor_us;
+	__u64 rate;
+	__u32 slots[SLOTS];
+	__u32 means_us[SLOTS];
+};
+
+struct peers {
+	struct shares others;
+	__u64 floor_us;
+	__u64 drain_from_us;
+	__u64 drain_until_us;
+};
+
+/* What a connection keeps for a path, in the order of control::server::Member. */
+struct member {
+	__u64 number;
+	__u64 leader;
+	__u64 group;
+	__u64 is_drained;
+	__u64 slot;
+	__u64 sum_us;
+	__u64 samples;
+	__u64 ended_slot;
+	__u64 ended_us;
+	__u64 earlier_slot;
+	__u64 earlier_us;
+	__u64 own_eighths;
+	__u64 leaders_eighths;
+	__u64 apart;
+	__u64 spread;
+	__u64 compared;
+	__u64 is_joined;
+	struct shares given;
+	struct shares told;
+	__u64 is_fresh;
+	__u64 bins_told;
+};
+
+always __u64 apart_by(__u64 a, __u64 b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* The window that a connection begins with. */
+always __u64 start_window_of(const struct path *path, __u64 mss, __u64 now)
+{
+	__u64 usual = mss * INITIAL_SEGMENTS, rate;
+
+	if (!path->led_us || beyond(now, path->led_us) > HINT_US)
+		return usual;
+	rate = path->rate / (smaller(path->members.count, 1 << 16) + 1);
+	return larger(smaller(bytes_in(rate, path->floor_us) / 2, START_MAX), usual);
+}
+
+always int is_active(const struct law *law, const struct member *member, __u64 now)
+{
+	return !member->is_drained && !law->allowed && law->forecast && law->limited_us &&
+	       beyond(now, law->limited_us) <= ACTIVE_US;
+}
+
+/* Takes in a round trip; whether there is something to exchange. */
+always int sample(struct member *member, const struct law *law, __u64 rtt, __u64 now)
+{
+	__u64 slot = (now >> SLOT_SHIFT) & 0xffffffff, gives;
+
+	if (slot != member->slot) {
+		if (member->samples) {
+			member->earlier_slot = member->ended_slot;
+			member->earlier_us = member->ended_us;
+			member->ended_slot = member->slot;
+			member->ended_us = member->sum_us / member->samples;
+			member->is_fresh = 1;
+		}
+		member->slot = slot;
+		member->sum_us = 0;
+		member->samples = 0;
+	}
+	if (rtt) {
+		member->sum_us += smaller(rtt, 0xffffffff);
+		member->samples++;
+	}
+	gives = member->is_joined && is_active(law, member, now);
+	return member->is_fresh || member->bins_told != law->bins_written || gives != member->given.count;
+}
+
+always void lead(const struct member *member, const struct law *law, struct path *path, __u64 now)
+{
+	int has_measured = path->drain_from_us && !law->drain_from_us;
+
+	path->led_us = now;
+	if (has_measured || path->members.count < 2 || !path->floor_us)
+		path->floor_us = law->floor_us;
+	path->drain_from_us = law->drain_from_us;
+	path->drain_until_us = law->drain_until_us;
+	path->rate = larger(path->members.forecast, law->forecast);
+	if (member->is_fresh) {
+		__u32 place = member->ended_slot & (SLOTS - 1);
+
+		path->slots[place] = member->ended_slot;
+		path->means_us[place] = member->ended_us;
+	}
+}
+
+always void compare(struct member *member, const struct path *path)
+{
+	__u32 place = member->earlier_slot & (SLOTS - 1);
+	__u64 own = member->earlier_us, leaders, own_mean, leaders_mean, apart, spread;
+	int is_alike;
+
+	if (!member->earlier_slot || path->slots[place] != member->earlier_slot)
+		return;
+	leaders = path->means_us[place];
+	if (!member->compared) {
+		member->own_eighths = own * MEMORY_SLOTS;
+		member->leaders_eighths = leaders * MEMORY_SLOTS;
+	}
+	own_mean = member->own_eighths / MEMORY_SLOTS;
+	leaders_mean = member->leaders_eighths / MEMORY_SLOTS;
+	apart = apart_by(own + leaders_mean, leaders + own_mean);
+	spread = (apart_by(own, own_mean) + apart_by(leaders, leaders_mean)) / 2;
+	member->apart = member->apart - member->apart / MEMORY_SLOTS + apart;
+	member->spread = member->spread - member->spread / MEMORY_SLOTS + spread;
+	member->own_eighths = member->own_eighths - own_mean + own;
+	member->leaders_eighths = member->leaders_eighths - leaders_mean + leaders;
+	member->compared = smaller(member->compared + 1, COMPARED_MAX);
+	is_alike = (member->compared >= COMPARED_MIN && member->apart * ALIKE < member->spread) ||
+		   (member->compared >= COMPARED_EARLY && member->apart * ALIKE_EARLY < member->spread);
+	if (is_alike && member->spread > SPREAD_MIN_US * MEMORY_SLOTS)
+		member->is_joined = 1;
+	else if (member->apart > member->spread && member->apart > NOISE_US * MEMORY_SLOTS)
+		member->is_joined = 0;
+}
+
+/* Puts what a member says in the place of what it has said. */
+always void give(struct member *member, struct path *path, const struct shares *new)
+{
+	__sync_fetch_and_add(&path->members.count, new->count - member->given.count);
+	__sync_fetch_and_add(&path->members.forecast, new->forecast - member->given.forecast);
+	__sync_fetch_and_add(&path->members.recent, new->recent - member->given.recent);
+	__sync_fetch_and_add(&path->members.headroom_ns, new->headroom_ns - member->given.headroom_ns);
+	member->given = *new;
+}
+
+always void take(const struct member *member, const struct law *law, struct path *path, __u64 now,
+		 struct peers *peers)
+{
+	if (!member->given.count || path->members.count < 2)
+		return;
+	peers->others.count = path->members.count - member->given.count;
+	peers->others.forecast = path->members.forecast - member->given.forecast;
+	peers->others.recent = path->members.recent - member->given.recent;
+	peers->others.headroom_ns = path->members.headroom_ns - member->given.headroom_ns;
+	path->floor_us = smaller(path->floor_us, law->floor_us);
+	if (path->floor_us != law->floor_us)
+		peers->floor_us = path->floor_us;
+	if (!law->drain_from_us && now < path->drain_until_us) {
+		peers->drain_from_us = path->drain_from_us;
+		peers->drain_until_us = path->drain_until_us;
+	}
+}
+
+/* Tells the path what a connection says, and `peers` what the others say; whether the law is to hear of it. */
+once int exchange(struct member *member, const struct law *law, struct path *path, __u64 now, struct peers *peers)
+{
+	static const struct peers nothing = {};
+	struct shares given = {};
+	int leads, active, is_new;
+
+	if (!member || !law || !path || !peers)
+		return 0;
+	active = is_active(law, member, now);
+	if (active && path->leader != member->number && (!path->leader || beyond(now, path->led_us) > LED_US)) {
+		if (!member->is_joined || member->group != path->group) {
+			__sync_fetch_and_add(&path->group, 1);
+			path->floor_us = 0;
+			path->drain_from_us = 0;
+			path->drain_until_us = 0;
+		}
+		path->leader = member->number;
+	}
+	leads = path->leader == member->number;
+	if (member->group != path->group) {
+		member->group = path->group;
+		member->is_joined = 0;
+	}
+	if (member->leader != path->leader) {
+		member->leader = path->leader;
+		member->compared = 0;
+		member->apart = 0;
+		member->spread = 0;
+	}
+	if (leads)
+		member->is_joined = 1;
+	if (leads && active)
+		lead(member, law, path, now);
+	else if (member->is_fresh && !leads)
+		compare(member, path);
+	member->is_fresh = 0;
+	member->bins_told = law->bins_written;
+	if (active && member->is_joined) {
+		given.count = 1;
+		given.forecast = law->forecast;
+		given.recent = recent(law);
+		given.headroom_ns = law->headroom_ns;
+	}
+	give(member, path, &given);
+	*peers = nothing;
+	take(member, law, path, now, peers);
+	is_new = peers->others.count != member->told.count || peers->others.forecast != member->told.forecast ||
+		 peers->others.recent != member->told.recent ||
+		 peers->others.headroom_ns != member->told.headroom_ns || peers->floor_us || peers->drain_from_us ||
+		 peers->drain_until_us;
+	member->told = peers->others;
+	return is_new;
+}
+
+once int leave(struct member *member, struct path *path)
+{
+	static const struct shares nothing = {};
+
+	if (!member || !path)
+		return 0;
+	give(member, path, &nothing);
+	if (path->leader == member->number)
+		path->leader = 0;
+	member->leader = 0;
+	member->is_joined = 0;
+	return 0;
+}
+
+always void on_peers(struct law *law, const struct peers *peers, __u64 now)
+{
+	law->others = peers->others.count;
+	law->others_forecast = peers->others.forecast;
+	law->others_recent = peers->others.recent;
+	law->others_headroom_ns = peers->others.headroom_ns;
+	if (peers->floor_us) {
+		law->floor_us = peers->floor_us;
+		law->confirmed_us = now;
+		law->age_max_us = FLOOR_AGE_US;
+	}
+	if (peers->drain_from_us && !law->drain_from_us) {
+		law->drain_from_us = larger(peers->drain_from_us, now);
+		law->drain_until_us = peers->drain_until_us;
+	}
+	update(law);
+}
+
+always void on_hint(struct law *law, __u64 window)
+{
+	law->start_window = smaller(window, BYTES_MAX);
+	update(law);
 }
 
 #endif

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use control::server::{AckEvent, Bound, Law};
+use control::server::{AckEvent, Bound, Law, Member, Peers, SLOTS, SharedPath, Shares};
 
 /// Reads numbers one after the other; what is missing is zero.
 struct Fields<'a>(&'a [u8]);
@@ -38,6 +38,50 @@ impl Fields<'_> {
             is_limited: self.u64() != 0,
         }
     }
+}
+
+/// Bytes of `struct shares`, `peers`, `path` and `member`.
+const SHARES_LEN: usize = 4 * 8;
+const PEERS_LEN: usize = SHARES_LEN + 3 * 8;
+const PATH_LEN: usize = 3 * 8 + SHARES_LEN + 4 * 8 + 2 * SLOTS * 4;
+const MEMBER_LEN: usize = 17 * 8 + 2 * SHARES_LEN + 2 * 8;
+
+/// Writes both directions from the list of fields, in the order of the structure in C: numbers, and what it contains.
+macro_rules! structure {
+    ($type:ident, $write:ident, $read:ident: $($field:ident $(by $inner:ident $reader:ident)?),+) => {
+        fn $write(value: &$type, bytes: &mut Vec<u8>) {
+            $(structure!(@write value.$field, bytes $(, $inner)?);)+
+        }
+
+        fn $read(fields: &mut Fields<'_>) -> $type {
+            let mut value = $type::default();
+            $(value.$field = structure!(@read fields $(, $reader)?);)+
+            value
+        }
+    };
+    (@write $value:expr, $bytes:ident) => { $bytes.extend($value.to_ne_bytes()) };
+    (@write $value:expr, $bytes:ident, $inner:ident) => { $inner(&$value, $bytes) };
+    (@read $fields:ident) => { $fields.u64() };
+    (@read $fields:ident, $reader:ident) => { $reader($fields) };
+}
+
+structure!(Shares, write_shares, read_shares: count, forecast, recent, headroom_ns);
+structure!(Peers, write_peers, read_peers:
+    others by write_shares read_shares, floor_us, drain_from_us, drain_until_us);
+structure!(SharedPath, write_path, read_path:
+    leader, led_us, group, members by write_shares read_shares, drain_from_us, drain_until_us, floor_us, rate,
+    slots by write_slots read_slots, means_us by write_slots read_slots);
+structure!(Member, write_member, read_member:
+    number, leader, group, is_drained, slot, sum_us, samples, ended_slot, ended_us, earlier_slot, earlier_us, own_eighths,
+    leaders_eighths, apart, spread, compared, is_joined, given by write_shares read_shares,
+    told by write_shares read_shares, is_fresh, bins_told);
+
+fn write_slots(slots: &[u32; SLOTS], bytes: &mut Vec<u8>) {
+    slots.iter().for_each(|slot| bytes.extend(slot.to_ne_bytes()));
+}
+
+fn read_slots(fields: &mut Fields<'_>) -> [u32; SLOTS] {
+    std::array::from_fn(|_| fields.u32())
 }
 
 /// Bytes of `struct ack_event`.
@@ -76,21 +120,22 @@ law! {
     window pacing_rate mss limited_us
     bin_us bin_started_us bin_bytes bin_is_limited forecast average
     last_ack_us gaps_us gap_squares
-    floor_us confirmed_us age_max_us drain_from_us drain_until_us drain_smallest_us
+    floor_us confirmed_us age_max_us drain_from_us drain_until_us drain_smallest_us drain_rtt_us
     headroom_ns start_window allowed lost_us
     acknowledged pending long_delivered long_lost short_delivered short_lost size rises_us
-    longest longest_before longest_since_us ;
+    longest longest_before longest_since_us
+    others others_forecast others_recent others_headroom_ns ;
     bound reserved drain_samples bins_written marks_written acks ;
     bins mark_us mark_bytes met
 }
 
 /// Bytes of `struct law`.
-pub const LAW_LEN: usize = 34 * 8 + 6 * 4 + (32 + 16 + 16 + 8) * 4;
+pub const LAW_LEN: usize = 39 * 8 + 6 * 4 + (32 + 16 + 16 + 8) * 4;
 
 /// `enum event_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A connection begins; with the round trip of its handshake.
+    /// A connection begins: with the round trip of its handshake, and the window to begin with as what is delivered.
     Begin,
     /// It was idle until then.
     Idle,
@@ -98,11 +143,13 @@ pub enum Kind {
     Timeout,
     /// An acknowledgement.
     Ack,
+    /// Other members of the path have said something.
+    Peers,
 }
 
 impl Kind {
     /// All of them, from number 1 on.
-    pub const ALL: [Self; 4] = [Self::Begin, Self::Idle, Self::Timeout, Self::Ack];
+    pub const ALL: [Self; 5] = [Self::Begin, Self::Idle, Self::Timeout, Self::Ack, Self::Peers];
 
     fn number(self) -> u64 {
         self as u64 + 1
@@ -110,15 +157,19 @@ impl Kind {
 }
 
 /// Has the reference handle an event.
-pub fn handle(law: &mut Law, kind: Kind, mss: u64, ack: &AckEvent) {
+pub fn handle(law: &mut Law, kind: Kind, mss: u64, ack: &AckEvent, peers: &Peers) {
     match kind {
         Kind::Begin => {
             *law = Law::new(mss);
             law.on_handshake(ack.rtt_us, ack.now_us);
+            if ack.delivered > 0 {
+                law.on_hint(ack.delivered);
+            }
         }
         Kind::Idle => law.on_idle(ack.now_us),
         Kind::Timeout => law.on_timeout(ack.now_us),
         Kind::Ack => law.on_ack(ack),
+        Kind::Peers => law.on_peers(peers, ack.now_us),
     }
 }
 
@@ -135,6 +186,8 @@ pub struct Event {
     pub mss: u64,
     /// What was heard; of other kinds the moment alone, or also the round trip.
     pub ack: AckEvent,
+    /// What the other members of the path say.
+    pub peers: Peers,
     /// The law's window after it, bytes.
     pub window: u64,
     /// The law's rate after it, bytes per second.
@@ -145,7 +198,7 @@ pub struct Event {
 
 impl Event {
     /// Bytes.
-    pub const LEN: usize = 7 * 8 + ACK_LEN;
+    pub const LEN: usize = 7 * 8 + ACK_LEN + PEERS_LEN;
 
     /// From the kernel's memory; none when it is no event.
     #[must_use]
@@ -158,6 +211,7 @@ impl Event {
             kind: Kind::ALL.into_iter().find(|known| known.number() == kind)?,
             mss: fields.u64(),
             ack: fields.ack(),
+            peers: read_peers(&mut fields),
             window: fields.u64(),
             pacing_rate: fields.u64(),
             cwnd: fields.u64(),
@@ -172,6 +226,8 @@ pub struct Shown {
     pub remote: SocketAddr,
     /// This end's port.
     pub local_port: u16,
+    /// Connections of the same path besides with which it shares what is known.
+    pub others: u16,
     /// What bounds the window; none of a number that is unknown.
     pub bound: Option<Bound>,
     /// Smoothed round trip, µs.
@@ -200,7 +256,7 @@ impl Shown {
         let mut fields = Fields(bytes);
         let address: [u8; 16] = fields.take();
         let (remote_port, local_port, is_ipv6) = (fields.u16(), fields.u16(), fields.u16() != 0);
-        let _reserved = fields.u16();
+        let others = fields.u16();
         let mapped = Ipv6Addr::from(address);
         let address = match (is_ipv6, mapped.to_ipv4_mapped()) {
             (false, _) => IpAddr::from(Ipv4Addr::new(address[0], address[1], address[2], address[3])),
@@ -211,6 +267,7 @@ impl Shown {
         Self {
             remote: SocketAddr::new(address, remote_port),
             local_port,
+            others,
             bound: Bound::ALL.into_iter().find(|known| known.number() == bound),
             rtt_us: fields.u32(),
             at_us: fields.u64(),
@@ -223,22 +280,69 @@ impl Shown {
     }
 }
 
+/// What a trial of the arithmetic alone does, `enum trial_kind` besides [`Kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialKind {
+    /// An event of a connection.
+    Event(Kind),
+    /// A member exchanges with its path, after an acknowledgement.
+    Exchange,
+    /// A member leaves its path.
+    Leave,
+    /// A connection begins with the window that its path hints at.
+    Hint,
+}
+
+impl TrialKind {
+    fn number(self) -> u64 {
+        match self {
+            Self::Event(kind) => kind.number(),
+            Self::Exchange => 6,
+            Self::Leave => 7,
+            Self::Hint => 8,
+        }
+    }
+}
+
 /// `struct trial`: one event for the arithmetic alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// What happens.
-    pub kind: Kind,
+    pub kind: TrialKind,
     /// Payload of a segment, bytes, of one that begins.
     pub mss: u64,
     /// What is heard.
     pub ack: AckEvent,
-    /// The state to which it happens.
+    /// The states to which it happens.
     pub law: Law,
+    /// What the connection keeps for its path.
+    pub member: Member,
+    /// The path.
+    pub path: SharedPath,
+    /// What is heard of the others, of [`Kind::Peers`]; written by [`TrialKind::Exchange`].
+    pub peers: Peers,
+    /// There was something to exchange.
+    pub is_due: bool,
 }
 
 impl Trial {
     /// Bytes.
-    pub const LEN: usize = 16 + ACK_LEN + LAW_LEN;
+    pub const LEN: usize = 16 + ACK_LEN + LAW_LEN + MEMBER_LEN + PATH_LEN + PEERS_LEN + 8;
+
+    /// Of a connection that begins.
+    #[must_use]
+    pub fn begin(mss: u64, ack: AckEvent) -> Self {
+        Self {
+            kind: TrialKind::Event(Kind::Begin),
+            mss,
+            ack,
+            law: Law::new(mss),
+            member: Member::new(1),
+            path: SharedPath::default(),
+            peers: Peers::default(),
+            is_due: false,
+        }
+    }
 
     /// As the kernel has it.
     #[must_use]
@@ -247,11 +351,42 @@ impl Trial {
             [self.kind.number(), self.mss].into_iter().flat_map(u64::to_ne_bytes).collect();
         bytes.extend(ack_bytes(&self.ack));
         bytes.extend(law_bytes(&self.law));
+        write_member(&self.member, &mut bytes);
+        write_path(&self.path, &mut bytes);
+        write_peers(&self.peers, &mut bytes);
+        bytes.extend(u64::from(self.is_due).to_ne_bytes());
         bytes
     }
 
-    /// Takes the state from the kernel's memory.
-    pub fn take_law(&mut self, bytes: &[u8]) {
-        self.law = read_law(&mut Fields(bytes.get(16 + ACK_LEN..).unwrap_or_default()));
+    /// Takes the states from the kernel's memory.
+    pub fn take(&mut self, bytes: &[u8]) {
+        let mut fields = Fields(bytes.get(16..).unwrap_or_default());
+        self.ack = fields.ack();
+        self.law = read_law(&mut fields);
+        self.member = read_member(&mut fields);
+        self.path = read_path(&mut fields);
+        self.peers = read_peers(&mut fields);
+        self.is_due = fields.u64() != 0;
+    }
+
+    /// The same by the reference.
+    pub fn handle(&mut self) {
+        let (ack, now_us) = (self.ack, self.ack.now_us);
+        match self.kind {
+            TrialKind::Event(kind) => handle(&mut self.law, kind, self.mss, &ack, &self.peers),
+            TrialKind::Exchange => {
+                self.is_due = self.member.on_ack(&self.law, ack.rtt_us, now_us);
+                let (peers, is_new) = self.member.exchange(&self.law, &mut self.path, now_us);
+                self.peers = peers;
+                if is_new {
+                    self.law.on_peers(&peers, now_us);
+                }
+            }
+            TrialKind::Leave => self.member.leave(&mut self.path),
+            TrialKind::Hint => {
+                self.ack.delivered = self.path.start_window(self.mss, now_us);
+                self.law.on_hint(self.ack.delivered);
+            }
+        }
     }
 }

@@ -125,7 +125,7 @@ impl Program {
         trials.set(&FIRST, &trial.bytes())?;
         // Any frame will do.
         self.object.test("adaptive_trial", &[0; 64])?;
-        trial.take_law(&trials.get(&FIRST)?.unwrap_or_default());
+        trial.take(&trials.get(&FIRST)?.unwrap_or_default());
         Ok(())
     }
 

@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use congestion::layout::{Kind, Shown, Trial, handle};
+use congestion::layout::{Kind, Shown, Trial, TrialKind};
 use congestion::{Program, Setup};
-use control::server::{AckEvent, Bound, Law};
+use control::server::{AckEvent, Bound, Law, Member, SharedPath};
 use proptest::prelude::*;
 
 /// None, with a line that says why, where the kernel does not take such programs.
@@ -22,10 +22,11 @@ fn load() -> Option<Program> {
 fn both_lay_their_structures_out_alike() {
     let Some(program) = load() else { return };
     assert_eq!(program.value_lens().unwrap(), [Shown::LEN as u32, Trial::LEN as u32]);
-    let mut trial = Trial { kind: Kind::Begin, mss: 1_448, ack: AckEvent::default(), law: Law::new(9_000) };
+    let mut trial = Trial::begin(1_448, AckEvent::default());
+    trial.law = Law::new(9_000);
     assert_eq!(trial.bytes().len(), Trial::LEN);
     program.attempt(&mut trial).unwrap();
-    assert_eq!(trial.law, Law::new(1_448));
+    assert_eq!(trial, Trial::begin(1_448, AckEvent::default()));
 }
 
 /// A stretch of events that follow each other at even distances: a link of one rate and one queue.
@@ -63,6 +64,14 @@ fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
     prop::collection::vec(one, 1..20)
 }
 
+/// Has both handle an event; the whole state is the same after it.
+fn compare(program: &Program, trial: &mut Trial) {
+    let mut expected = *trial;
+    expected.handle();
+    program.attempt(trial).unwrap();
+    assert_eq!(*trial, expected);
+}
+
 /// After every event the whole state is the same.
 #[test]
 fn the_program_counts_as_the_reference() {
@@ -72,17 +81,14 @@ fn the_program_counts_as_the_reference() {
     let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(mss in 1..9_000_u64, handshake_us in 0..300_000_u64, begin_us in 1..1_u64 << 50, stretches in stretches())| {
         let mut now_us = begin_us;
-        let mut expected = Law::new(mss);
         let ack = AckEvent { now_us, rtt_us: handshake_us, ..AckEvent::default() };
-        let mut trial = Trial { kind: Kind::Begin, mss, ack, law: expected };
-        handle(&mut expected, Kind::Begin, mss, &ack);
-        program.attempt(&mut trial).unwrap();
-        prop_assert_eq!(trial.law, expected);
+        let mut trial = Trial::begin(mss, ack);
+        compare(&program, &mut trial);
         for stretch in &stretches {
             for nth in 1..=if stretch.kind == Kind::Ack { stretch.count } else { 1 } {
                 now_us += stretch.gap_us;
                 let is_lost = nth.checked_rem(stretch.lost_every) == Some(0);
-                trial.kind = stretch.kind;
+                trial.kind = TrialKind::Event(stretch.kind);
                 trial.ack = AckEvent {
                     now_us,
                     delivered: stretch.delivered,
@@ -92,14 +98,113 @@ fn the_program_counts_as_the_reference() {
                     in_flight_before: stretch.in_flight,
                     is_limited: stretch.is_limited,
                 };
-                handle(&mut expected, trial.kind, mss, &trial.ack);
-                program.attempt(&mut trial).unwrap();
-                prop_assert_eq!(trial.law, expected, "after {:?}", trial.ack);
+                compare(&program, &mut trial);
                 let mut counts = bounds.get();
-                counts[expected.bound as usize] += 1;
+                counts[trial.law.bound as usize] += 1;
                 bounds.set(counts);
             }
         }
     });
     assert!(bounds.get().iter().all(|times| *times > 20), "{bounds:?}");
+}
+
+/// How the delays of two connections go together for a while.
+#[derive(Clone, Debug)]
+struct Together {
+    /// Acknowledgements of each, and the time from one to the next.
+    count: u64,
+    gap_us: u64,
+    /// The queue of the first, which rises and falls by so much; the other's is the same or goes its own way.
+    swing_us: u64,
+    is_common: bool,
+    /// The second connection is silent.
+    is_alone: bool,
+    leaves: bool,
+    has_timeout: bool,
+}
+
+fn together() -> impl Strategy<Value = Vec<Together>> {
+    let one = (20..400_u64, 2_000..40_000_u64, 0..200_000_u64, any::<bool>(), 0..8_u8, 0..16_u8, 0..12_u8);
+    let one = one.prop_map(|(count, gap_us, swing_us, is_common, alone, leaves, timeout)| Together {
+        count,
+        gap_us,
+        swing_us,
+        is_common,
+        is_alone: alone == 0,
+        leaves: leaves == 0,
+        has_timeout: timeout == 0,
+    });
+    prop::collection::vec(one, 1..12)
+}
+
+/// Two connections of one path: after every exchange the path and what both keep are the same.
+#[test]
+fn the_program_shares_as_the_reference() {
+    let Some(program) = load() else { return };
+    // Members that were joined, that were told of a floor and of a drain, that lost what was proved, and hints.
+    let seen = Cell::new([0_u32; 5]);
+    let config = ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(mss in 100..9_000_u64, begin_us in 1..1_u64 << 50, stretches in together())| {
+        let mut counts = seen.get();
+        let mut now_us = begin_us;
+        let mut path = SharedPath::default();
+        let mut connections = [1, 2].map(|number| {
+            let ack = AckEvent { now_us, rtt_us: 30_000 + number * 3_000, ..AckEvent::default() };
+            let mut one = Trial::begin(mss, ack);
+            compare(&program, &mut one);
+            one.member = Member::new(number);
+            one
+        });
+        for stretch in &stretches {
+            for nth in 0..stretch.count {
+                for (number, one) in connections.iter_mut().enumerate() {
+                    now_us += stretch.gap_us / 2;
+                    if number == 1 && stretch.is_alone {
+                        continue;
+                    }
+                    let turn = if number == 1 && !stretch.is_common { nth / 7 } else { nth / 13 };
+                    let queue_us = stretch.swing_us * (turn % 5) / 4;
+                    one.ack = AckEvent {
+                        now_us,
+                        delivered: mss * 2,
+                        lost: 0,
+                        rtt_us: 35_000 + queue_us + nth % 3 * 100,
+                        in_flight_before: one.law.window,
+                        is_limited: nth % 50 != 49,
+                    };
+                    one.member.is_drained = u64::from(nth % 97 == 96);
+                    one.kind = TrialKind::Event(Kind::Ack);
+                    compare(&program, one);
+                    one.path = path;
+                    one.kind = TrialKind::Exchange;
+                    let was_joined = one.member.is_joined > 0;
+                    compare(&program, one);
+                    path = one.path;
+                    counts[0] += u32::from(one.member.is_joined > 0 && one.member.leader != one.member.number);
+                    counts[1] += u32::from(one.peers.floor_us > 0);
+                    counts[2] += u32::from(one.peers.drain_from_us > 0);
+                    counts[3] += u32::from(was_joined && one.member.is_joined == 0);
+                }
+            }
+            let one = &mut connections[stretch.count as usize % 2];
+            if stretch.has_timeout {
+                one.kind = TrialKind::Event(Kind::Timeout);
+                compare(&program, one);
+            }
+            if stretch.leaves {
+                (one.kind, one.path) = (TrialKind::Leave, path);
+                compare(&program, one);
+                path = one.path;
+            }
+            let mut next = Trial::begin(mss, AckEvent { now_us, rtt_us: 30_000, ..AckEvent::default() });
+            compare(&program, &mut next);
+            (next.kind, next.path) = (TrialKind::Hint, path);
+            compare(&program, &mut next);
+            counts[4] += u32::from(next.ack.delivered > mss * 10);
+        }
+        let given: u64 = connections.iter().map(|one| one.member.given.forecast).sum();
+        prop_assert_eq!(path.members.forecast, given, "what is given is the sum");
+        seen.set(counts);
+    });
+    assert!(seen.get().iter().all(|times| *times > 20), "{:?}", seen.get());
 }

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
-use control::{BbrParams, ControllerConfig, CubicParams, NewRenoParams};
+use control::{AdaptiveServerParams, BbrParams, ControllerConfig, CubicParams, NewRenoParams};
 use engine::{Action, Engine, PassThrough, Rule};
 use link::Percentiles;
 use sim::{NetworkConfig, SimError};
@@ -26,7 +26,7 @@ const QUIC_SEGMENTS: u64 = 32;
 
 const OWN: usize = 1;
 
-/// What downloads beside the accelerated flow, and how many of them: `cubic`, `reno`, `bbr`, `quic` or `quic-bbr`,
+/// What downloads beside the accelerated flow, and how many of them: `cubic`, `reno`, `bbr`, `adaptive`, `quic` or `quic-bbr`,
 /// with a count as in `cubic:2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beside {
@@ -55,6 +55,8 @@ pub enum BesideKind {
     Reno,
     /// TCP with BBR.
     Bbr,
+    /// TCP with `adaptive` in the server's kernel.
+    Adaptive,
     /// QUIC with CUBIC.
     Quic,
     /// QUIC with BBR.
@@ -62,10 +64,11 @@ pub enum BesideKind {
 }
 
 impl BesideKind {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Cubic, "cubic"),
         (Self::Reno, "reno"),
         (Self::Bbr, "bbr"),
+        (Self::Adaptive, "adaptive"),
         (Self::Quic, "quic"),
         (Self::QuicBbr, "quic-bbr"),
     ];
@@ -75,6 +78,7 @@ impl BesideKind {
             Self::Cubic => ControllerConfig::Cubic(CubicParams::default()),
             Self::Reno => ControllerConfig::NewReno(NewRenoParams::default()),
             Self::Bbr | Self::QuicBbr => ControllerConfig::Bbr(BbrParams::default()),
+            Self::Adaptive => ControllerConfig::AdaptiveServer(AdaptiveServerParams::default()),
             Self::Quic => ControllerConfig::Cubic(CubicParams {
                 initial_window_segments: QUIC_SEGMENTS,
                 ..CubicParams::default()
@@ -105,7 +109,7 @@ impl FromStr for Beside {
         kind.zip(count).map(|(kind, count)| Self { kind, count, is_alone: false }).ok_or_else(|| ContestError::Setting {
             what: "part",
             problem: format!(
-                "`beside={text}` is none; write beside=cubic, reno, bbr, quic or quic-bbr, with a count from 1 to 16 \
+                "`beside={text}` is none; write beside=cubic, reno, bbr, adaptive, quic or quic-bbr, with a count from 1 to 16 \
                  as in beside=cubic:2"
             ),
         })

@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | `bursts`, `blocking`, `repairs`, `held-pace` | a path so short that repairs show in it | nothing: behind a longer path they are worth under 0.5 % of the link |
 //! | `competition` | looks, which take half of the window, from all flows of the client | nothing: beside a queue that others fill τ grows by the drains, and W with it |
-//! | one controller for all flows of a client | the same | one for each connection |
+//! | one controller for all flows of a client | the same | one for each connection; those whose delays prove a common queue share r̂, r̄ and d (`shared.rs`) |
 //! | first window of 32 KiB | that the path's other end is the client's radio | ten segments (RFC 6928) |
 //! | reports of the base station | a base station that reports | nothing |
 //!
@@ -29,8 +29,10 @@
 
 mod buffer;
 mod controller;
+mod shared;
 
 pub use controller::{AdaptiveServer, AdaptiveServerParams};
+pub use shared::{Member, Peers, SLOTS, SharedPath, Shares};
 
 /// Bins of the forecast.
 pub const BINS: usize = 32;
@@ -81,6 +83,10 @@ const FLOOR_AGE_US: u64 = 10_000_000;
 const FLOOR_AGE_DOUBTED_US: u64 = 3_000_000;
 /// At least so many of its round trips.
 const FLOOR_AGE_ROUNDS: u64 = 50;
+/// Bins after which the other members of a path have heard of a drain.
+const TOGETHER_BINS: u64 = 2;
+/// Where half of the window less takes away less than such a part of the round trip, the queue is of others.
+const OTHERS_PARTS: u64 = 16;
 /// Round trips that a measurement takes in at least.
 const DRAIN_SAMPLES: u32 = 4;
 /// So near the floor a round trip confirms it, µs; or within a sixteenth.
@@ -225,6 +231,7 @@ pub struct Law {
     pub drain_from_us: u64,
     pub drain_until_us: u64,
     pub drain_smallest_us: u64,
+    pub drain_rtt_us: u64,
     // Headroom, start, time-out.
     pub headroom_ns: u64,
     pub start_window: u64,
@@ -242,6 +249,11 @@ pub struct Law {
     pub longest: u64,
     pub longest_before: u64,
     pub longest_since_us: u64,
+    // What the other members of the path say (`shared.rs`).
+    pub others: u64,
+    pub others_forecast: u64,
+    pub others_recent: u64,
+    pub others_headroom_ns: u64,
     // Counters and rings.
     /// [`Bound::number`].
     pub bound: u32,
@@ -276,6 +288,7 @@ stored::fields!(Law {
     drain_from_us,
     drain_until_us,
     drain_smallest_us,
+    drain_rtt_us,
     headroom_ns,
     start_window,
     allowed,
@@ -291,6 +304,10 @@ stored::fields!(Law {
     longest,
     longest_before,
     longest_since_us,
+    others,
+    others_forecast,
+    others_recent,
+    others_headroom_ns,
     bound,
     reserved,
     drain_samples,
@@ -328,6 +345,7 @@ impl Law {
             drain_from_us: 0,
             drain_until_us: 0,
             drain_smallest_us: 0,
+            drain_rtt_us: 0,
             headroom_ns: HEADROOM_MAX_US * 1_000 / 2,
             start_window: mss * INITIAL_SEGMENTS,
             allowed: 0,
@@ -343,6 +361,10 @@ impl Law {
             longest: 0,
             longest_before: 0,
             longest_since_us: 0,
+            others: 0,
+            others_forecast: 0,
+            others_recent: 0,
+            others_headroom_ns: 0,
             bound: 0,
             reserved: 0,
             drain_samples: 0,
@@ -467,7 +489,11 @@ impl Law {
             }
             if now >= self.drain_until_us && self.drain_samples >= DRAIN_SAMPLES {
                 // In the middle of an outage it measures the outage.
-                let believed = self.floor_us * 3 / 2 + 5_000;
+                let is_doubted_again = self.age_max_us == FLOOR_AGE_DOUBTED_US;
+                let is_others =
+                    self.drain_smallest_us * OTHERS_PARTS >= self.drain_rtt_us * (OTHERS_PARTS - 1);
+                let halves = if is_doubted_again && is_others { 6 } else { 3 };
+                let believed = self.floor_us * halves / 2 + 5_000;
                 let is_doubted = self.drain_smallest_us > believed;
                 self.age_max_us = if is_doubted { FLOOR_AGE_DOUBTED_US } else { FLOOR_AGE_US };
                 self.floor_us = self.drain_smallest_us.min(believed);
@@ -476,10 +502,16 @@ impl Law {
             }
             return;
         }
-        let age_max = self.age_max_us.max(self.floor_us * FLOOR_AGE_ROUNDS);
+        let age_max = match self.age_max_us {
+            FLOOR_AGE_DOUBTED_US => FLOOR_AGE_DOUBTED_US,
+            age_max => age_max.max(self.floor_us * FLOOR_AGE_ROUNDS),
+        };
         if is_queueing && now.saturating_sub(self.confirmed_us) > age_max {
             self.drain_from_us = now + rtt;
-            self.drain_until_us = now + rtt + self.floor_us;
+            self.drain_rtt_us = rtt;
+            // The other members hear of it some bins later.
+            let heard = if self.others > 0 { self.bin_us * TOGETHER_BINS } else { 0 };
+            self.drain_until_us = now + rtt + self.floor_us + heard;
         }
     }
 
@@ -599,7 +631,7 @@ impl Law {
         self.forecast = (quantile * 7 + most * 3) * RATE_UNIT / 10;
     }
 
-    /// r̄.
+    /// r̄ of this connection alone.
     fn recent(&self) -> u64 {
         let known = self.bins_written.min(RECENT_BINS);
         let sum: u64 = (1..=known)
@@ -632,13 +664,21 @@ impl Law {
         self.scaled(DELAY_MAX_US).max(self.floor_us).max(HEADROOM_MIN_US)
     }
 
+    /// r̂: the mean of the members'.
+    fn expected(&self) -> u64 {
+        self.shared(self.forecast, self.others_forecast)
+    }
+
     /// W without the terms that bound it, and which of its two it is; 0 while nothing is known.
     fn model(&self) -> (u64, Bound) {
-        if self.floor_us == 0 || self.forecast == 0 {
+        let forecast = self.expected();
+        if self.floor_us == 0 || forecast == 0 {
             return (0, Bound::Start);
         }
-        let provided = bytes_in(self.forecast, self.floor_us + self.headroom_ns / 1_000) + CONSTANT;
-        let patient = bytes_in(self.recent(), self.floor_us + self.delay_max_us()) + 2 * CONSTANT;
+        let headroom_us = self.shared(self.headroom_ns, self.others_headroom_ns) / 1_000;
+        let provided = bytes_in(forecast, self.floor_us + headroom_us) + CONSTANT;
+        let recent = self.shared(self.recent(), self.others_recent);
+        let patient = bytes_in(recent, self.floor_us + self.delay_max_us()) + 2 * CONSTANT;
         if patient < provided { (patient, Bound::Patience) } else { (provided, Bound::Forecast) }
     }
 
@@ -655,8 +695,9 @@ impl Law {
         if ceiling > 0 && ceiling < window {
             (window, bound) = (ceiling, Bound::Buffer);
         }
-        let drained = bytes_in(self.forecast, self.floor_us / 2);
-        if self.drain_from_us > 0 && self.forecast > 0 && drained < window {
+        let forecast = self.expected();
+        let drained = bytes_in(forecast, self.floor_us / 2);
+        if self.drain_from_us > 0 && forecast > 0 && drained < window {
             (window, bound) = (drained, Bound::Drain);
         }
         window = window.max(least).min(BYTES_MAX);
@@ -676,7 +717,8 @@ impl Law {
             return;
         }
         let by_window = rate_of(self.window, self.floor_us.max(PACED_WITHIN_US));
-        let known = if self.forecast > 0 { self.forecast } else { by_window };
+        let forecast = self.expected();
+        let known = if forecast > 0 { forecast } else { by_window };
         // The window may leave within the longest time that it may wait, however little was carried so far.
         let known = known.max(rate_of(self.window, self.floor_us + self.delay_max_us()));
         let rate = if self.window == ceiling {

@@ -8,6 +8,7 @@ use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use control::Control;
+use control::server::SharedPath;
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Icmp, Packet, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
@@ -183,6 +184,18 @@ impl Endpoint {
     #[must_use]
     pub fn sending(&self) -> Option<(Control, Bytes)> {
         self.connection.as_deref().map(Connection::sending)
+    }
+    /// Where its controller is one that shares what it knows: has it tell the connections of its path, as number
+    /// `number` of them, and hear what they say.
+    pub(crate) fn exchange<'a>(
+        &mut self,
+        path: impl FnOnce() -> &'a mut SharedPath,
+        number: u64,
+        now: Instant,
+    ) {
+        if let Some(connection) = self.connection.as_deref_mut() {
+            connection.exchange(path, number, now);
+        }
     }
     /// When its application read the first byte, when the last one so far, and how many at some moments.
     #[must_use]

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use control::server::SharedPath;
 use engine::Port;
 use link::BaseStation;
 use scenario::segments::Observer;
@@ -152,6 +153,8 @@ pub struct Network<M> {
     radio_of: Vec<usize>,
     /// Flows by their client's and their server's address.
     flow_of: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// What the connections of a server's kernel to one client tell each other, by both addresses.
+    paths: BTreeMap<(IpAddr, IpAddr), SharedPath>,
     /// Radio links by the addresses of the clients behind them.
     radio_to: BTreeMap<IpAddr, usize>,
     wan_down: Path,
@@ -210,6 +213,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             own_flows: config.flows.len(),
             radio_of: flows.iter().map(|f| f.radio).collect(),
             flow_of: flows.iter().enumerate().map(|(i, f)| (ends(f), i)).collect(),
+            paths: BTreeMap::new(),
             radio_to,
             wan_down: Path::new(&config.wan_down, "WAN down", start)?,
             wan_up: Path::new(&config.wan_up, "WAN up", start)?,

@@ -69,7 +69,7 @@ fn replay(events: &[Event], bounds: &mut [u32; Bound::ALL.len()]) {
         assert_eq!(event.sequence, sequence, "an event is missing: {event:?}");
         assert_eq!(event.kind == Kind::Begin, sequence == 1, "{event:?}");
         reference.mss = event.mss;
-        handle(&mut reference, event.kind, event.mss, &event.ack);
+        handle(&mut reference, event.kind, event.mss, &event.ack, &event.peers);
         assert_eq!((reference.window, reference.pacing_rate), (event.window, event.pacing_rate), "{event:?}");
         if event.kind == Kind::Ack {
             assert_eq!(event.cwnd, event.window.div_ceil(event.mss), "{event:?}");

@@ -2,7 +2,7 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
-use super::{AckEvent, Law};
+use super::{AckEvent, Law, Member, SharedPath};
 use crate::{Ack, Control, Controller, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
 
 /// Parameters of [`AdaptiveServer`].
@@ -25,14 +25,34 @@ pub struct AdaptiveServer {
     law: Law,
     /// Lost since the last acknowledgement.
     lost: Bytes,
+    member: Member,
+    /// There is something to tell the other connections of the path.
+    is_due: bool,
 }
-stored::fields!(AdaptiveServer { law, lost });
+stored::fields!(AdaptiveServer { law, lost, member, is_due });
 
 impl AdaptiveServer {
     /// For a connection of whose path nothing is known.
     #[must_use]
     pub fn new(params: AdaptiveServerParams) -> Self {
-        Self { law: Law::new(params.mss.get()), lost: Bytes::ZERO }
+        Self { law: Law::new(params.mss.get()), lost: Bytes::ZERO, member: Member::default(), is_due: true }
+    }
+
+    /// Tells the other connections of its path what it knows, and hears what they say. `number` is its own among them,
+    /// from 1 on.
+    pub fn exchange(&mut self, path: &mut SharedPath, number: u64, now: Instant) {
+        if !core::mem::take(&mut self.is_due) {
+            return;
+        }
+        let now_us = clock_us(now);
+        if self.member.number == 0 {
+            self.member = Member::new(number);
+            self.law.on_hint(path.start_window(self.law.mss, now_us));
+        }
+        let (peers, is_new) = self.member.exchange(&self.law, path, now_us);
+        if is_new {
+            self.law.on_peers(&peers, now_us);
+        }
     }
 }
 
@@ -79,12 +99,18 @@ impl Controller for AdaptiveServer {
             in_flight_before: ack.in_flight_before.get(),
             is_limited: ack.is_window_limited,
         });
+        self.member.is_drained = u64::from(ack.in_flight == Bytes::ZERO);
+        let rtt_us = ack.rtt.map_or(0, whole_us);
+        self.is_due |= self.member.on_ack(&self.law, rtt_us, clock_us(ack.now));
     }
 
     fn on_loss(&mut self, loss: &Loss) {
         match loss.kind {
             LossKind::Fast => self.lost += loss.lost,
-            LossKind::Timeout => self.law.on_timeout(clock_us(loss.now)),
+            LossKind::Timeout => {
+                self.law.on_timeout(clock_us(loss.now));
+                self.is_due = true;
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! [`Connection`]: both halves of an endpoint's connection and its application.
 
+use control::server::SharedPath;
 use control::{Ack, AnyController, Control, Controller, Drwa, Loss, LossKind, Mark, RateSampler, Sent};
 use tcp::{
     AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendContext, Sender, SenderConfig, StreamBuffer,
@@ -207,6 +208,18 @@ impl Connection {
     /// What the controller allows, and what is in flight.
     pub(super) fn sending(&self) -> (Control, Bytes) {
         (self.controller.control(), Bytes::from(self.in_flight()))
+    }
+
+    /// What [`crate::Endpoint::exchange`] does.
+    pub(super) fn exchange<'a>(
+        &mut self,
+        path: impl FnOnce() -> &'a mut SharedPath,
+        number: u64,
+        now: Instant,
+    ) {
+        if let AnyController::AdaptiveServer(controller) = &mut self.controller {
+            controller.exchange(path(), number, now);
+        }
     }
 
     /// The largest window that it may offer.

@@ -141,6 +141,10 @@ impl<M: MiddleboxUnderTest> Network<M> {
     }
 
     pub(super) fn send_from_server(&mut self, flow: usize) -> Result<(), Violation> {
+        let server = &mut self.servers[flow];
+        let config = server.config();
+        let ends = (config.local.ip(), config.remote.ip());
+        server.exchange(|| self.paths.entry(ends).or_default(), flow as u64 + 1, self.now);
         let mut sent = 0;
         while let Some(packet) = self.servers[flow].poll_transmit(self.now) {
             sent = count_one(sent)?;
