@@ -10,6 +10,7 @@
 //! `docs/congestion.md`.
 
 mod chooser;
+mod compare;
 mod error;
 mod hold;
 pub mod layout;
@@ -18,7 +19,11 @@ mod record;
 mod status;
 
 pub use chooser::{Chooser, Users};
+pub use compare::{
+    CompareEstimate, CompareReport, Comparing, EndedBy, Group, Metric, Shows, Side, Split, Unit, compare,
+};
 pub use error::CongestionError;
 pub use hold::{Held, hold, unload};
 pub use program::{KERNEL_NAME, Program, Setup};
+pub use record::Comparison;
 pub use status::{ConnectionStatus, Loaded, Status, status};
