@@ -5,6 +5,8 @@
 //!   connection ── ACK, time-out ▶ bpf/congestion.bpf.c ◀──▶ its own state ──▶ snd_cwnd, sk_pacing_rate
 //! ```
 //!
+//! In a comparison half of the connections use another one, and both halves are measured ([`compare`]).
+//!
 //! The program (`bpf/congestion.bpf.c`, `bpf/law.h`) does all of it in the kernel; this crate loads it, has
 //! connections use it, and says what it does. The same in Rust is [`control::server`]. What it is for:
 //! `docs/congestion.md`.
