@@ -107,9 +107,11 @@ fn lines(report: &CompareReport) -> Vec<String> {
     let headings = [("", "")].into_iter().chain(clients.into_iter().filter(|_| report.by == Unit::Client));
     let more = [("connections", ""), ("of them running", ""), ("acknowledged", "MB")];
     let headings = headings.chain(more).collect();
-    let rows = [other, own].map(|side| group(side, report.by)).into();
+    let other_name = format!("other: {}", other.control);
+    let rows = [(other_name, other), (own.control.clone(), own)];
+    let rows = rows.map(|(name, side)| group(name, side, report.by)).into();
     push_table(&mut lines, Table { headings, rows });
-    let headings = ["metric", &other.control, &own.control, "change", "what it shows"];
+    let headings = ["metric", "other", "adaptive", "change", "what it shows"];
     let headings = headings.map(|name| (name, "")).to_vec();
     push_table(&mut lines, Table { headings, rows: report.metrics.iter().map(row).collect() });
     lines.push(format!("means over {}, in brackets the 95 % confidence interval", report.by.plural()));
@@ -144,11 +146,11 @@ fn push_table(lines: &mut Vec<String>, table: Table) {
     lines.extend(table.to_string().lines().filter(|line| !line.is_empty()).map(str::to_owned));
 }
 
-fn group(side: &Side, by: Unit) -> Vec<String> {
+fn group(name: String, side: &Side, by: Unit) -> Vec<String> {
     let clients = (by == Unit::Client).then(|| side.units.to_string());
     let figures =
         [side.connections.to_string(), side.running.to_string(), format!("{:.1}", side.bytes as f64 / 1e6)];
-    [side.control.clone()].into_iter().chain(clients).chain(figures).collect()
+    [name].into_iter().chain(clients).chain(figures).collect()
 }
 
 fn row(metric: &Metric) -> Vec<String> {
@@ -242,6 +244,7 @@ mod tests {
         let text = lines(&report()).join("\n");
         for part in [
             "'adaptive' beside 'bbr' for 12 of 60 s: new connections with local port 443, by client, seed 7",
+            "other: bbr",
             "12.3",
             "2.00 Mbit/s [1.00, 4.00]",
             "2.50 times [1.50, 3.50]",

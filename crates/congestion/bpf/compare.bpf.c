@@ -80,10 +80,10 @@ always void find_ends(struct bpf_sock_ops *ctx, struct ends *ends)
 {
 	ends->ports = (__u64)ctx->local_port << 32 | bpf_ntohl(ctx->remote_port);
 	if (ctx->family == AF_INET6) {
-		// Fields of the context are read one by one.
-		__u32 a = ctx->remote_ip6[0], b = ctx->remote_ip6[1], c = ctx->remote_ip6[2], d = ctx->remote_ip6[3];
-		__u32 own_a = ctx->local_ip6[0], own_b = ctx->local_ip6[1];
-		__u32 own_c = ctx->local_ip6[2], own_d = ctx->local_ip6[3];
+		// The verifier wants fields of the context read one by one.
+		volatile __u32 *remote = ctx->remote_ip6, *local = ctx->local_ip6;
+		__u32 a = remote[0], b = remote[1], c = remote[2], d = remote[3];
+		__u32 own_a = local[0], own_b = local[1], own_c = local[2], own_d = local[3];
 
 		if (!a && !b && c == bpf_htonl(0xffff)) {
 			// IPv4 at a socket of IPv6: most servers have one for both.

@@ -14,8 +14,10 @@ pub(super) struct Ends {
 }
 
 /// Bytes of `struct ends`.
+#[cfg(test)]
 pub(super) const ENDS_LEN: usize = 6 * 8;
 
+#[cfg(test)]
 impl Ends {
     pub(super) fn bytes(&self) -> Vec<u8> {
         let words = [self.network, self.host, self.is_ipv6, self.ports, self.own_network, self.own_host];

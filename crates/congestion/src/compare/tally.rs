@@ -73,7 +73,9 @@ impl Sums {
             self.goodput_connections += 1;
             self.ln_goodput += (one.acknowledged as f64 * 8.0 / busy_s).ln();
         }
-        if let Some(least) = one.rtt_min_us.filter(|_| one.rtt_samples > 0) {
+        // A FIN has a round trip, too.
+        let has_data = one.segments > 0 && one.rtt_samples > 0;
+        if let Some(least) = one.rtt_min_us.filter(|_| has_data) {
             let mean = one.rtt_sum_us as f64 / one.rtt_samples as f64 / 1e3;
             self.rtt_connections += 1;
             self.rtt_ms += mean;
@@ -247,21 +249,15 @@ mod tests {
         let odd = [
             Measured { acknowledged: 99_999, ..measured(1, 1, Group::Other) },
             Measured { busy: 0, ..measured(2, 2, Group::Other) },
-            Measured {
-                rtt_samples: 0,
-                rtt_sum_us: 0,
-                segments: 0,
-                resent: 0,
-                ..measured(3, 3, Group::Other)
-            },
+            Measured { acknowledged: 1, segments: 0, resent: 0, ..measured(3, 3, Group::Other) },
             Measured { rtt_min_us: None, ..measured(4, 4, Group::Other) },
         ];
         let tally = tally(Unit::Client, &odd);
         let counts: Vec<_> =
             tally.metrics().iter().map(|metric| metric.other.map_or(0, |one| one.count)).collect();
-        assert_eq!(counts, [2, 2, 2, 3]);
+        assert_eq!(counts, [1, 2, 2, 3]);
         let side = tally.side(Group::Other, "bbr", 5);
-        assert_eq!((side.connections, side.units, side.bytes, side.refused), (4, 4, 3_099_999, 5));
+        assert_eq!((side.connections, side.units, side.bytes, side.refused), (4, 4, 2_100_000, 5));
     }
 
     #[test]
