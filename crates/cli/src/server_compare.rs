@@ -110,10 +110,10 @@ fn lines(report: &CompareReport) -> Vec<String> {
     let other_name = format!("other: {}", other.control);
     let rows = [(other_name, other), (own.control.clone(), own)];
     let rows = rows.map(|(name, side)| group(name, side, report.by)).into();
-    push_table(&mut lines, Table { headings, rows });
+    push_table(&mut lines, &Table { headings, rows });
     let headings = ["metric", "other", "adaptive", "change", "what it shows"];
     let headings = headings.map(|name| (name, "")).to_vec();
-    push_table(&mut lines, Table { headings, rows: report.metrics.iter().map(row).collect() });
+    push_table(&mut lines, &Table { headings, rows: report.metrics.iter().map(row).collect() });
     lines.push(format!("means over {}, in brackets the 95 % confidence interval", report.by.plural()));
     if report.metrics.iter().any(|metric| metric.shows == Some(Shows::NoChange)) {
         lines.push(
@@ -142,7 +142,7 @@ fn missing(report: &CompareReport) -> Vec<String> {
     lines
 }
 
-fn push_table(lines: &mut Vec<String>, table: Table) {
+fn push_table(lines: &mut Vec<String>, table: &Table) {
     lines.extend(table.to_string().lines().filter(|line| !line.is_empty()).map(str::to_owned));
 }
 

@@ -113,7 +113,7 @@ fn world(name: &str, clients: u8) -> (World, Vec<String>) {
 }
 
 /// The control that a group has.
-fn of_group<'a>(group: Group, other: &'a str) -> &'a str {
+fn of_group(group: Group, other: &str) -> &str {
     if group == Group::Adaptive { KERNEL_NAME } else { other }
 }
 
