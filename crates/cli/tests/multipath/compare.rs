@@ -24,7 +24,7 @@ const LEN: usize = 500_000;
 const RATE_MBPS: f64 = 40.0;
 const QUEUE_LEN: f64 = 250_000.0;
 
-/// `cellerator congestion compare …` in a namespace, once it is ready, and the rest of what it says where it said so.
+/// `cellerator congestion compare …` in a namespace, once it is ready.
 fn compare(namespace: &Namespace, more: &[&str]) -> Child {
     let mut child = spawn(namespace, &[&["congestion", "compare", "--json"], more].concat());
     // Words go beside the document.
