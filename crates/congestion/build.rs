@@ -1,6 +1,9 @@
-//! Compiles `bpf/congestion.bpf.c`, with the feature `bpf`.
+//! Compiles `bpf/congestion.bpf.c` and `bpf/compare.bpf.c`, with the feature `bpf`.
 
 fn main() {
     #[cfg(feature = "bpf")]
-    bpf_build::compile("congestion", &["congestion.h", "law.h"], &["-Wno-unused-parameter"]);
+    {
+        bpf_build::compile("congestion", &["congestion.h", "law.h"], &["-Wno-unused-parameter"]);
+        bpf_build::compile("compare", &["compare.h"], &[]);
+    }
 }

@@ -286,6 +286,28 @@ def server_congestion():
         return f"bound by: {shown[0]['bound']}"
 
 
+@check
+def compared_congestion():
+    """`congestion compare` at the server: 16 downloads in two groups, all of them counted, and nothing is left"""
+    with Network() as network:
+        words = [PROGRAM, "congestion", "compare", "--with", "reno", "--by", "connection", "--json"]
+        try:
+            running = Running(network.server, words, "ready:")
+        except Failed as failed:
+            lacks(STRUCT_OPS_LINKS, str(failed), "struct_ops that ends with its owner is missing")
+        for _ in range(16):
+            ended(transfers(network, 300_000, ["down"]))
+        running.stop()
+        said = running.said()
+        report = json.loads(said[said.index("\n{"):])
+        counts = [report[side]["connections"] for side in ("other", "adaptive")]
+        values = [metric[side] for metric in report["metrics"] for side in ("other", "adaptive")]
+        if sum(counts) != 16 or 0 in counts or report["lost_connections"] or None in values:
+            raise Failed(f"not all of them are counted in two groups: {report}")
+        until("it is gone", lambda: "adaptive" not in call(["sysctl", "net.ipv4.tcp_available_congestion_control"]))
+        return f"{counts[0]} by Reno, {counts[1]} by adaptive"
+
+
 def negotiated(client, server):
     """What two hosts agree on by `tcp_ecn` (Documentation/networking/ip-sysctl.rst)."""
     if client in (0, 2, 5) or server == 0:

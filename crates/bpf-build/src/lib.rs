@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Compiles `bpf/NAME.bpf.c` of the crate in `crates/NAME` to `NAME.bpf.o` in `OUT_DIR`, and ends the build with one
+/// Compiles `bpf/NAME.bpf.c` of the crate that is built to `NAME.bpf.o` in `OUT_DIR`, and ends the build with one
 /// line where that fails. `headers` are those in `bpf/` that it includes; `options` are clang's.
 ///
 /// The crate depends on `libbpf-sys`, for libbpf's headers.
@@ -22,6 +22,8 @@ pub fn compile(name: &str, headers: &[&str], options: &[&str]) {
 }
 
 fn run(name: &str, source: &str, options: &[&str]) -> Result<(), String> {
+    let folder = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let folder = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = PathBuf::from(variable("OUT_DIR")?).join(format!("{name}.bpf.o"));
     // Of libbpf, which libbpf-sys has built.
@@ -37,7 +39,7 @@ fn run(name: &str, source: &str, options: &[&str]) -> Result<(), String> {
         .output()
         .map_err(|error| {
             format!(
-                "{clang} compiles crates/{name}/{source} and does not run: {error}; install it: apt-get install clang"
+                "{clang} compiles crates/{folder}/{source} and does not run: {error}; install it: apt-get install clang"
             )
         })?;
     if output.status.success() {
@@ -45,7 +47,7 @@ fn run(name: &str, source: &str, options: &[&str]) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(format!(
-        "{clang} does not compile crates/{name}/{source}: {}",
+        "{clang} does not compile crates/{folder}/{source}: {}",
         said.lines().next().unwrap_or_default()
     ))
 }

@@ -128,6 +128,17 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "congestion compare",
+        &[
+            ("An hour beside what the kernel has", "congestion compare --for '1 h'"),
+            (
+                "A web server's connections, beside BBR, until Ctrl-C",
+                "congestion compare --with bbr --port 443",
+            ),
+            ("With few clients, for a program", "congestion compare --by connection --for '1 h' --json"),
+        ],
+    ),
+    (
         "congestion install",
         &[
             ("From now on and after every boot: a web server's connections", "congestion install --port 443"),

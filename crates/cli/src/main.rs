@@ -34,6 +34,7 @@ mod report;
 mod reproduce;
 mod run;
 mod served;
+mod server_compare;
 mod server_congestion;
 mod sim;
 mod stability;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::congestion::{ConnectionStatus, Loaded, Status, Users};
+use ::congestion::{Comparison, ConnectionStatus, Loaded, Status, Users};
 use clap::Subcommand;
 use figures::Table;
 use io::{Clock, Signals, Waiter};
@@ -11,8 +11,8 @@ use units::Duration;
 
 use crate::boot_unit::{self, Place};
 use crate::congestion::show_log;
-use crate::interruption;
 use crate::output::{Words, namespace};
+use crate::{interruption, server_compare};
 
 /// A unit that was started has loaded the program within this time.
 const LOADS_WITHIN: Duration = Duration::from_secs(10);
@@ -29,6 +29,8 @@ pub struct Args {
 enum Command {
     /// Load it, and have new connections of this network namespace use it, until interrupted (as root)
     Load(LoadArgs),
+    /// Have half of the new connections use it and half another one, and compare them (as root)
+    Compare(server_compare::Args),
     /// End what was loaded, in whatever network namespace (as root)
     Unload,
     /// Have systemd load it now and at every boot (as root)
@@ -99,6 +101,7 @@ struct StatusArgs {
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     match &args.command {
         Command::Load(args) => load(args),
+        Command::Compare(args) => server_compare::main(args),
         Command::Unload => {
             let lines = ::congestion::unload().map_err(|error| error.to_string())?;
             Words::default().say(&lines.join("\n"));
@@ -168,10 +171,18 @@ fn told(status: &Status) -> String {
 
 fn loaded_told(loaded: &Loaded) -> String {
     let place = namespace(loaded.is_here, loaded.namespace_name.as_deref(), loaded.namespace);
-    let head = format!(
-        "congestion control '{}', process {}: {} in {place} use it",
-        loaded.name, loaded.process, loaded.users
-    );
+    let (name, process, users) = (&loaded.name, loaded.process, &loaded.users);
+    let head = match &loaded.comparison {
+        None => format!("congestion control '{name}', process {process}: {users} in {place} use it"),
+        Some(comparison) => format!(
+            "congestion control '{name}', process {process}: half of {users} in {place} use it, half '{}': a \
+             comparison is under way, by {}, seed {}, {}",
+            comparison.with,
+            comparison.by.name(),
+            comparison.seed,
+            time_of(comparison)
+        ),
+    };
     if loaded.connections.is_empty() {
         return format!("{head}\n  no connection uses it");
     }
@@ -187,6 +198,14 @@ fn loaded_told(loaded: &Loaded) -> String {
         ("bound by", ""),
     ];
     format!("{head}\n{}", Table { headings, rows })
+}
+
+/// How long a comparison has lasted.
+fn time_of(comparison: &Comparison) -> String {
+    let elapsed = (Clock::wall_nanos() / 1_000_000).saturating_sub(comparison.began_ms) / 1_000;
+    comparison
+        .planned_ms
+        .map_or_else(|| format!("{elapsed} s"), |planned| format!("{elapsed} of {} s", planned / 1_000))
 }
 
 fn row(one: &ConnectionStatus) -> Vec<String> {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::schema;
 
 mod aims;
+mod compare;
 mod congestion;
 mod coupled;
 mod daemon;

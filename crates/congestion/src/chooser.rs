@@ -11,6 +11,7 @@
 //! The program ends with the process, however that ends. Connections that it has set keep what they have.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use io::bpf::{
@@ -78,16 +79,16 @@ impl Chooser {
         let selection = Selection { local_port: port, leaves_subflows: has_mptcp };
         let program = instructions(Namespace::current()?.cookie()?, selection, name)?;
         let program = Program::load_socket_operations("cellerator_cong", &program)?;
-        let group = match group {
-            None => root_group()?,
-            Some(path) => File::open(path)
-                .map_err(|error| {
-                    IoError::system(format!("open the control group {}", path.display()), error)
-                })?
-                .into(),
-        };
-        Ok(Self { _attachment: program.attach_to_group(&group)? })
+        Ok(Self { _attachment: program.attach_to_group(&open_group(group)?)? })
     }
+}
+
+/// A control group, by default the root of all.
+pub(crate) fn open_group(group: Option<&Path>) -> Result<OwnedFd, IoError> {
+    let Some(path) = group else { return root_group() };
+    let opened = File::open(path);
+    let what = || format!("open the control group {}", path.display());
+    Ok(opened.map_err(|error| IoError::system(what(), error))?.into())
 }
 
 fn instructions(namespace: u64, selection: Selection, name: &str) -> Result<Vec<Instruction>, IoError> {

@@ -20,6 +20,9 @@ pub enum CongestionError {
         /// The process that registered it, if it is one of ours.
         owner: Option<u32>,
     },
+    /// Nothing to compare.
+    #[error("'{0}' would be compared with itself: name another congestion control by --with")]
+    WithItself(String),
     /// It does not end.
     #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
     DoesNotEnd(u32),

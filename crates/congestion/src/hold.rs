@@ -6,7 +6,7 @@ use io::bpf::congestion_controls;
 use io::{INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
 
-use crate::record::{KIND, Record, running};
+use crate::record::{Comparison, KIND, Record, running};
 use crate::{Chooser, CongestionError, Program, Setup, Users};
 
 /// How long a process may take to end.
@@ -26,18 +26,7 @@ impl Held {
     /// # Errors
     /// When the privilege is missing, the kernel cannot do it, or one of that name is there. Nothing is left then.
     pub fn start(setup: Setup, users: Users) -> Result<Self, CongestionError> {
-        let mut program = Program::load(&setup)?;
-        let others = running()?;
-        if let Err(error) = program.register() {
-            let owner = others.iter().find(|other| other.record.name == setup.name);
-            return Err(match error.is_already_there() {
-                true => CongestionError::AlreadyThere {
-                    name: setup.name,
-                    owner: owner.map(|other| other.process),
-                },
-                false => error.into(),
-            });
-        }
+        let program = register(setup)?;
         let chooser = match &users {
             Users::New { port, group } => {
                 let has_mptcp = congestion_controls(None)?.has_mptcp;
@@ -45,14 +34,7 @@ impl Held {
             }
             Users::Asking => None,
         };
-        let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
-        let record = Record {
-            namespace: Namespace::current()?.id()?,
-            name: setup.name,
-            users,
-            connections_map: program.connections()?.id()?,
-        };
-        instance.record(&serde_json::to_string_pretty(&record).unwrap_or_default())?;
+        let instance = enter(&program, users, None)?;
         Ok(Self { program, _chooser: chooser, _instance: instance })
     }
 
@@ -61,6 +43,40 @@ impl Held {
     pub fn name(&self) -> &str {
         self.program.name()
     }
+}
+
+/// Loads and registers it.
+pub(crate) fn register(setup: Setup) -> Result<Program, CongestionError> {
+    let mut program = Program::load(&setup)?;
+    let others = running()?;
+    if let Err(error) = program.register() {
+        let owner = others.iter().find(|other| other.record.name == setup.name);
+        return Err(match error.is_already_there() {
+            true => {
+                CongestionError::AlreadyThere { name: setup.name, owner: owner.map(|other| other.process) }
+            }
+            false => error.into(),
+        });
+    }
+    Ok(program)
+}
+
+/// Writes down what is loaded, for as long as the value is there.
+pub(crate) fn enter(
+    program: &Program,
+    users: Users,
+    comparison: Option<Comparison>,
+) -> Result<Instance, CongestionError> {
+    let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
+    let record = Record {
+        namespace: Namespace::current()?.id()?,
+        name: program.name().to_owned(),
+        users,
+        comparison,
+        connections_map: program.connections()?.id()?,
+    };
+    instance.record(&serde_json::to_string_pretty(&record).unwrap_or_default())?;
+    Ok(instance)
 }
 
 /// Holds it for `users` until `signals` says to end; `tell` gets one line about each thing of note.

@@ -5,11 +5,14 @@
 //!   connection ── ACK, time-out ▶ bpf/congestion.bpf.c ◀──▶ its own state ──▶ snd_cwnd, sk_pacing_rate
 //! ```
 //!
+//! In a comparison half of the connections use another one, and both halves are measured ([`compare`]).
+//!
 //! The program (`bpf/congestion.bpf.c`, `bpf/law.h`) does all of it in the kernel; this crate loads it, has
 //! connections use it, and says what it does. The same in Rust is [`control::server`]. What it is for:
 //! `docs/congestion.md`.
 
 mod chooser;
+mod compare;
 mod error;
 mod hold;
 pub mod layout;
@@ -18,7 +21,11 @@ mod record;
 mod status;
 
 pub use chooser::{Chooser, Users};
+pub use compare::{
+    CompareEstimate, CompareReport, Comparing, EndedBy, Group, Metric, Shows, Side, Split, Unit, compare,
+};
 pub use error::CongestionError;
 pub use hold::{Held, hold, unload};
 pub use program::{KERNEL_NAME, Program, Setup};
+pub use record::Comparison;
 pub use status::{ConnectionStatus, Loaded, Status, status};

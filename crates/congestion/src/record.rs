@@ -7,6 +7,7 @@ use std::path::Path;
 use io::{INSTANCE_DIRECTORY, Instance, Leftover};
 use serde::{Deserialize, Serialize};
 
+use crate::compare::Unit;
 use crate::{CongestionError, Users};
 
 /// Of the instances' directories.
@@ -21,8 +22,26 @@ pub(crate) struct Record {
     pub name: String,
     /// Who uses it.
     pub users: Users,
+    /// Of these only half use it: they are compared.
+    #[serde(default)]
+    pub comparison: Option<Comparison>,
     /// Number of the map of connections.
     pub connections_map: u32,
+}
+
+/// A comparison that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The congestion control of the other half.
+    pub with: String,
+    /// What the hash is of.
+    pub by: Unit,
+    /// Which half uses which.
+    pub seed: u32,
+    /// When it began, ms since 1970, by this machine's clock as it is.
+    pub began_ms: u64,
+    /// How long it lasts; none: until it is ended.
+    pub planned_ms: Option<u64>,
 }
 
 /// A process that has loaded something.

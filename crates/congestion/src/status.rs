@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::layout::Shown;
 use crate::program::shown;
-use crate::record::{Running, running};
+use crate::record::{Comparison, Running, running};
 use crate::{CongestionError, Users};
 
 /// What is loaded on this machine; `schemas/congestion-status.schema.json`.
@@ -35,6 +35,8 @@ pub struct Loaded {
     pub name: String,
     /// Who uses it, in words.
     pub users: String,
+    /// Of these only half use it: a comparison is under way.
+    pub comparison: Option<Comparison>,
     /// Those that use it, of all network namespaces: at most 8,192, the ones that were heard of last.
     pub connections: Vec<ConnectionStatus>,
 }
@@ -82,6 +84,7 @@ pub fn status() -> Result<Status, CongestionError> {
             is_here: record.namespace == here,
             name: record.name,
             users: Users::name(&record.users),
+            comparison: record.comparison,
             connections,
         });
     }

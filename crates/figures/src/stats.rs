@@ -3,10 +3,12 @@
 //! All of it is deterministic: the same values in the same order give the same figures, without random
 //! resampling.
 
+mod comparison;
 mod confidence;
 mod moments;
 mod rank;
 
+pub use comparison::{Comparison, Estimate, compare};
 pub use confidence::{
     MedianInterval, bootstrap_tail, difference_interval, half_width, mann_whitney, mean_interval,
     median_interval,

@@ -1,7 +1,7 @@
 //! A/B phases in reports: which lie in a stretch of time, and what they have shown.
 
-use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series};
+use figures::{Table, stats};
 use run::{AbMetric, AbReport, Estimate};
 
 use crate::page::span;
@@ -136,17 +136,9 @@ fn row(metric: &AbMetric) -> Vec<String> {
 
 fn shown(estimate: Option<Estimate>, scale: f64, unit: &str, is_signed: bool) -> String {
     let Some(estimate) = estimate else { return "-".to_owned() };
-    let number = |value: f64| {
-        let value = value * scale;
-        if is_signed { format!("{value:+.2}") } else { format!("{value:.2}") }
-    };
-    // With few subscribers the interval of a mean may reach to where nothing can lie.
-    let least = if is_signed { f64::MIN } else { 0.0 };
-    let interval = match (estimate.low.map(|low| low.max(least)), estimate.high) {
-        (Some(low), Some(high)) => format!(" [{}, {}]", number(low), number(high)),
-        _ => String::new(),
-    };
-    format!("{} {unit}{interval}", number(estimate.value))
+    let interval = estimate.low.zip(estimate.high);
+    let estimate = stats::Estimate { count: estimate.subscribers as usize, value: estimate.value, interval };
+    estimate.told(scale, unit, is_signed)
 }
 
 #[cfg(test)]

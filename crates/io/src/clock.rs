@@ -27,6 +27,16 @@ impl Clock {
         Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
     }
 
+    /// How long a jiffy is: the kernel's own unit for what need not be exact, such as `tcpi_busy_time`.
+    #[must_use]
+    pub fn tick() -> Duration {
+        let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `ts` is a valid timespec for the duration of the call, and every Linux has this clock, whose
+        // resolution is a jiffy.
+        unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut ts) };
+        Duration::from_nanos(u64::try_from(ts.tv_nsec).unwrap_or(0))
+    }
+
     /// Converts a wall-clock reading (a packet's receive timestamp) to the monotonic clock.
     ///
     /// Both clocks are read now; a step of the wall clock between the two readings shifts the result.
@@ -50,6 +60,12 @@ fn read(clock: libc::clockid_t) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_is_a_jiffy_of_a_kernel_that_can_be_built() {
+        let per_second = (1e9 / Clock::tick().as_nanos() as f64).round();
+        assert!([100.0, 250.0, 300.0, 1000.0].contains(&per_second), "{per_second} a second");
+    }
 
     #[test]
     fn never_goes_backwards() {

@@ -63,6 +63,23 @@ pub fn set_congestion_control(stream: &impl AsFd, name: &str) -> Result<(), IoEr
     set.doing(|| format!("use the congestion control '{name}'"))
 }
 
+/// Checks that the kernel has a congestion control `name` that this network namespace's sockets can use; one that is a
+/// module is loaded for that.
+///
+/// # Errors
+/// One line with the names of those that there are.
+pub fn find_congestion_control(name: &str) -> Result<(), IoError> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).doing(|| "open a TCP socket".to_owned())?;
+    if socket.set_tcp_congestion(name.as_bytes()).is_ok() {
+        return Ok(());
+    }
+    let there = crate::sysctl::read_here("net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    Err(IoError::Missing {
+        what: format!("the congestion control '{name}'"),
+        remedy: format!("this kernel has {}; `modprobe tcp_{name}` may load it", there.replace(' ', ", ")),
+    })
+}
+
 /// True while a connection is MPTCP; false when it has fallen back to TCP.
 #[must_use]
 pub fn is_multi_path(stream: &impl AsFd) -> bool {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use engine::{Direction, MeasuredFlow};
-use figures::stats::{Moments, difference_interval, half_width, quantiles};
+use figures::stats::{self, compare, quantiles};
 use serde::{Deserialize, Serialize};
 
 /// Flows with less data have no goodput: it would be that of TCP's beginning.
@@ -163,6 +163,18 @@ pub struct Estimate {
     pub high: Option<f64>,
 }
 
+impl From<stats::Estimate> for Estimate {
+    fn from(one: stats::Estimate) -> Self {
+        let interval = one.interval;
+        Self {
+            subscribers: one.count as u64,
+            value: one.value,
+            low: interval.map(|(low, _)| low),
+            high: interval.map(|(_, high)| high),
+        }
+    }
+}
+
 /// Something that is compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AbMetric {
@@ -261,24 +273,17 @@ const KINDS: [Kind; 4] = [
 
 impl Kind {
     fn compare(&self, direction: &str, control: &[Sums], accelerated: &[Sums]) -> AbMetric {
-        let moments = |sums: &[Sums]| Moments::of(sums.iter().filter_map(self.value));
+        let values = |sums: &[Sums]| sums.iter().filter_map(self.value).collect::<Vec<f64>>();
         let [control_quantiles, accelerated_quantiles] =
             [control, accelerated].map(|sums| self.quantiles(sums));
-        let (control, accelerated) = (moments(control), moments(accelerated));
-        let around =
-            |moments: &Moments| half_width(moments).map(|half| (moments.mean - half, moments.mean + half));
-        let estimate = |moments: &Moments| self.estimate(moments.count, moments.mean, around(moments));
-        let change = control
-            .as_ref()
-            .zip(accelerated.as_ref())
-            .map(|(a, b)| self.estimate(a.count + b.count, b.mean - a.mean, difference_interval(a, b)));
+        let compared = compare(values(control), values(accelerated), self.is_logarithm);
         AbMetric {
             name: self.name.to_owned(),
             direction: direction.to_owned(),
             unit: self.unit.to_owned(),
-            control: control.as_ref().map(estimate),
-            accelerated: accelerated.as_ref().map(estimate),
-            change,
+            control: compared.first.map(Estimate::from),
+            accelerated: compared.second.map(Estimate::from),
+            change: compared.change.map(Estimate::from),
             control_quantiles,
             accelerated_quantiles,
         }
@@ -292,16 +297,6 @@ impl Kind {
 
     fn shown(&self, value: f64) -> f64 {
         if self.is_logarithm { value.exp() } else { value }
-    }
-
-    fn estimate(&self, subscribers: usize, value: f64, interval: Option<(f64, f64)>) -> Estimate {
-        let shown = |value: f64| self.shown(value);
-        Estimate {
-            subscribers: subscribers as u64,
-            value: shown(value),
-            low: interval.map(|(low, _)| shown(low)),
-            high: interval.map(|(_, high)| shown(high)),
-        }
     }
 }
 

@@ -21,12 +21,12 @@ use crate::schema;
 /// The name is the whole kernel's, and tests run at the same time.
 static NAME: Mutex<()> = Mutex::new(());
 
-fn own_name() -> MutexGuard<'static, ()> {
+pub(super) fn own_name() -> MutexGuard<'static, ()> {
     NAME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True where the kernel takes such programs; else a line says why not.
-fn is_possible() -> bool {
+pub(super) fn is_possible() -> bool {
     let needs =
         io::bpf::congestion_controls(None).and_then(|_| io::features::require(io::features::Feature::Bpf));
     if let Err(error) = &needs {
@@ -109,14 +109,14 @@ fn load(namespace: &Namespace, more: &[&str]) -> Child {
 }
 
 /// What `cellerator congestion …` says where it fails: one line.
-fn refusal(namespace: &Namespace, arguments: &[&str]) -> String {
+pub(super) fn refusal(namespace: &Namespace, arguments: &[&str]) -> String {
     let output = spawn(namespace, &[&["congestion"], arguments].concat()).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.lines().count() == 1, "{said}");
     said
 }
 
-fn is_available() -> bool {
+pub(super) fn is_available() -> bool {
     available().split_whitespace().any(|one| one == KERNEL_NAME)
 }
 

@@ -236,6 +236,18 @@ impl Object {
         })
     }
 
+    /// Sets the program called `program` to work on the TCP sockets of all processes of a control group (version 2, such
+    /// as [`super::root_group`]) and of those below it, in every network namespace (`SEC("sockops")`).
+    ///
+    /// # Errors
+    /// When it is no control group, or the kernel refuses.
+    pub fn attach_to_group(&self, program: &str, group: &impl AsFd) -> Result<Attachment, IoError> {
+        let found = self.program(program)?;
+        let link = system::attach_to_group(found.as_fd(), group.as_fd());
+        let what = || format!("attach the BPF program '{program}' to a control group");
+        Ok(Attachment::new(link.map_err(|error| explained(what(), error))?))
+    }
+
     /// The map called `name`.
     ///
     /// # Errors

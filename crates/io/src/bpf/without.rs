@@ -1,10 +1,11 @@
 //! In place of `object.rs` and `needs.rs` in a program that was built without the feature `bpf`: what loads an object
 //! says so, and no value of the types that follow from one can be made.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::load::{Hook, Load};
-use super::program::Direction;
+use super::program::{Attachment, Direction};
 use super::require_objects;
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
@@ -60,6 +61,14 @@ impl Object {
     /// # Errors
     /// Never called.
     pub fn attach(&self, _: &str, _: InterfaceIndex, _: Direction, _: Hook) -> Result<Hooked, IoError> {
+        match *self {}
+    }
+
+    /// Sets a program to work on a control group.
+    ///
+    /// # Errors
+    /// Never called.
+    pub fn attach_to_group(&self, _: &str, _: &impl AsFd) -> Result<Attachment, IoError> {
         match *self {}
     }
 

@@ -1,0 +1,144 @@
+//! [`CompareReport`]: what a comparison has shown; `schemas/congestion-compare.schema.json`.
+
+use std::cmp::Ordering;
+
+use figures::stats;
+use serde::Serialize;
+
+use super::split::Unit;
+
+/// What a comparison has shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct CompareReport {
+    /// Of this document: `cellerator/congestion-compare/1`.
+    pub schema: &'static str,
+    /// Whose connections were compared, in words.
+    pub users: String,
+    /// What the hash is of, and what counts once.
+    pub by: Unit,
+    /// Which half uses which congestion control.
+    pub seed: u32,
+    /// When it began, ms since 1970, by this machine's clock as it is.
+    pub began_ms: u64,
+    /// How long it was to last; none: until it is ended.
+    pub planned_ms: Option<u64>,
+    /// How long it has lasted.
+    pub elapsed_ms: u64,
+    /// What ended it.
+    pub ended_by: EndedBy,
+    /// Who used the other congestion control.
+    pub other: Side,
+    /// Who used `adaptive`.
+    pub adaptive: Side,
+    /// Connections that had no room, and are missing.
+    pub lost_connections: u64,
+    /// What is compared.
+    pub metrics: Vec<Metric>,
+}
+
+/// What ends a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndedBy {
+    /// The time is over.
+    Time,
+    /// Ctrl-C, SIGTERM, `unload`.
+    Signal,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Side {
+    /// Its congestion control.
+    pub control: String,
+    /// Clients or connections that were measured.
+    pub units: u64,
+    /// Connections that were measured.
+    pub connections: u64,
+    /// Of these, those that went on at the end.
+    pub running: u64,
+    /// What the other ends acknowledged.
+    pub bytes: u64,
+    /// Connections that the kernel did not give this congestion control; they are not measured.
+    pub refused: u64,
+}
+
+/// A mean over clients or connections, with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CompareEstimate {
+    /// Clients or connections that it is of.
+    pub count: usize,
+    /// The mean; of goodput the geometric one.
+    pub value: f64,
+    /// Lower end of the interval; none where a group has a single one.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+impl From<stats::Estimate> for CompareEstimate {
+    fn from(one: stats::Estimate) -> Self {
+        let interval = one.interval;
+        Self {
+            count: one.count,
+            value: one.value,
+            low: interval.map(|(low, _)| low),
+            high: interval.map(|(_, high)| high),
+        }
+    }
+}
+
+impl From<CompareEstimate> for stats::Estimate {
+    fn from(one: CompareEstimate) -> Self {
+        Self { count: one.count, value: one.value, interval: one.low.zip(one.high) }
+    }
+}
+
+/// Something that is compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Metric {
+    /// `goodput`, `rtt`, `queueing-delay` or `resent`.
+    pub name: String,
+    /// `bit/s`, `ms` or `%`.
+    pub unit: String,
+    /// Who used the other congestion control; none where nobody has such connections.
+    pub other: Option<CompareEstimate>,
+    /// Who used `adaptive`.
+    pub adaptive: Option<CompareEstimate>,
+    /// What `adaptive` changes: for goodput the factor, otherwise the difference in the unit.
+    pub change: Option<CompareEstimate>,
+    /// What the interval of the change says; none where there is none.
+    pub shows: Option<Shows>,
+}
+
+/// What the interval of a change says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shows {
+    /// `adaptive` has more of it.
+    Higher,
+    /// `adaptive` has less of it.
+    Lower,
+    /// It contains 1, or 0 of a difference.
+    NoChange,
+}
+
+impl Metric {
+    pub(super) fn of(name: &str, unit: &str, compared: stats::Comparison) -> Self {
+        // A factor of 1, a difference of 0.
+        let none = if unit == "bit/s" { 1.0 } else { 0.0 };
+        let shows = compared.change.and_then(|change| change.side_of(none)).map(|side| match side {
+            Ordering::Greater => Shows::Higher,
+            Ordering::Less => Shows::Lower,
+            Ordering::Equal => Shows::NoChange,
+        });
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            other: compared.first.map(CompareEstimate::from),
+            adaptive: compared.second.map(CompareEstimate::from),
+            change: compared.change.map(CompareEstimate::from),
+            shows,
+        }
+    }
+}
