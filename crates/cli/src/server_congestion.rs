@@ -195,6 +195,7 @@ fn loaded_told(loaded: &Loaded) -> String {
         ("queue", "ms"),
         ("floor", "ms"),
         ("window", "KB"),
+        ("shares with", ""),
         ("bound by", ""),
     ];
     format!("{head}\n{}", Table { headings, rows })
@@ -218,6 +219,7 @@ fn row(one: &ConnectionStatus) -> Vec<String> {
         number(one.queue_ms),
         number(one.floor_ms),
         (one.window_bytes / 1_000).to_string(),
+        one.shares_with.to_string(),
         one.bound.to_owned(),
     ]
 }

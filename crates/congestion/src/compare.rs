@@ -23,7 +23,7 @@ use units::{Duration, Instant};
 pub use report::{CompareEstimate, CompareReport, EndedBy, Metric, Shows, Side};
 pub use split::{Group, Split, Unit};
 
-use crate::hold::{enter, register};
+use crate::hold::{SWEEP_EVERY, enter, register};
 use crate::record::Comparison;
 use crate::{CongestionError, KERNEL_NAME, Program, Setup, Users};
 use splitter::Splitter;
@@ -63,7 +63,7 @@ struct Running {
     began: Instant,
     began_ms: u64,
     _instance: Instance,
-    _program: Program,
+    program: Program,
 }
 
 /// Makes a comparison until its time is over or `signals` says to end; `tell` gets one line about each thing of note.
@@ -82,6 +82,7 @@ pub fn compare(
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(signals, Interest::Read, 0)?;
     let mut tell_at = running.began + TOLD_EVERY;
+    let mut sweep_at = running.began + SWEEP_EVERY;
     loop {
         if signals.take().is_some() {
             return running.finish(what, EndedBy::Signal);
@@ -91,6 +92,10 @@ pub fn compare(
             return running.finish(what, EndedBy::Time);
         }
         running.look()?;
+        if now >= sweep_at {
+            running.program.sweep(now)?;
+            sweep_at = now + SWEEP_EVERY;
+        }
         if now >= tell_at {
             tell(&running.progress(now)?);
             tell_at += if now.saturating_since(running.began) < MINUTE { TOLD_EVERY } else { MINUTE };
@@ -132,7 +137,7 @@ impl Running {
         };
         let instance = enter(&program, users.clone(), Some(comparison))?;
         let tally = Tally::new(what.by, Clock::tick());
-        Ok(Self { splitter, tally, controls, users, began, began_ms, _instance: instance, _program: program })
+        Ok(Self { splitter, tally, controls, users, began, began_ms, _instance: instance, program: program })
     }
 
     fn ready(&self, what: &Comparing) -> String {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use io::bpf::congestion_controls;
-use io::{INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
+use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
 
 use crate::record::{Comparison, KIND, Record, running};
@@ -11,6 +11,9 @@ use crate::{Chooser, CongestionError, Program, Setup, Users};
 
 /// How long a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often what is known of old destinations is taken away.
+pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// The congestion control, and who is to use it; all of it ends with the value, and with the process.
 #[derive(Debug)]
@@ -98,7 +101,8 @@ pub fn hold(users: &Users, signals: &Signals, tell: &mut dyn FnMut(&str)) -> Res
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(signals, Interest::Read, 0)?;
     while signals.take().is_none() {
-        waiter.wait(None)?;
+        waiter.wait(Some(Clock::now() + SWEEP_EVERY))?;
+        held.program.sweep(Clock::now())?;
     }
     tell("unloaded: connections that use it go on with it until they end");
     Ok(())

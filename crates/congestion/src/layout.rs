@@ -280,6 +280,15 @@ impl Shown {
     }
 }
 
+/// True of a `struct shared_path` that counts no connection and was not heard of in the minute before `now_us`.
+#[must_use]
+pub fn is_forgotten(bytes: &[u8], now_us: u64) -> bool {
+    let mut fields = Fields(bytes);
+    let path = read_path(&mut fields);
+    let (_number, connections) = (fields.u64(), fields.u64());
+    connections == 0 && path.is_old(now_us)
+}
+
 /// What a trial of the arithmetic alone does, `enum trial_kind` besides [`Kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialKind {

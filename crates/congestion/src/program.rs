@@ -3,7 +3,9 @@
 use io::IoError;
 use io::bpf::{Load, MapView, Object, Registered, congestion_controls};
 
-use crate::layout::{Event, Shown, Trial};
+use units::Instant;
+
+use crate::layout::{Event, Shown, Trial, is_forgotten};
 
 /// `bpf/congestion.bpf.c`, compiled; nothing loads it where there is none.
 #[cfg(not(feature = "bpf"))]
@@ -99,6 +101,29 @@ impl Program {
     /// When the kernel refuses.
     pub fn connections(&self) -> Result<MapView, IoError> {
         self.object.map("connections")
+    }
+
+    /// Takes away what is known of destinations without connections that were not heard of for a minute.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn sweep(&self, now: Instant) -> Result<(), IoError> {
+        let paths = self.object.map("paths")?;
+        for (key, value) in paths.elements() {
+            // A connection that comes in between begins the path anew.
+            if is_forgotten(&value, now.as_nanos() / 1_000) {
+                paths.remove(&key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Destinations of which something is known.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn paths(&self) -> Result<usize, IoError> {
+        Ok(self.object.map("paths")?.elements().len())
     }
 
     /// What happened since the last call, by connection and in order; and how many events found no room so far. Of a

@@ -60,6 +60,8 @@ pub struct ConnectionStatus {
     pub floor_ms: Option<f64>,
     /// Data that may be in flight, bytes.
     pub window_bytes: u64,
+    /// Connections to the same destination with which it shares what is known: their delays have proved a common queue.
+    pub shares_with: u16,
     /// What bounds the window.
     pub bound: &'static str,
 }
@@ -105,6 +107,7 @@ fn connection(shown: &Shown) -> ConnectionStatus {
         queue_ms: (has_floor && shown.rtt_us > 0).then(|| ms(queue_us)),
         floor_ms: has_floor.then(|| ms(shown.floor_us)),
         window_bytes: shown.window,
+        shares_with: shown.others,
         bound: shown.bound.map_or("unknown", |bound| bound.name()),
     }
 }
@@ -119,6 +122,7 @@ mod tests {
         let shown = Shown {
             remote: "[2001:db8::1]:40000".parse().unwrap(),
             local_port: 443,
+            others: 2,
             bound: Some(Bound::Patience),
             rtt_us: 75_500,
             at_us: 1,
@@ -132,6 +136,7 @@ mod tests {
         assert_eq!((told.rate_mbps, told.forecast_mbps), (Some(10.0), None));
         assert_eq!((told.queue_ms, told.floor_ms), (Some(35.5), Some(40.0)));
         assert_eq!((told.window_bytes, told.bound), (120_000, "slower link"));
+        assert_eq!(told.shares_with, 2);
         assert_eq!(connection(&Shown { floor_us: 0, ..shown }).queue_ms, None);
     }
 }

@@ -117,6 +117,8 @@ struct Together {
     /// The queue of the first, which rises and falls by so much; the other's is the same or goes its own way.
     swing_us: u64,
     is_common: bool,
+    /// What stands in the queue all the time.
+    standing_us: u64,
     /// The second connection is silent.
     is_alone: bool,
     leaves: bool,
@@ -124,16 +126,28 @@ struct Together {
 }
 
 fn together() -> impl Strategy<Value = Vec<Together>> {
-    let one = (20..400_u64, 2_000..40_000_u64, 0..200_000_u64, any::<bool>(), 0..8_u8, 0..16_u8, 0..12_u8);
-    let one = one.prop_map(|(count, gap_us, swing_us, is_common, alone, leaves, timeout)| Together {
-        count,
-        gap_us,
-        swing_us,
-        is_common,
-        is_alone: alone == 0,
-        leaves: leaves == 0,
-        has_timeout: timeout == 0,
-    });
+    let standing = prop_oneof![Just(0_u64), 20_000..900_000_u64];
+    let one = (
+        20..400_u64,
+        2_000..60_000_u64,
+        0..200_000_u64,
+        any::<bool>(),
+        standing,
+        0..8_u8,
+        0..16_u8,
+        0..12_u8,
+    );
+    let one =
+        one.prop_map(|(count, gap_us, swing_us, is_common, standing_us, alone, leaves, timeout)| Together {
+            count,
+            gap_us,
+            swing_us,
+            is_common,
+            standing_us,
+            is_alone: alone == 0,
+            leaves: leaves == 0,
+            has_timeout: timeout == 0,
+        });
     prop::collection::vec(one, 1..12)
 }
 
@@ -166,9 +180,9 @@ fn the_program_shares_as_the_reference() {
                     let queue_us = stretch.swing_us * (turn % 5) / 4;
                     one.ack = AckEvent {
                         now_us,
-                        delivered: mss * 2,
+                        delivered: mss * 40,
                         lost: 0,
-                        rtt_us: 35_000 + queue_us + nth % 3 * 100,
+                        rtt_us: 35_000 + stretch.standing_us + queue_us + nth % 3 * 100,
                         in_flight_before: one.law.window,
                         is_limited: nth % 50 != 49,
                     };

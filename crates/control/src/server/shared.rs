@@ -105,12 +105,18 @@ pub struct SharedPath {
 }
 
 impl SharedPath {
+    /// True when nothing was heard of it for a minute.
+    #[must_use]
+    pub fn is_old(&self, now_us: u64) -> bool {
+        self.led_us == 0 || now_us.saturating_sub(self.led_us) > HINT_US
+    }
+
     /// The window that a connection of segments of `mss` bytes begins with: half of what the path holds, no less than
     /// RFC 6928's, no more than 32 KiB.
     #[must_use]
     pub fn start_window(&self, mss: u64, now_us: u64) -> u64 {
         let usual = mss * INITIAL_SEGMENTS;
-        if self.led_us == 0 || now_us.saturating_sub(self.led_us) > HINT_US {
+        if self.is_old(now_us) {
             return usual;
         }
         let rate = self.rate / (self.members.count.min(1 << 16) + 1);

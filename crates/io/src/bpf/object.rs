@@ -361,6 +361,19 @@ impl MapView {
         self.handle.update(key, value, MapFlags::ANY).map_err(|error| view_failed(&self.name, &error))
     }
 
+    /// Takes away the element of `key`; none is no error.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn remove(&self, key: &[u8]) -> Result<(), IoError> {
+        match self.handle.delete(key) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(view_failed(&self.name, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Hands over what programs have written to this ring since the last call.
     ///
     /// # Errors
