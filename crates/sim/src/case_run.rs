@@ -255,7 +255,13 @@ fn datagrams(workload: &Workload) -> DatagramConfig {
 
 fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
     let workload = &case.workload;
-    let (s, c) = addresses(workload.family(), client_number, number);
+    let (s, c) = match workload.one_address {
+        Some(true) => {
+            let first = client_number.wrapping_mul(workload.flows());
+            addresses(workload.family(), 0, first.wrapping_add(number))
+        }
+        _ => addresses(workload.family(), client_number, number),
+    };
     let begins = workload.stagger.map_or(Duration::ZERO, |time| time.0) * u64::from(number);
     let (server_app, client_app) = applications(workload);
     let mut server = EndpointConfig::new(s, c, Role::Listens, server_app);

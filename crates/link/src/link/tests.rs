@@ -7,8 +7,8 @@ use units::Rate;
 
 use super::*;
 use crate::{
-    Aqm, CoDelParams, DelayModel, DualPi2Params, Fades, Harq, LossModel, OutageModel, RateSteps, Summary,
-    Trace,
+    Aqm, CoDelParams, DelayModel, DualPi2Params, Fades, Harq, LossModel, OutageModel, Policer, RateSteps,
+    Summary, Trace,
 };
 
 fn ms(n: u64) -> Instant {
@@ -233,6 +233,29 @@ fn loss_before_takes_no_capacity_and_loss_after_does() {
     assert_eq!(after.poll(ms(5)), None);
     assert_eq!(after.counters().loss_after.packets, 1);
     assert_eq!(after.counters().held, Tally::default());
+}
+
+/// What a token bucket lets through: all of a burst, then its rate, and after a pause a burst again.
+#[test]
+fn a_policer_lets_its_rate_through_and_takes_no_room() {
+    // A byte in a millisecond.
+    let policer = Policer { rate: Rate::from_bps(8_000), burst: Bytes::new(100) };
+    let mut link = link(&LinkConfig { policer: Some(policer), ..LinkConfig::default() });
+    let mut at = |time: u64, size: u64| {
+        let taken = link.enqueue(0, Bytes::new(size), ms(time));
+        taken.map_err(|rejected| rejected.reason).map(|_| ())
+    };
+    assert_eq!(at(0, 60), Ok(()));
+    assert_eq!(at(0, 41), Err(DropReason::LossBefore), "40 are left");
+    assert_eq!(at(0, 40), Ok(()), "what was dropped took nothing");
+    assert_eq!(at(49, 50), Err(DropReason::LossBefore));
+    assert_eq!(at(50, 50), Ok(()));
+    assert_eq!(at(1_000, 101), Err(DropReason::LossBefore), "the bucket holds no more than a burst");
+    assert_eq!(at(1_000, 100), Ok(()));
+    assert_eq!(link.counters().loss_before.packets, 3);
+    let (from, until) = (1_000, 11_000);
+    let through = (from..until).filter(|time| link.enqueue(0, Bytes::new(7), ms(*time)).is_ok()).count();
+    assert_eq!(through as u64, (until - from - 1) / 7);
 }
 
 /// A packet that waits is lost by when it leaves, not by when it came; it has used its capacity.
