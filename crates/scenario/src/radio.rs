@@ -67,6 +67,8 @@ layered! {
         pub trace_seed: u64,
         /// Length of the synthetic trace before it repeats. Default: 60 s.
         pub trace_length: Quantity<Duration>,
+        /// Of several devices, each begins so much later in the trace than the one before. Default: all alike.
+        pub apart: Quantity<Duration>,
         /// The subscriber's queue, drop-tail. Default: 1000 packets.
         pub queue: QueueLimit,
         /// How what waits in it is managed; the simulator alone has that. Default: not at all.
@@ -211,6 +213,9 @@ impl Direction {
             return Err("`mean` and `share` of `redraw` exclude each other: give one of them".to_owned());
         }
         self.aqm.as_ref().map_or(Ok(()), Management::check)?;
+        if self.apart.is_some() && self.preset.is_none() && self.trace.is_none() {
+            return Err("`apart` is of a `preset` or a `trace`".to_owned());
+        }
         if self.steps.as_ref().is_some_and(|steps| steps.iter().all(|s| s.lasting.0.is_zero())) {
             return Err("`steps` need at least one with a `for` above zero".to_owned());
         }

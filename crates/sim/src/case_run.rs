@@ -2,9 +2,11 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use control::{ControllerConfig, CubicParams, DrwaParams};
 use engine::{Engine, EngineConfig, PassThrough};
+use link::Capacity;
 use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, TakesBeyond, Workload};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
@@ -212,11 +214,18 @@ fn network(
     let wan = |link: &link::LinkConfig| path(&link::LinkConfig { keeps_log: false, ..link.clone() });
     // Each device has a radio link of its own, alike but for its luck.
     let radio = |client: u16| {
-        let own = |link: &link::LinkConfig| {
+        let own = |link: &link::LinkConfig, way: Option<&scenario::Direction>| {
             let seed = link.seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            path(&link::LinkConfig { seed, keeps_log: true, ..link.clone() })
+            let capacity = match (&link.capacity, way.and_then(|way| way.apart)) {
+                (Capacity::Trace(trace), Some(apart)) => {
+                    Capacity::Trace(Arc::new(trace.begun_at(apart.0 * u64::from(client))))
+                }
+                (capacity, _) => capacity.clone(),
+            };
+            path(&link::LinkConfig { seed, capacity, keeps_log: true, ..link.clone() })
         };
-        RadioConfig { down: own(&plan.radio_down), up: own(&plan.radio_up) }
+        let [down, up] = [&case.radio.down, &case.radio.up].map(Option::as_ref);
+        RadioConfig { down: own(&plan.radio_down, down), up: own(&plan.radio_up, up) }
     };
     let is_udp = workload.kind() == Kind::Udp;
     let flows_each = if is_udp { 0 } else { workload.flows() };
