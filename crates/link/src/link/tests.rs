@@ -357,14 +357,28 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
         (1u64..20, 0u64..20)
             .prop_map(|(period, offset)| SlotConfig { period: for_ms(period), offset: for_ms(offset) }),
     );
-    let losses = (any_loss(), any_loss(), proptest::option::of(any_fades()));
+    let policer = proptest::option::of(
+        (1u64..20_000, 1u64..20_000)
+            .prop_map(|(kbps, burst)| Policer { rate: Rate::from_kbps(kbps), burst: Bytes::new(burst) }),
+    );
+    let losses = (any_loss(), any_loss(), proptest::option::of(any_fades()), policer);
     (any_capacity(), queue, any_delay(), losses, any_outages(), harq, slots, any::<u64>()).prop_map(
-        |(capacity, queue, delay, (loss_before, loss_after, fades), outages, harq, uplink_slots, seed)| {
+        |(
+            capacity,
+            queue,
+            delay,
+            (loss_before, loss_after, fades, policer),
+            outages,
+            harq,
+            uplink_slots,
+            seed,
+        )| {
             LinkConfig {
                 capacity,
                 queue,
                 aqm: None,
                 delay,
+                policer,
                 loss_before,
                 loss_after,
                 fades,
