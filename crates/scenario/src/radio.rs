@@ -213,9 +213,6 @@ impl Direction {
             return Err("`mean` and `share` of `redraw` exclude each other: give one of them".to_owned());
         }
         self.aqm.as_ref().map_or(Ok(()), Management::check)?;
-        if self.apart.is_some() && self.preset.is_none() && self.trace.is_none() {
-            return Err("`apart` is of a `preset` or a `trace`".to_owned());
-        }
         if self.steps.as_ref().is_some_and(|steps| steps.iter().all(|s| s.lasting.0.is_zero())) {
             return Err("`steps` need at least one with a `for` above zero".to_owned());
         }

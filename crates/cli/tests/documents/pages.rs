@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use figures::stats::percentile;
 use serde_json::Value;
 
 use crate::schema;
@@ -18,13 +19,25 @@ fn number(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap()
 }
 
+/// The median of what `adaptive` took over what BBR took at the same moment of the trace.
+fn at_the_same_moment(kind: &Value) -> f64 {
+    let times = |control: &str| -> Vec<f64> {
+        let all = kind["controls"][control]["times_ms"].as_array().unwrap();
+        all.iter().map(|time| time.as_f64().unwrap()).collect()
+    };
+    let mut ratios: Vec<f64> =
+        times("adaptive").iter().zip(times("bbr")).map(|(own, other)| own / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    percentile(&ratios, 500).unwrap()
+}
+
 /// A row for each trace and kind of fetch: 50th and 95th percentile by control, and those of `adaptive` over BBR's.
 pub fn markdown(document: &Value) -> String {
     let page = &document["page"];
     let mut text = format!(
         "{}, Linux {}, nginx {}, curl {}, h2load {}; {} with {} processors. A page has {} objects, {:.2} MB in all, {:.0} \
          to {:.0} KB, the median {:.0}. Each cell has the 50th and the 95th percentile of {} times, in ms.\n\n\
-         | trace | what | cubic | bbr | adaptive | adaptive ÷ bbr |\n|---|---|---|---|---|---|\n",
+         | trace | what | cubic | bbr | adaptive | adaptive ÷ bbr | at the same moment |\n|---|---|---|---|---|---|---|\n",
         word(document, "program"),
         word(document, "kernel"),
         word(document, "nginx"),
@@ -47,7 +60,13 @@ pub fn markdown(document: &Value) -> String {
                 let _ = write!(text, " {:.0} · {:.0} |", of(control, "p50_ms"), of(control, "p95_ms"));
             }
             let ratio = |name| of("adaptive", name) / of("bbr", name);
-            let _ = writeln!(text, " {:.2} · {:.2} |", ratio("p50_ms"), ratio("p95_ms"));
+            let _ = writeln!(
+                text,
+                " {:.2} · {:.2} | {:.2} |",
+                ratio("p50_ms"),
+                ratio("p95_ms"),
+                at_the_same_moment(kind)
+            );
         }
     }
     text
@@ -75,7 +94,9 @@ fn a_row_has_percentiles_and_what_they_are_to_bbrs() {
     let made = markdown(&document);
     assert!(made.contains("A page has 3 objects, 0.06 MB in all, 2 to 43 KB, the median 15."), "{made}");
     assert!(
-        made.ends_with("| 4g-lte | page, HTTP/2 | 300 · 700 | 400 · 500 | 380 · 600 | 0.95 · 1.20 |\n"),
+        made.ends_with(
+            "| 4g-lte | page, HTTP/2 | 300 · 700 | 400 · 500 | 380 · 600 | 0.95 · 1.20 | 0.95 |\n"
+        ),
         "{made}"
     );
 }
