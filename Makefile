@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -186,6 +186,19 @@ docs-congestion: build ## `adaptive` in the server's kernel, simulated, over rou
 	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=reno,beside=bbr --seeds 5 \
 	  --schemes direct:cubic,direct:bbr,kernel:adaptive --no-limit --json $(OUT)/docs/congestion-beside.json
 	$(call WRITE_DOCS,$(foreach name,40 100 200 beside,$(abspath $(OUT))/docs/congestion-$(name).json))
+
+NEEDS_PAGES = command -v h2load >/dev/null || tools/install-deps --optional nghttp2-client
+docs-congestion-pages: deps build ## Pages by nginx over emulated LTE and 5G, by the server's congestion control (as root, twelve minutes): docs/congestion.md
+	@tools/need-root docs-congestion-pages
+	@$(NEEDS_PYTHON)
+	@$(NEEDS_PAGES)
+	tools/measure-pages $(CELLERATOR) $(OUT)/docs/congestion-pages.json
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/congestion-pages.json)
+
+docs-congestion-paths: build ## The server's congestion controls over wired and odd paths, and among flows, simulated (minutes): docs/congestion.md
+	@mkdir -p $(OUT)/docs
+	for name in paths flows clients; do $(CELLERATOR) sim run scenarios/congestion/$$name.toml --json $(OUT)/docs/congestion-$$name.json; done
+	$(call WRITE_DOCS,$(foreach name,paths flows clients,$(abspath $(OUT))/docs/congestion-$(name).json))
 
 docs-terms: build ## What each term of `adaptive` is worth (an hour); TRACES=FOLDER holds the measured traces
 	@test -n "$(TRACES)" || { echo "docs-terms: name the folder of the measured traces: TRACES=FOLDER"; exit 1; }

@@ -23,6 +23,8 @@ mod datasets_page;
 mod firewalls;
 mod kernels;
 mod marking_queues;
+mod pages;
+mod paths;
 mod probe;
 mod router;
 mod times;
@@ -100,6 +102,8 @@ fn rendered(block: &str) -> String {
     let document: serde_json::Value = parsed(file, &text);
     match (document["schema"].as_str().unwrap_or_default(), view) {
         ("cellerator/lab-results/1", "") => tables(&parsed(file, &text)),
+        ("cellerator/lab-results/1", "paths") => paths::markdown(&parsed(file, &text)),
+        ("cellerator/lab-results/1", "flows") => paths::flows(&parsed(file, &text)),
         ("cellerator/lab-results/1", "pictures") => pictures(&parsed(file, &text)),
         ("cellerator/contest/1", "bulk") => contest::bulk_markdown(&parsed(file, &text)),
         ("cellerator/contest/1", "beside") => contest::beside_markdown(&parsed(file, &text)),
@@ -107,6 +111,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
         ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
+        ("cellerator/congestion-pages/1", "") => pages::markdown(&document),
         ("cellerator/router/1", "") => router::markdown(&document),
         ("cellerator/kernels/1", "") => kernels::markdown(&document),
         ("cellerator/firewalls/1", "") => firewalls::markdown(&document),
@@ -178,6 +183,14 @@ fn the_firewalls_results_follow_their_schema() {
 }
 
 #[test]
+fn the_pages_results_follow_their_schema() {
+    schema::check_against(
+        &parsed("docs/results/congestion-pages.json", &read("docs/results/congestion-pages.json")),
+        pages::SCHEMA,
+    );
+}
+
+#[test]
 fn the_demo_s_results_follow_their_schema() {
     schema::check(&parsed("docs/results/demo.json", &read("docs/results/demo.json")));
 }
@@ -209,7 +222,8 @@ fn keep(from: &str) {
             let mut results = without_series(parsed(from, &text));
             // The demo's have pictures, and are written to results.json.
             let (name, command) = if results.pictures.is_empty() {
-                (name, "make docs-beside-lab")
+                let of_congestion = name.starts_with("congestion-");
+                (name, if of_congestion { "make docs-congestion-paths" } else { "make docs-beside-lab" })
             } else {
                 ("demo".to_owned(), "cellerator demo")
             };
@@ -228,6 +242,7 @@ fn keep(from: &str) {
         schema if schema == bench::SCHEMA => ("bench".to_owned(), text.trim_end().to_owned()),
         "cellerator/datasets/1" => ("datasets".to_owned(), text.trim_end().to_owned()),
         "cellerator/marking-queues/1" => ("marking-queues".to_owned(), text.trim_end().to_owned()),
+        "cellerator/congestion-pages/1" => ("congestion-pages".to_owned(), text.trim_end().to_owned()),
         "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
         "cellerator/firewalls/1" => ("firewalls".to_owned(), text.trim_end().to_owned()),
         "cellerator/kernels/1" => ("kernels".to_owned(), text.trim_end().to_owned()),

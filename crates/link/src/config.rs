@@ -2,7 +2,9 @@
 
 use units::{Bytes, Duration};
 
-use crate::{Aqm, Capacity, DelayModel, Fades, Grants, Harq, LinkError, LossModel, OutageModel, Tdd};
+use crate::{
+    Aqm, Capacity, DelayModel, Fades, Grants, Harq, LinkError, LossModel, OutageModel, Policer, Tdd,
+};
 
 /// How much may wait in the queue. The packet being served does not count, as in Mahimahi; a packet
 /// that does not fit is dropped (drop-tail).
@@ -51,6 +53,8 @@ pub struct LinkConfig {
     pub aqm: Option<Aqm>,
     /// One-way delay after service.
     pub delay: DelayModel,
+    /// A rate enforced ahead of the queue, by dropping.
+    pub policer: Option<Policer>,
     /// Loss ahead of the queue: lost packets take no room and no capacity.
     pub loss_before: LossModel,
     /// Loss behind the queue: lost packets have taken their capacity.
@@ -80,6 +84,7 @@ impl Default for LinkConfig {
             queue: QueueLimit::default(),
             aqm: None,
             delay: DelayModel::default(),
+            policer: None,
             loss_before: LossModel::default(),
             loss_after: LossModel::default(),
             fades: None,
@@ -103,6 +108,7 @@ impl LinkConfig {
     pub fn check(&self) -> Result<(), LinkError> {
         self.aqm.as_ref().map_or(Ok(()), Aqm::check)?;
         self.delay.check()?;
+        self.policer.as_ref().map_or(Ok(()), Policer::check)?;
         self.loss_before.check("loss_before")?;
         self.loss_after.check("loss_after")?;
         self.fades.as_ref().map_or(Ok(()), Fades::check)?;

@@ -11,6 +11,7 @@ use crate::fade::FadeStage;
 use crate::harq::HarqStage;
 use crate::loss::Loss;
 use crate::outage::Outages;
+use crate::policer::Bucket;
 use crate::random::{Stage, Stream};
 use crate::service::Server;
 use crate::tdd::Schedule;
@@ -73,7 +74,7 @@ pub struct Counters {
     pub offered: Tally,
     /// Returned by `poll`.
     pub delivered: Tally,
-    /// Dropped ahead of the queue.
+    /// Dropped ahead of the queue: at random, or by the policer.
     pub loss_before: Tally,
     /// Dropped by the full queue.
     pub queue_full: Tally,
@@ -174,6 +175,7 @@ pub struct Link<P> {
     slots: Option<SlotConfig>,
     schedule: Schedule,
     loss_before: Loss,
+    policer: Option<Bucket>,
     server: Server,
     harq: HarqStage,
     fades: FadeStage,
@@ -216,6 +218,7 @@ impl<P> Link<P> {
             slots: config.uplink_slots,
             schedule: Schedule::new(config.tdd, config.grants),
             loss_before: Loss::new(config.loss_before, config.seed, Stage::LossBefore),
+            policer: config.policer.map(|policer| Bucket::new(policer, start)),
             server: Server::new(&config.capacity, outages.clone()),
             outages,
             harq: HarqStage::new(config.harq, config.seed),
@@ -256,7 +259,10 @@ impl<P> Link<P> {
         let id = PacketId(self.next_id);
         self.next_id += 1;
         self.counters.offered.add(size);
-        let reason = if self.loss_before.is_lost() {
+        let now = self.now;
+        let reason = if self.loss_before.is_lost()
+            || self.policer.as_mut().is_some_and(|bucket| !bucket.admits(size, now))
+        {
             Some(DropReason::LossBefore)
         } else if self.queue.has_room(size) {
             None

@@ -11,7 +11,7 @@ pub struct PacketId(pub u64);
 /// Why a packet was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
-    /// Random loss ahead of the queue.
+    /// Lost ahead of the queue: at random, or by the policer.
     LossBefore,
     /// The queue was full (drop-tail).
     QueueFull,

@@ -28,7 +28,7 @@ pub struct Summary {
     pub queueing_delay: Percentiles,
     /// From arrival to delivery.
     pub one_way_delay: Percentiles,
-    /// Lost ahead of the queue.
+    /// Lost ahead of the queue, by a policer too.
     pub lost_before: u64,
     /// Dropped by the full queue.
     pub queue_full: u64,

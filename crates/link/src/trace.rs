@@ -98,6 +98,30 @@ impl Trace {
         Ok(())
     }
 
+    /// The same from `time` on, or from the first opportunity after it: what comes before follows at the end.
+    #[must_use]
+    pub fn begun_at(&self, time: Duration) -> Self {
+        let period = self.period_ms();
+        let time = time.as_millis() % period.max(1);
+        let first = self.slots.partition_point(|slot| slot.ms < time);
+        let Some(begin) = self.slots.get(first).map(|slot| slot.ms).filter(|_| time > 0) else {
+            return self.clone();
+        };
+        let behind = self.busy_ms().skip(first + 1).map(|(ms, count)| (ms - begin, count));
+        let before = self.busy_ms().take(first + 1).map(|(ms, count)| (ms + period - begin, count));
+        let mut slots: Vec<Slot> = Vec::with_capacity(self.slots.len());
+        let mut through = 0;
+        for (ms, count) in behind.chain(before) {
+            through += count;
+            match slots.last_mut() {
+                // The end of a cycle and the zero of the next are the same moment.
+                Some(last) if last.ms == ms => last.through = through,
+                _ => slots.push(Slot { ms, through }),
+            }
+        }
+        Self { slots }
+    }
+
     /// The time after which the trace starts again: its last opportunity.
     #[must_use]
     pub fn period(&self) -> Duration {

@@ -225,6 +225,8 @@ layered! {
         pub pause: Quantity<Duration>,
         /// Devices at the same time, each with a radio link and an address of its own. Default: 1.
         pub clients: u16,
+        /// These devices share one address, each with ports of its own, as behind a NAT. Default: no.
+        pub one_address: bool,
         /// Flows at the same time, of each device. Default: 1.
         pub flows: u16,
         /// Time between the starts of two flows. Default: none.

@@ -39,7 +39,7 @@ pub use multi_path::{MultiPath, MultiPathCase, RadioDoes, RadioEvent, RadioLinks
 pub use parameter::parameter_value;
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
 pub use radio::{
-    Arma, BurstLoss, Direction, Fades, Frame, Grants, Harq, Management, ManagementLaw, Outage, PresetName,
-    Radio, Redraw, Step, Wan,
+    Arma, BurstLoss, Direction, Fades, Frame, Grants, Harq, Management, ManagementLaw, Outage, Policer,
+    PresetName, Radio, Redraw, Step, Wan,
 };
 pub use server::Server;

@@ -111,6 +111,7 @@ pub(crate) fn radio(
         capacity: capacity(d, towards, trace_seed, read)?,
         queue: queue(d.queue),
         aqm: d.aqm.as_ref().map(Management::aqm),
+        policer: d.policer.map(|policer| link::Policer { rate: policer.rate.0, burst: policer.burst.0 }),
         delay,
         loss_after: loss(d),
         fades: d.fades.map(|fades| fades.process()),

@@ -1,7 +1,7 @@
 //! The radio and WAN sections: what a link can carry, how long it takes, what it loses.
 
 use serde::{Deserialize, Serialize};
-use units::{Duration, Rate};
+use units::{Bytes, Duration, Rate};
 
 use crate::merge::layered;
 use crate::quantity::{Probability, Quantity, QueueLimit};
@@ -67,10 +67,14 @@ layered! {
         pub trace_seed: u64,
         /// Length of the synthetic trace before it repeats. Default: 60 s.
         pub trace_length: Quantity<Duration>,
+        /// Of several devices, each begins so much later in the trace than the one before. Default: all alike.
+        pub apart: Quantity<Duration>,
         /// The subscriber's queue, drop-tail. Default: 1000 packets.
         pub queue: QueueLimit,
         /// How what waits in it is managed; the simulator alone has that. Default: not at all.
         pub aqm: Management,
+        /// A rate that is enforced ahead of the queue by dropping what exceeds it. Default: none.
+        pub policer: Policer,
         /// One-way delay. Default: none.
         pub delay: Quantity<Duration>,
         /// Deviation of the delay from packet to packet, in order. Default: none.
@@ -214,6 +218,16 @@ impl Direction {
         }
         Ok(())
     }
+}
+
+/// A rate that is enforced without a queue: a token bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policer {
+    /// In the long run no more is let through.
+    pub rate: Quantity<Rate>,
+    /// What may come at once.
+    pub burst: Quantity<Bytes>,
 }
 
 /// A kind of synthetic trace, by name.

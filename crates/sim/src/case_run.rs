@@ -2,9 +2,11 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use control::{ControllerConfig, CubicParams, DrwaParams};
 use engine::{Engine, EngineConfig, PassThrough};
+use link::Capacity;
 use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, TakesBeyond, Workload};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
@@ -212,11 +214,18 @@ fn network(
     let wan = |link: &link::LinkConfig| path(&link::LinkConfig { keeps_log: false, ..link.clone() });
     // Each device has a radio link of its own, alike but for its luck.
     let radio = |client: u16| {
-        let own = |link: &link::LinkConfig| {
+        let own = |link: &link::LinkConfig, way: Option<&scenario::Direction>| {
             let seed = link.seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            path(&link::LinkConfig { seed, keeps_log: true, ..link.clone() })
+            let capacity = match (&link.capacity, way.and_then(|way| way.apart)) {
+                (Capacity::Trace(trace), Some(apart)) => {
+                    Capacity::Trace(Arc::new(trace.begun_at(apart.0 * u64::from(client))))
+                }
+                (capacity, _) => capacity.clone(),
+            };
+            path(&link::LinkConfig { seed, capacity, keeps_log: true, ..link.clone() })
         };
-        RadioConfig { down: own(&plan.radio_down), up: own(&plan.radio_up) }
+        let [down, up] = [&case.radio.down, &case.radio.up].map(Option::as_ref);
+        RadioConfig { down: own(&plan.radio_down, down), up: own(&plan.radio_up, up) }
     };
     let is_udp = workload.kind() == Kind::Udp;
     let flows_each = if is_udp { 0 } else { workload.flows() };
@@ -255,7 +264,13 @@ fn datagrams(workload: &Workload) -> DatagramConfig {
 
 fn flow(case: &Case, client_number: u16, number: u16, seed: u64) -> FlowConfig {
     let workload = &case.workload;
-    let (s, c) = addresses(workload.family(), client_number, number);
+    let (s, c) = match workload.one_address {
+        Some(true) => {
+            let first = client_number.wrapping_mul(workload.flows());
+            addresses(workload.family(), 0, first.wrapping_add(number))
+        }
+        _ => addresses(workload.family(), client_number, number),
+    };
     let begins = workload.stagger.map_or(Duration::ZERO, |time| time.0) * u64::from(number);
     let (server_app, client_app) = applications(workload);
     let mut server = EndpointConfig::new(s, c, Role::Listens, server_app);

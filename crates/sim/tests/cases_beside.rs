@@ -148,3 +148,26 @@ fn the_same_case_is_the_same_run_and_nothing_beside_changes_nothing() {
     assert_eq!(hash(""), hash("{ kind = \"quic\", start = \"30 s\" }"));
     assert_ne!(hash(""), hash(quic));
 }
+
+/// Devices behind one address: each has its own radio all the same.
+#[test]
+fn devices_behind_one_address_have_radios_of_their_own() {
+    let of = |more: &str| {
+        let text = format!(
+            "name = \"t\"\nwan.delay = \"10 ms\"\nradio.down = {LINK}\n\
+             workload = {{ size = \"60 MB\", ends_at_limit = true, flows = 2, {more} }}\n"
+        );
+        let case = Scenario::from_toml("t.toml", &text).unwrap().resolved().remove(0);
+        let plan = case.links(1, &mut |_| Err("none".to_owned())).unwrap();
+        let outcome = CaseRun::new(&case, &plan, None, (1, LIMIT), LogMode::Hash).run(&mut |_| ()).unwrap();
+        assert_eq!(outcome.problems, Vec::<String>::new());
+        outcome.figures.transfer
+    };
+    let (one, three) = (of("clients = 1"), of("clients = 3, one_address = true"));
+    assert_eq!((one.flows.len(), three.flows.len()), (2, 6));
+    assert!(three.goodput_mbps > 2.95 * one.goodput_mbps, "{} {}", three.goodput_mbps, one.goodput_mbps);
+    for pair in three.flows.chunks(2) {
+        let both: f64 = pair.iter().map(|flow| flow.goodput_mbps).sum();
+        assert!(both < 6.0, "two flows share a radio of 6 Mbit/s: {both}");
+    }
+}

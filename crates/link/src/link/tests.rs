@@ -7,8 +7,8 @@ use units::Rate;
 
 use super::*;
 use crate::{
-    Aqm, CoDelParams, DelayModel, DualPi2Params, Fades, Harq, LossModel, OutageModel, RateSteps, Summary,
-    Trace,
+    Aqm, CoDelParams, DelayModel, DualPi2Params, Fades, Harq, LossModel, OutageModel, Policer, RateSteps,
+    Summary, Trace,
 };
 
 fn ms(n: u64) -> Instant {
@@ -235,6 +235,29 @@ fn loss_before_takes_no_capacity_and_loss_after_does() {
     assert_eq!(after.counters().held, Tally::default());
 }
 
+/// What a token bucket lets through: all of a burst, then its rate, and after a pause a burst again.
+#[test]
+fn a_policer_lets_its_rate_through_and_takes_no_room() {
+    // A byte in a millisecond.
+    let policer = Policer { rate: Rate::from_bps(8_000), burst: Bytes::new(100) };
+    let mut link = link(&LinkConfig { policer: Some(policer), ..LinkConfig::default() });
+    let mut at = |time: u64, size: u64| {
+        let taken = link.enqueue(0, Bytes::new(size), ms(time));
+        taken.map_err(|rejected| rejected.reason).map(|_| ())
+    };
+    assert_eq!(at(0, 60), Ok(()));
+    assert_eq!(at(0, 41), Err(DropReason::LossBefore), "40 are left");
+    assert_eq!(at(0, 40), Ok(()), "what was dropped took nothing");
+    assert_eq!(at(49, 50), Err(DropReason::LossBefore));
+    assert_eq!(at(50, 50), Ok(()));
+    assert_eq!(at(1_000, 101), Err(DropReason::LossBefore), "the bucket holds no more than a burst");
+    assert_eq!(at(1_000, 100), Ok(()));
+    assert_eq!(link.counters().loss_before.packets, 3);
+    let (from, until) = (1_000, 11_000);
+    let through = (from..until).filter(|time| link.enqueue(0, Bytes::new(7), ms(*time)).is_ok()).count();
+    assert_eq!(through as u64, (until - from - 1) / 7);
+}
+
 /// A packet that waits is lost by when it leaves, not by when it came; it has used its capacity.
 #[test]
 fn a_fade_loses_what_leaves_within_it() {
@@ -334,14 +357,28 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
         (1u64..20, 0u64..20)
             .prop_map(|(period, offset)| SlotConfig { period: for_ms(period), offset: for_ms(offset) }),
     );
-    let losses = (any_loss(), any_loss(), proptest::option::of(any_fades()));
+    let policer = proptest::option::of(
+        (1u64..20_000, 1u64..20_000)
+            .prop_map(|(kbps, burst)| Policer { rate: Rate::from_kbps(kbps), burst: Bytes::new(burst) }),
+    );
+    let losses = (any_loss(), any_loss(), proptest::option::of(any_fades()), policer);
     (any_capacity(), queue, any_delay(), losses, any_outages(), harq, slots, any::<u64>()).prop_map(
-        |(capacity, queue, delay, (loss_before, loss_after, fades), outages, harq, uplink_slots, seed)| {
+        |(
+            capacity,
+            queue,
+            delay,
+            (loss_before, loss_after, fades, policer),
+            outages,
+            harq,
+            uplink_slots,
+            seed,
+        )| {
             LinkConfig {
                 capacity,
                 queue,
                 aqm: None,
                 delay,
+                policer,
                 loss_before,
                 loss_after,
                 fades,

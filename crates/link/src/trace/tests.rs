@@ -21,6 +21,26 @@ fn reads_and_writes_mahimahi() -> Result<(), LinkError> {
 }
 
 #[test]
+fn a_trace_that_begins_later_offers_the_same_later() -> Result<(), LinkError> {
+    let trace = Trace::from_opportunities_ms([0, 3, 3, 5, 9, 12])?;
+    let later = |from| trace.begun_at(ms(from)).busy_ms().collect::<Vec<_>>();
+    assert_eq!(later(0), [(0, 1), (3, 2), (5, 1), (9, 1), (12, 1)]);
+    assert_eq!(later(4), [(4, 1), (7, 2), (10, 2), (12, 1)], "from 5 on: 9, 12 and 0, 3, 3, 5");
+    assert_eq!(later(10), later(0), "from the end on, which is the begin");
+    assert_eq!(later(12 + 4), later(4));
+    for from in 1..12 {
+        let begin = ms(trace.busy_ms().map(|(ms, _)| ms).find(|ms| *ms >= from).unwrap());
+        let moved = trace.begun_at(ms(from));
+        assert_eq!((moved.period(), moved.opportunities()), (trace.period(), trace.opportunities()));
+        for length in 1..30 {
+            let of = |trace: &Trace, from: Duration| trace.offered_bytes(from + ms(1), from + ms(1 + length));
+            assert_eq!(of(&moved, Duration::ZERO), of(&trace, begin), "{from} {length}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn errors_name_the_line_and_what_is_wrong() {
     let message = |text: &str| Trace::parse_mahimahi(text, "a.down").unwrap_err().to_string();
     assert_eq!(message("1\nx\n"), "a.down:2: `x` is not a time in whole milliseconds (Mahimahi format)");

@@ -24,6 +24,7 @@ radio.up = { delay = "20 ms", jitter = "2 ms", slots = "10 ms", fades = { every 
 [radio.down]
 steps = [{ rate = "384 kbit/s", for = "10 s" }, { rate = "38.4 kbit/s", for = "10 s" }]
 queue = "20 packets"
+policer = { rate = "20 Mbit/s", burst = "64 KB" }
 burst_loss = { enter = "0.1 %", leave = "25 %" }
 fades = { every = "900 ms", for = "4 ms" }
 outages = [{ at = "3 s", for = "500 ms" }]
@@ -39,6 +40,7 @@ harq = { block_error = "10 %", retry = "8 ms" }
     let down = &plan.radio_down;
     assert_eq!(down.capacity.offered_bytes(Duration::ZERO, ms(20_000)), Bytes::new(480_000 + 48_000));
     assert_eq!(down.queue, link::QueueLimit::Packets(20));
+    assert_eq!(down.policer, Some(link::Policer { rate: Rate::from_mbps(20), burst: Bytes::new(64_000) }));
     let bursts = LossModel::GilbertElliott {
         to_bad_ppm: 1_000,
         to_good_ppm: 250_000,
@@ -104,6 +106,8 @@ fn traces_are_read_and_faults_named() {
     let overlap = "radio.down.outages = [{ at = \"0 s\", for = \"2 s\" }, { at = \"1 s\", for = \"2 s\" }]";
     let fades = "radio.down.fades = { every = \"4 ms\", for = \"4 ms\" }";
     assert!(said(fades).starts_with("link radio down: link setting `fades`: "), "{}", said(fades));
+    let policer = "radio.down.policer = { rate = \"1 Mbit/s\", burst = \"0 B\" }";
+    assert!(said(policer).contains("`policer.burst`: must be above zero"), "{}", said(policer));
     assert!(said(overlap).starts_with("link radio down: "), "{}", said(overlap));
 }
 

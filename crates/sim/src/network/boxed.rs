@@ -3,6 +3,7 @@
 use engine::{Port, Verdict};
 use wire::{ChecksumState, GsoType, Packet, TcpFlags, VirtioNetHeader};
 
+use super::hosts::Addressee;
 use super::{Network, count_one, is_intact};
 use crate::checks::Origin;
 use crate::{MiddleboxUnderTest, Point, Violation};
@@ -236,6 +237,10 @@ impl<M: MiddleboxUnderTest> Network<M> {
     fn radio_for(&self, packet: &[u8]) -> usize {
         if self.radios.len() < 2 {
             return 0;
+        }
+        // Devices behind one address differ by their ports.
+        if let Some(Addressee::Flow(flow)) = self.addressee(packet, Port::Mobile) {
+            return self.radio_of.get(flow).copied().unwrap_or(0);
         }
         let destination = wire::parse(packet).ok().map(|parsed| parsed.ip.dst);
         destination.and_then(|address| self.radio_to.get(&address)).copied().unwrap_or(0)

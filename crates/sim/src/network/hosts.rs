@@ -11,7 +11,7 @@ use crate::icmp::{echo, echo_number, echo_reply};
 use crate::{MiddleboxUnderTest, Point, Violation};
 
 /// Whom a packet is for.
-enum Addressee {
+pub(super) enum Addressee {
     /// The host of this flow.
     Flow(usize),
     /// A server's address without such a connection.
@@ -20,7 +20,7 @@ enum Addressee {
 
 impl<M: MiddleboxUnderTest> Network<M> {
     /// The flow that a packet for a host on `side` belongs to: of TCP, and of QUIC by its datagrams.
-    fn addressee(&self, packet: &[u8], side: Port) -> Option<Addressee> {
+    pub(super) fn addressee(&self, packet: &[u8], side: Port) -> Option<Addressee> {
         let parsed = wire::parse(packet).ok()?;
         let key = |src, dst| if side == Port::Wired { (src, dst) } else { (dst, src) };
         let flow = |key| self.flow_of.get(&key).map(|flow| Addressee::Flow(*flow));
