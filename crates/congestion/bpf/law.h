@@ -38,6 +38,7 @@ struct law {
 	__u64 drain_rtt_us;
 	__u64 headroom_ns;
 	__u64 start_window;
+	__u64 queueing_since_us;
 	__u64 allowed;
 	__u64 lost_us;
 	__u64 acknowledged;
@@ -51,6 +52,16 @@ struct law {
 	__u64 longest;
 	__u64 longest_before;
 	__u64 longest_since_us;
+	__u64 police_state;
+	__u64 police_since_us;
+	__u64 police_delivered;
+	__u64 police_lost;
+	__u64 police_before_ppm;
+	__u64 police_again_us;
+	__u64 police_rate;
+	__u64 police_parts;
+	__u64 police_waited_us;
+	__u64 police_samples;
 	__u64 others;
 	__u64 others_forecast;
 	__u64 others_recent;
@@ -74,6 +85,7 @@ enum bound {
 	BOUND_BUFFER,
 	BOUND_DRAIN,
 	BOUND_TIME_OUT,
+	BOUND_POLICER,
 };
 
 /* What an acknowledgement tells. */
@@ -148,6 +160,23 @@ struct ack_event {
 #define WINDOWS_MIN 16
 #define LOST_MUCH 64
 #define BUFFER_SEGMENTS_MIN 4
+
+#define ROUND_TRIPS 12
+#define INTERVAL_MIN_US 200000
+#define POLICE_SEGMENTS_MIN 64
+#define LOST_PPM 20000
+#define LOSSY_MIN 2
+#define LOST_MUCH_PPM 100000
+#define TRIED_US 30000000
+#define ONE 256
+#define LEAST 64
+#define MOST (1 << 16)
+#define UP 4
+#define UP_EARLY 8
+#define CLEAN_US 5000000
+#define DOWN 8
+#define FEW_PPM 2500
+#define MANY_PPM 7500
 
 #define SLOTS 8
 #define SLOT_SHIFT 17
@@ -564,15 +593,101 @@ always void follow_headroom(struct law *law, __u64 rtt, __u64 delivered)
 
 always void follow_start(struct law *law, const struct ack_event *ack, __u64 rtt)
 {
-	int is_queueing;
+	int is_queueing, lasts;
 
 	if (!law->start_window || !rtt)
 		return;
 	is_queueing = rtt > law->floor_us + larger(headroom_min_us(law), headroom_max_us(law) / 2);
-	if ((is_queueing || ceiling(law)) && law->forecast)
+	if (!is_queueing)
+		law->queueing_since_us = 0;
+	else if (!law->queueing_since_us)
+		law->queueing_since_us = ack->now_us;
+	lasts = is_queueing && ack->now_us - law->queueing_since_us >= law->floor_us;
+	if ((lasts || ceiling(law)) && law->forecast)
 		law->start_window = 0;
 	else if (ack->in_flight_before >= law->start_window / 2 && !is_queueing)
 		law->start_window = smaller(law->start_window + ack->delivered, BYTES_MAX);
+}
+
+/* The policer. */
+
+enum police_state {
+	POLICE_WATCH,
+	POLICE_TRIAL,
+	POLICE_POLICED,
+};
+
+/* The window of a path with a policer. */
+always __u64 policed(const struct law *law)
+{
+	return smaller(bytes_in(law->police_rate, law->floor_us), BYTES_MAX) * law->police_parts / ONE;
+}
+
+once int follow_policer(struct law *law, const struct ack_event *ack, __u64 rtt)
+{
+	__u64 now, share, waited;
+	int has_queue;
+
+	if (!law || !ack)
+		return 0;
+	now = ack->now_us;
+	law->police_delivered = smaller(law->police_delivered + ack->delivered, BYTES_MAX);
+	law->police_lost = smaller(law->police_lost + ack->lost, BYTES_MAX);
+	if (rtt) {
+		law->police_waited_us += beyond(rtt, law->floor_us);
+		law->police_samples++;
+	}
+	if (beyond(now, law->police_since_us) < larger(law->floor_us * ROUND_TRIPS, INTERVAL_MIN_US) ||
+	    law->police_delivered < law->mss * POLICE_SEGMENTS_MIN)
+		return 0;
+	share = ppm(law->police_delivered, law->police_lost);
+	waited = law->police_waited_us / larger(law->police_samples, 1);
+	has_queue = waited > near_us(law);
+	if (law->police_state == POLICE_TRIAL) {
+		int is_policed = share * 2 <= law->police_before_ppm;
+
+		law->police_state = is_policed ? POLICE_POLICED : POLICE_WATCH;
+		law->police_again_us = is_policed ? now : now + TRIED_US;
+		if (!is_policed)
+			law->police_parts = 0;
+	} else if (law->police_state == POLICE_POLICED) {
+		if (has_queue) {
+			law->police_state = POLICE_WATCH;
+			law->police_again_us = 0;
+			law->police_parts = 0;
+		} else if (share < FEW_PPM) {
+			int is_below;
+
+			if (share)
+				law->police_again_us = now;
+			is_below = law->police_before_ppm || beyond(now, law->police_again_us) > CLEAN_US;
+			law->police_parts =
+				smaller(law->police_parts + (is_below ? law->police_parts / UP_EARLY : UP), MOST);
+		} else if (share > MANY_PPM) {
+			law->police_before_ppm = 0;
+			law->police_again_us = now;
+			law->police_parts = larger(beyond(law->police_parts, DOWN), LEAST);
+		}
+	} else {
+		/* The start loses much, and once. */
+		int is_over = !law->start_window || share >= LOST_MUCH_PPM;
+
+		law->police_parts = share >= LOST_PPM && is_over && !has_queue && law->average ?
+					    law->police_parts + 1 :
+					    0;
+		if (law->police_parts >= LOSSY_MIN && now >= law->police_again_us) {
+			law->police_state = POLICE_TRIAL;
+			law->police_before_ppm = share;
+			law->police_rate = law->average;
+			law->police_parts = ONE;
+		}
+	}
+	law->police_since_us = now;
+	law->police_delivered = 0;
+	law->police_lost = 0;
+	law->police_waited_us = 0;
+	law->police_samples = 0;
+	return 0;
 }
 
 /* The window. */
@@ -605,7 +720,7 @@ always void pace(struct law *law, __u64 limit)
 	by_window = rate_of(law->window, larger(law->floor_us, PACED_WITHIN_US));
 	known = forecast ? forecast : by_window;
 	known = larger(known, rate_of(law->window, law->floor_us + delay_max_us(law)));
-	if (law->window == limit)
+	if (law->window == limit || law->bound == BOUND_POLICER)
 		rate = known * BOUND_PACING_PERCENT / 100;
 	else
 		rate = larger(by_window, known) * PACING_PERCENT / 100;
@@ -644,6 +759,10 @@ once int update(struct law *law)
 	if (limit && limit < window) {
 		window = limit;
 		bound = BOUND_BUFFER;
+	}
+	if (law->police_state && policed(law) < window) {
+		window = policed(law);
+		bound = BOUND_POLICER;
 	}
 	drained = bytes_in(forecast, law->floor_us / 2);
 	if (law->drain_from_us && forecast && drained < window) {
@@ -749,6 +868,7 @@ once int on_ack(struct law *law, const struct ack_event *ack)
 	adapt_bins(law);
 	count_bin(law, ack->delivered, is_used, now);
 	follow_buffer(law, ack, rtt, is_used);
+	follow_policer(law, ack, rtt);
 	follow_start(law, ack, rtt);
 	update(law);
 	return 0;

@@ -121,16 +121,18 @@ law! {
     bin_us bin_started_us bin_bytes bin_is_limited forecast average
     last_ack_us gaps_us gap_squares
     floor_us confirmed_us age_max_us drain_from_us drain_until_us drain_smallest_us drain_rtt_us
-    headroom_ns start_window allowed lost_us
+    headroom_ns start_window queueing_since_us allowed lost_us
     acknowledged pending long_delivered long_lost short_delivered short_lost size rises_us
     longest longest_before longest_since_us
+    police_state police_since_us police_delivered police_lost police_before_ppm police_again_us
+    police_rate police_parts police_waited_us police_samples
     others others_forecast others_recent others_headroom_ns ;
     bound reserved drain_samples bins_written marks_written acks ;
     bins mark_us mark_bytes met
 }
 
 /// Bytes of `struct law`.
-pub const LAW_LEN: usize = 39 * 8 + 6 * 4 + (32 + 16 + 16 + 8) * 4;
+pub const LAW_LEN: usize = 50 * 8 + 6 * 4 + (32 + 16 + 16 + 8) * 4;
 
 /// `enum event_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,7 @@
 
 mod buffer;
 mod controller;
+mod policer;
 mod shared;
 
 pub use controller::{AdaptiveServer, AdaptiveServerParams};
@@ -158,12 +159,21 @@ pub enum Bound {
     Drain,
     /// A retransmission time-out.
     TimeOut,
+    /// A policer: what is more than its rate is lost without a queue.
+    Policer,
 }
 
 impl Bound {
     /// All of them, by number.
-    pub const ALL: [Self; 6] =
-        [Self::Start, Self::Forecast, Self::Patience, Self::Buffer, Self::Drain, Self::TimeOut];
+    pub const ALL: [Self; 7] = [
+        Self::Start,
+        Self::Forecast,
+        Self::Patience,
+        Self::Buffer,
+        Self::Drain,
+        Self::TimeOut,
+        Self::Policer,
+    ];
 
     /// Its number in [`Law::bound`].
     #[must_use]
@@ -181,6 +191,7 @@ impl Bound {
             Self::Buffer => "full buffer",
             Self::Drain => "measures the floor",
             Self::TimeOut => "time-out",
+            Self::Policer => "policer",
         }
     }
 }
@@ -235,6 +246,7 @@ pub struct Law {
     // Headroom, start, time-out.
     pub headroom_ns: u64,
     pub start_window: u64,
+    pub queueing_since_us: u64,
     pub allowed: u64,
     pub lost_us: u64,
     // The buffer.
@@ -249,6 +261,17 @@ pub struct Law {
     pub longest: u64,
     pub longest_before: u64,
     pub longest_since_us: u64,
+    // The policer. A trial may be made again from `police_again_us` on; of a policed path: when it lost something last.
+    pub police_state: u64,
+    pub police_since_us: u64,
+    pub police_delivered: u64,
+    pub police_lost: u64,
+    pub police_before_ppm: u64,
+    pub police_again_us: u64,
+    pub police_rate: u64,
+    pub police_parts: u64,
+    pub police_waited_us: u64,
+    pub police_samples: u64,
     // What the other members of the path say (`shared.rs`).
     pub others: u64,
     pub others_forecast: u64,
@@ -291,6 +314,7 @@ stored::fields!(Law {
     drain_rtt_us,
     headroom_ns,
     start_window,
+    queueing_since_us,
     allowed,
     lost_us,
     acknowledged,
@@ -304,6 +328,16 @@ stored::fields!(Law {
     longest,
     longest_before,
     longest_since_us,
+    police_state,
+    police_since_us,
+    police_delivered,
+    police_lost,
+    police_before_ppm,
+    police_again_us,
+    police_rate,
+    police_parts,
+    police_waited_us,
+    police_samples,
     others,
     others_forecast,
     others_recent,
@@ -348,6 +382,7 @@ impl Law {
             drain_rtt_us: 0,
             headroom_ns: HEADROOM_MAX_US * 1_000 / 2,
             start_window: mss * INITIAL_SEGMENTS,
+            queueing_since_us: 0,
             allowed: 0,
             lost_us: 0,
             acknowledged: 0,
@@ -361,6 +396,16 @@ impl Law {
             longest: 0,
             longest_before: 0,
             longest_since_us: 0,
+            police_state: 0,
+            police_since_us: 0,
+            police_delivered: 0,
+            police_lost: 0,
+            police_before_ppm: 0,
+            police_again_us: 0,
+            police_rate: 0,
+            police_parts: 0,
+            police_waited_us: 0,
+            police_samples: 0,
             others: 0,
             others_forecast: 0,
             others_recent: 0,
@@ -454,6 +499,7 @@ impl Law {
         self.adapt_bins();
         self.count_bin(ack.delivered, is_used, now);
         self.follow_buffer(ack, rtt, is_used);
+        self.follow_policer(ack, rtt);
         self.follow_start(ack, rtt);
         self.update();
     }
@@ -650,7 +696,14 @@ impl Law {
         }
         let above = self.floor_us + self.headroom_min_us().max(self.headroom_max_us() / 2);
         let is_queueing = rtt > above;
-        if (is_queueing || self.ceiling() > 0) && self.forecast > 0 {
+        if !is_queueing {
+            self.queueing_since_us = 0;
+        } else if self.queueing_since_us == 0 {
+            self.queueing_since_us = ack.now_us;
+        }
+        // A radio pauses: only a queue that lasts says that the window is large enough. It does not grow meanwhile.
+        let lasts = is_queueing && ack.now_us - self.queueing_since_us >= self.floor_us;
+        if (lasts || self.ceiling() > 0) && self.forecast > 0 {
             self.start_window = 0;
         } else if ack.in_flight_before >= self.start_window / 2 && !is_queueing {
             self.start_window = (self.start_window + ack.delivered).min(BYTES_MAX);
@@ -695,6 +748,11 @@ impl Law {
         if ceiling > 0 && ceiling < window {
             (window, bound) = (ceiling, Bound::Buffer);
         }
+        if let Some(policed) = self.policed()
+            && policed < window
+        {
+            (window, bound) = (policed, Bound::Policer);
+        }
         let forecast = self.expected();
         let drained = bytes_in(forecast, self.floor_us / 2);
         if self.drain_from_us > 0 && forecast > 0 && drained < window {
@@ -721,7 +779,7 @@ impl Law {
         let known = if forecast > 0 { forecast } else { by_window };
         // The window may leave within the longest time that it may wait, however little was carried so far.
         let known = known.max(rate_of(self.window, self.floor_us + self.delay_max_us()));
-        let rate = if self.window == ceiling {
+        let rate = if self.window == ceiling || self.bound == Bound::Policer.number() {
             known * BOUND_PACING_PERCENT / 100
         } else {
             by_window.max(known) * PACING_PERCENT / 100

@@ -32,7 +32,7 @@ const LOST_MUCH: u64 = 64;
 const SEGMENTS_MIN: u64 = 4;
 
 /// Of a million bytes so many were lost.
-fn ppm(delivered: u64, lost: u64) -> u64 {
+pub(super) fn ppm(delivered: u64, lost: u64) -> u64 {
     (lost * 1_000_000).checked_div(delivered + lost).unwrap_or(0)
 }
 

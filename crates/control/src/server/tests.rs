@@ -20,6 +20,11 @@ struct Link {
     delivered: u64,
     lost: u64,
     waits: Vec<u64>,
+    /// A policer ahead of the link: bytes per second, bytes of its bucket, tokens, and when they were counted.
+    policer: Option<(u64, u64, u64, u64)>,
+    /// One of so many segments is lost on the way; 0: none is.
+    losses: u64,
+    sent: u64,
 }
 
 impl Link {
@@ -38,13 +43,17 @@ impl Link {
             delivered: 0,
             lost: 0,
             waits: Vec::new(),
+            policer: None,
+            losses: 0,
+            sent: 0,
         }
     }
 
     fn fill(&mut self) {
         while self.in_flight + MSS <= self.law.window {
             let waits = self.free_at.saturating_sub(self.now);
-            let is_lost = bytes_in(self.rate, waits) > self.queue_max;
+            let is_lost =
+                bytes_in(self.rate, waits) > self.queue_max || self.is_policed() || self.is_unlucky();
             if !is_lost {
                 self.free_at = self.free_at.max(self.now) + MSS * 1_000_000 / self.rate;
                 self.waits.push(waits);
@@ -53,6 +62,20 @@ impl Link {
             self.coming.push_back((at, if is_lost { 0 } else { self.now }));
             self.in_flight += MSS;
         }
+    }
+
+    fn is_unlucky(&mut self) -> bool {
+        self.sent += 1;
+        self.losses > 0 && self.sent % self.losses == 0
+    }
+
+    fn is_policed(&mut self) -> bool {
+        let Some((rate, burst, tokens, at)) = &mut self.policer else { return false };
+        *tokens = (*tokens + bytes_in(*rate, self.now - *at)).min(*burst);
+        *at = self.now;
+        let is_policed = *tokens < MSS;
+        *tokens -= if is_policed { 0 } else { MSS };
+        is_policed
     }
 
     fn run(&mut self, ms: u64) {
@@ -201,4 +224,102 @@ fn nothing_overflows_at_the_ends_of_the_ranges() {
         });
         assert!(law.window > 0 && law.pacing_rate > 0);
     }
+}
+
+#[test]
+fn behind_a_policer_little_is_lost() {
+    let mut link = Link::new(100, 40, 1 << 30);
+    link.policer = Some((20 * 125_000, 64 << 10, 64 << 10, 1));
+    link.run(30_000);
+    assert_eq!(link.law.bound, Bound::Policer.number());
+    link.lost = 0;
+    let (used, _) = link.measure(20_000);
+    let lost = link.lost * 1_000 / link.delivered;
+    assert!(
+        used >= 19 && lost <= 10,
+        "{used} % of the link, of which 20 are let pass; {lost} of a thousand lost"
+    );
+    // Without it the link is soon used again.
+    link.policer = None;
+    link.run(60_000);
+    let (used, _) = link.measure(5_000);
+    assert!(used >= 90, "{used} %");
+}
+
+#[test]
+fn random_loss_is_no_policer() {
+    let mut link = Link::new(100, 40, 1 << 30);
+    link.losses = 20;
+    link.run(5_000);
+    let (used, _) = link.measure(30_000);
+    assert!(used >= 93 && link.law.bound != Bound::Policer.number(), "{used} %");
+}
+
+#[test]
+fn half_a_window_less_tells_whose_queue_it_is() {
+    let drained = |smallest_us| {
+        let mut law = Law::new(MSS);
+        law.on_handshake(40_000, 1);
+        (law.age_max_us, law.drain_from_us, law.drain_until_us) = (FLOOR_AGE_DOUBTED_US, 2, 3);
+        (law.drain_rtt_us, law.drain_samples, law.drain_smallest_us) =
+            (1_000_000, DRAIN_SAMPLES, smallest_us);
+        law.update_floor(2_000_000, true, 4);
+        law.floor_us
+    };
+    assert_eq!(drained(990_000), 40_000 * 3 + 5_000, "of others: their queue is there to stay");
+    assert_eq!(drained(800_000), 40_000 * 3 / 2 + 5_000);
+    assert_eq!(drained(50_000), 50_000);
+}
+
+/// Two connections and what they tell their path; the second's delays are those of the first, or its own.
+fn pair(rtts: impl Fn(u64, u64) -> u64) -> ([Law; 2], [Member; 2], SharedPath) {
+    let mut laws = [Law::new(MSS); 2];
+    let mut members = [Member::new(1), Member::new(2)];
+    let mut path = SharedPath::default();
+    for ms in (1..6_000).step_by(5) {
+        for number in 0..2 {
+            let (law, member, now_us) = (&mut laws[number], &mut members[number], ms * 1_000 + number as u64);
+            let rtt_us = rtts(number as u64, ms);
+            // The first has three quarters of the link.
+            let delivered = MSS * if number == 0 { 30 } else { 10 };
+            let in_flight_before = law.window;
+            law.on_ack(&AckEvent { now_us, delivered, lost: 0, rtt_us, in_flight_before, is_limited: true });
+            member.is_drained = 0;
+            if member.on_ack(law, rtt_us, now_us) {
+                let (peers, is_new) = member.exchange(law, &mut path, now_us);
+                if is_new {
+                    law.on_peers(&peers, now_us);
+                }
+            }
+        }
+    }
+    (laws, members, path)
+}
+
+#[test]
+fn connections_whose_delays_are_the_same_share_what_they_know() {
+    let wave = |ms: u64, period: u64| 40_000 + (ms * 37 / period % 100) * 500;
+    let (laws, members, path) = pair(|_, ms| wave(ms, 700));
+    assert!(members.iter().all(|member| member.is_joined == 1), "{members:?}");
+    assert_eq!(path.members.count, 2);
+    let [first, second] = laws.map(|law| law.window);
+    assert!(first.abs_diff(second) * 50 < first, "{first} and {second} bytes");
+    // Radios of their own behind one address.
+    let (laws, members, _) = pair(|number, ms| wave(ms + number * 260, 700 + number * 410));
+    assert_eq!((members[1].is_joined, laws[1].others), (0, 0), "{members:?}");
+    let [first, second] = laws.map(|law| law.window);
+    assert!(first > second * 2, "{first} and {second} bytes");
+}
+
+#[test]
+fn who_leaves_takes_what_it_gave_and_a_known_path_is_a_start() {
+    let wave = |ms: u64| 40_000 + (ms * 37 / 700 % 100) * 500;
+    let (_, mut members, mut path) = pair(|_, ms| wave(ms));
+    let now_us = 6_001_000;
+    assert!(path.start_window(MSS, now_us) > MSS * INITIAL_SEGMENTS);
+    assert_eq!(path.start_window(MSS, now_us + 61_000_000), MSS * INITIAL_SEGMENTS, "it is forgotten");
+    for member in &mut members {
+        member.leave(&mut path);
+    }
+    assert_eq!((path.members, path.leader), (Shares::default(), 0));
 }
