@@ -37,29 +37,41 @@ pub(super) fn is_possible() -> bool {
 
 /// What happens in the kernel while downloads run over two radios with losses, a death and a return.
 fn watched() -> Vec<Event> {
-    let setup = Setup { is_test: true, ..Setup::private() };
+    let program = loaded(Setup::private());
+    let file = scenario("congestion-adaptive", program.name(), "");
+    let (events, results) = events_during(&program, || lab(std::slice::from_ref(&file), &[]));
+    std::fs::remove_file(&file).unwrap();
+    let run = &results["scenarios"][0]["runs"][0];
+    assert!(run["is_intact"] == true && run["is_multi_path"] == true, "{run}");
+    events
+}
+
+/// The program, registered, which writes down what happens.
+fn loaded(setup: Setup) -> Program {
+    let setup = Setup { is_test: true, ..setup };
     let mut program =
         Program::load(&setup).unwrap_or_else(|error| panic!("{error}\n{}", error.log().unwrap_or_default()));
     program.register().unwrap();
-    let file = scenario("congestion-adaptive", program.name(), "");
+    program
+}
+
+/// What happens in the kernel while `run` runs, and what that returns.
+fn events_during<T: Send>(program: &Program, run: impl FnOnce() -> T + Send) -> (Vec<Event>, T) {
     let mut events = Vec::new();
-    std::thread::scope(|scope| {
-        let run = scope.spawn(|| lab(std::slice::from_ref(&file), &[]));
+    let result = std::thread::scope(|scope| {
+        let run = scope.spawn(run);
         while !run.is_finished() {
             events.extend(program.events().unwrap().0);
             let mut waiter = Waiter::new(Duration::ZERO).unwrap();
             waiter.wait(Some(io::Clock::now() + Duration::from_millis(50))).unwrap();
         }
-        let results = run.join().unwrap();
-        let run = &results["scenarios"][0]["runs"][0];
-        assert!(run["is_intact"] == true && run["is_multi_path"] == true, "{run}");
+        run.join().unwrap()
     });
-    std::fs::remove_file(&file).unwrap();
     let (more, lost) = program.events().unwrap();
     events.extend(more);
     assert_eq!(lost, 0, "events found no room");
     events.sort_by_key(|event| (event.number, event.sequence));
-    events
+    (events, result)
 }
 
 /// Hands the events of a connection to the reference; what it says after each must be what the kernel's said.
@@ -94,6 +106,49 @@ fn every_window_and_rate_in_the_kernel_is_the_references() {
     assert!(counts[2] >= 1, "a radio that dies is a time-out: {counts:?}");
     let reached = |bound: Bound| bounds[bound.number() as usize] > 0;
     assert!(reached(Bound::Start) && reached(Bound::Forecast) && reached(Bound::Buffer), "{bounds:?}");
+}
+
+/// Between real kernels: two downloads of one client through one radio prove that they share a queue, and are equal.
+#[test]
+fn connections_to_one_client_share_what_they_know() {
+    if !is_possible() {
+        return;
+    }
+    let _own = own_name();
+    let program = loaded(Setup::usual());
+    let file = std::env::temp_dir().join(format!("congestion-shares-{}.toml", std::process::id()));
+    let json = file.with_extension("json");
+    let text = r#"
+name = "congestion-shares"
+title = "Two downloads of one client"
+seed = 1
+time_limit = "16 s"
+wan.delay = "10 ms"
+radio.down = { preset = "4g-lte", delay = "10 ms", queue = "4 MB" }
+radio.up = { rate = "50 Mbit/s", delay = "10 ms", queue = "1 MB" }
+server.congestion_control = "adaptive"
+workload = { size = "200 MB", flows = 2, ends_at_limit = true }
+[[case]]
+name = "two"
+"#;
+    std::fs::write(&file, text).unwrap();
+    let arguments = ["lab", "run", file.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let (events, output) = events_during(&program, || cellerator(&arguments));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    for file in [file, json] {
+        std::fs::remove_file(file).unwrap();
+    }
+    let mut bounds = [0; Bound::ALL.len()];
+    events.chunk_by(|a, b| a.number == b.number).for_each(|one| replay(one, &mut bounds));
+    let sharing = |number| events.iter().any(|e| e.number == number && e.peers.others.count == 1);
+    let numbers: std::collections::BTreeSet<u64> = events.iter().map(|event| event.number).collect();
+    assert_eq!(numbers.into_iter().filter(|number| sharing(*number)).count(), 2, "{} events", events.len());
+    let flows = results["scenarios"][0]["cases"][0]["figures"]["transfer"]["flows"].as_array().unwrap();
+    let rates: Vec<f64> = flows.iter().map(|flow| flow["goodput_mbps"].as_f64().unwrap()).collect();
+    eprintln!("{rates:?} Mbit/s");
+    assert!(rates.len() == 2 && rates[0] < rates[1] * 1.25 && rates[1] < rates[0] * 1.25, "{rates:?}");
+    assert!(program.paths().unwrap() >= 1);
 }
 
 /// `cellerator congestion load …` in a namespace, once it is ready.
