@@ -137,7 +137,7 @@ impl Running {
         };
         let instance = enter(&program, users.clone(), Some(comparison))?;
         let tally = Tally::new(what.by, Clock::tick());
-        Ok(Self { splitter, tally, controls, users, began, began_ms, _instance: instance, program: program })
+        Ok(Self { splitter, tally, controls, users, began, began_ms, _instance: instance, program })
     }
 
     fn ready(&self, what: &Comparing) -> String {

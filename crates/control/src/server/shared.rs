@@ -213,9 +213,9 @@ impl Member {
     pub fn on_ack(&mut self, law: &Law, rtt_us: u64, now_us: u64) -> bool {
         let slot = (now_us >> SLOT_SHIFT) & 0xffff_ffff;
         if slot != self.slot {
-            if self.samples > 0 {
+            if let Some(mean_us) = self.sum_us.checked_div(self.samples) {
                 (self.earlier_slot, self.earlier_us) = (self.ended_slot, self.ended_us);
-                (self.ended_slot, self.ended_us) = (self.slot, self.sum_us / self.samples);
+                (self.ended_slot, self.ended_us) = (self.slot, mean_us);
                 self.is_fresh = 1;
             }
             (self.slot, self.sum_us, self.samples) = (slot, 0, 0);

@@ -66,7 +66,7 @@ impl Link {
 
     fn is_unlucky(&mut self) -> bool {
         self.sent += 1;
-        self.losses > 0 && self.sent % self.losses == 0
+        self.losses > 0 && self.sent.is_multiple_of(self.losses)
     }
 
     fn is_policed(&mut self) -> bool {
