@@ -10,6 +10,7 @@
 
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
@@ -200,12 +201,19 @@ always void obey(struct tcp_sock *tp, const struct law *law)
 
 always void key_of(const struct sock *sk, struct path_key *key)
 {
-	key->is_ipv6 = sk->__sk_common.skc_family == AF_INET6;
-	key->address = 0;
-	if (key->is_ipv6)
-		BPF_CORE_READ_INTO(&key->address, sk, __sk_common.skc_v6_daddr.in6_u.u6_addr8);
-	else
-		key->address = sk->__sk_common.skc_daddr;
+	struct {
+		__u64 network;
+		__u32 mapped; // 0:ffff, of an IPv4 address at an IPv6 socket
+		__u32 host;
+	} address;
+
+	key->is_ipv6 = 0;
+	key->address = sk->__sk_common.skc_daddr;
+	if (sk->__sk_common.skc_family != AF_INET6)
+		return;
+	BPF_CORE_READ_INTO(&address, sk, __sk_common.skc_v6_daddr.in6_u.u6_addr8);
+	key->is_ipv6 = address.network || address.mapped != bpf_htonl(0xffff);
+	key->address = key->is_ipv6 ? address.network : address.host;
 }
 
 // The path that counts a connection, if it is still there.
@@ -266,6 +274,7 @@ always void share(struct tcp_sock *tp, struct connection *own, __u64 now)
 		__builtin_memset(&own->member.given, 0, sizeof(own->member.given));
 		own->member.leader = 0;
 		own->member.is_joined = 0;
+		own->law.others = 0;
 		shared = join_path((struct sock *)tp, own);
 		if (!shared)
 			return;

@@ -926,7 +926,6 @@ struct member {
 	__u64 compared;
 	__u64 is_joined;
 	struct shares given;
-	struct shares told;
 	__u64 is_fresh;
 	__u64 bins_told;
 };
@@ -1059,7 +1058,7 @@ once int exchange(struct member *member, const struct law *law, struct path *pat
 {
 	static const struct peers nothing = {};
 	struct shares given = {};
-	int leads, active, is_new;
+	int leads, active;
 
 	if (!member || !law || !path || !peers)
 		return 0;
@@ -1101,12 +1100,9 @@ once int exchange(struct member *member, const struct law *law, struct path *pat
 	give(member, path, &given);
 	*peers = nothing;
 	take(member, law, path, now, peers);
-	is_new = peers->others.count != member->told.count || peers->others.forecast != member->told.forecast ||
-		 peers->others.recent != member->told.recent ||
-		 peers->others.headroom_ns != member->told.headroom_ns || peers->floor_us || peers->drain_from_us ||
-		 peers->drain_until_us;
-	member->told = peers->others;
-	return is_new;
+	return peers->others.count != law->others || peers->others.forecast != law->others_forecast ||
+	       peers->others.recent != law->others_recent || peers->others.headroom_ns != law->others_headroom_ns ||
+	       peers->floor_us || peers->drain_from_us || peers->drain_until_us;
 }
 
 once int leave(struct member *member, struct path *path)

@@ -44,7 +44,7 @@ impl Fields<'_> {
 const SHARES_LEN: usize = 4 * 8;
 const PEERS_LEN: usize = SHARES_LEN + 3 * 8;
 const PATH_LEN: usize = 3 * 8 + SHARES_LEN + 4 * 8 + 2 * SLOTS * 4;
-const MEMBER_LEN: usize = 17 * 8 + 2 * SHARES_LEN + 2 * 8;
+const MEMBER_LEN: usize = 17 * 8 + SHARES_LEN + 2 * 8;
 
 /// Writes both directions from the list of fields, in the order of the structure in C: numbers, and what it contains.
 macro_rules! structure {
@@ -73,8 +73,7 @@ structure!(SharedPath, write_path, read_path:
     slots by write_slots read_slots, means_us by write_slots read_slots);
 structure!(Member, write_member, read_member:
     number, leader, group, is_drained, slot, sum_us, samples, ended_slot, ended_us, earlier_slot, earlier_us, own_eighths,
-    leaders_eighths, apart, spread, compared, is_joined, given by write_shares read_shares,
-    told by write_shares read_shares, is_fresh, bins_told);
+    leaders_eighths, apart, spread, compared, is_joined, given by write_shares read_shares, is_fresh, bins_told);
 
 fn write_slots(slots: &[u32; SLOTS], bytes: &mut Vec<u8>) {
     slots.iter().for_each(|slot| bytes.extend(slot.to_ne_bytes()));

@@ -8,7 +8,7 @@ use control::server::{AckEvent, Bound, Law, Member, SharedPath};
 use proptest::prelude::*;
 
 /// None, with a line that says why, where the kernel does not take such programs.
-fn load() -> Option<Program> {
+pub(crate) fn load() -> Option<Program> {
     if let Err(error) = io::bpf::congestion_controls(None) {
         eprintln!("left out: {error}");
         return None;

@@ -262,6 +262,7 @@ pub struct Law {
     pub longest_before: u64,
     pub longest_since_us: u64,
     // The policer. A trial may be made again from `police_again_us` on; of a policed path: when it lost something last.
+    // `police_parts` is f; before a trial: lossy intervals in a row. `police_before_ppm` is 0 once f was too large.
     pub police_state: u64,
     pub police_since_us: u64,
     pub police_delivered: u64,

@@ -40,11 +40,11 @@ impl AdaptiveServer {
 
     /// Tells the other connections of its path what it knows, and hears what they say. `number` is its own among them,
     /// from 1 on.
-    pub fn exchange(&mut self, path: &mut SharedPath, number: u64, now: Instant) {
+    pub fn exchange<'a>(&mut self, path: impl FnOnce() -> &'a mut SharedPath, number: u64, now: Instant) {
         if !core::mem::take(&mut self.is_due) {
             return;
         }
-        let now_us = clock_us(now);
+        let (path, now_us) = (path(), clock_us(now));
         if self.member.number == 0 {
             self.member = Member::new(number);
             self.law.on_hint(path.start_window(self.law.mss, now_us));

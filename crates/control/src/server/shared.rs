@@ -169,8 +169,6 @@ pub struct Member {
     pub is_joined: u64,
     /// What it has said.
     pub given: Shares,
-    /// What it was told.
-    pub told: Shares,
     /// A slot has ended that has not been told of.
     pub is_fresh: u64,
     /// Bins of the law when it told last.
@@ -196,7 +194,6 @@ stored::fields!(Member {
     compared,
     is_joined,
     given,
-    told,
     is_fresh,
     bins_told,
 });
@@ -270,9 +267,7 @@ impl Member {
         path.members = path.members.replaced(self.given, given);
         self.given = given;
         let peers = self.peers(law, path, now_us);
-        let is_new = peers != (Peers { others: self.told, ..Peers::default() });
-        self.told = peers.others;
-        (peers, is_new)
+        (peers, peers != Peers { others: law.others(), ..Peers::default() })
     }
 
     /// Ends what it has to do with a path.
@@ -373,6 +368,16 @@ impl Law {
             self.drain_until_us = peers.drain_until_us;
         }
         self.update();
+    }
+
+    /// What the other members said last.
+    const fn others(&self) -> Shares {
+        Shares {
+            count: self.others,
+            forecast: self.others_forecast,
+            recent: self.others_recent,
+            headroom_ns: self.others_headroom_ns,
+        }
     }
 
     /// The window to begin with, where something is known of the path.

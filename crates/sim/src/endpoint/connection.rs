@@ -218,7 +218,7 @@ impl Connection {
         now: Instant,
     ) {
         if let AnyController::AdaptiveServer(controller) = &mut self.controller {
-            controller.exchange(path(), number, now);
+            controller.exchange(path, number, now);
         }
     }
 
