@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use ::congestion::{CompareReport, Comparing, EndedBy, Metric, Shows, Side, Unit, compare};
 use clap::ValueEnum;
 use figures::Table;
-use figures::stats::Estimate;
+use figures::stats::{Estimate, metric_words};
 use io::{Clock, Signals};
 use scenario::Quantity;
 use units::Duration;
@@ -171,22 +171,12 @@ fn row(metric: &Metric) -> Vec<String> {
         None => "too few to say",
     };
     vec![
-        words(&metric.name).to_owned(),
+        metric_words(&metric.name).to_owned(),
         told(metric.other, scale, unit, false),
         told(metric.adaptive, scale, unit, false),
         change,
         shows.to_owned(),
     ]
-}
-
-/// What a metric is called where people read it.
-fn words(name: &str) -> &str {
-    match name {
-        "rtt" => "round trip",
-        "queueing-delay" => "time in queues",
-        "resent" => "sent again",
-        name => name,
-    }
 }
 
 #[cfg(test)]

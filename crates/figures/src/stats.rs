@@ -8,7 +8,7 @@ mod confidence;
 mod moments;
 mod rank;
 
-pub use comparison::{Comparison, Estimate, compare};
+pub use comparison::{Comparison, Estimate, compare, metric_words};
 pub use confidence::{
     MedianInterval, bootstrap_tail, difference_interval, half_width, mann_whitney, mean_interval,
     median_interval,

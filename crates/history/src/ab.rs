@@ -1,6 +1,7 @@
 //! A/B phases in reports: which lie in a stretch of time, and what they have shown.
 
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series};
+use figures::stats::metric_words;
 use figures::{Table, stats};
 use run::{AbMetric, AbReport, Estimate};
 
@@ -97,20 +98,10 @@ pub fn distributions(report: &AbReport) -> Option<Chart> {
             Series::new(name, Ink::Colour(colour), Mark::Line, points)
         });
         let of = if metric.direction == "uplink" { "uploads, " } else { "" };
-        let label = format!("{of}{}, {unit}", words(&metric.name));
+        let label = format!("{of}{}, {unit}", metric_words(&metric.name));
         chart = chart.panel(Axis::linear(&label), series.into());
     }
     (!chart.panels.is_empty()).then_some(chart)
-}
-
-/// What a metric is called where people read it.
-fn words(name: &str) -> &str {
-    match name {
-        "rtt" => "round trip",
-        "queueing-delay" => "time in queues",
-        "resent" => "sent again",
-        name => name,
-    }
 }
 
 /// The factor and the unit in which a metric is shown.
@@ -127,7 +118,7 @@ fn row(metric: &AbMetric) -> Vec<String> {
     };
     vec![
         metric.direction.clone(),
-        words(&metric.name).to_owned(),
+        metric_words(&metric.name).to_owned(),
         value(metric.control),
         value(metric.accelerated),
         change,

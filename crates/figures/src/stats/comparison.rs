@@ -80,6 +80,17 @@ pub fn compare(
     Comparison { first: first.as_ref().map(mean), second: second.as_ref().map(mean), change }
 }
 
+/// What a metric is called where people read it.
+#[must_use]
+pub fn metric_words(name: &str) -> &str {
+    match name {
+        "rtt" => "round trip",
+        "queueing-delay" => "time in queues",
+        "resent" => "sent again",
+        name => name,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
