@@ -9,9 +9,13 @@
 //! ```
 //!
 //! The program ends with the process, however that ends. Connections that it has set keep what they have.
+//!
+//! The control group of a service goes with the service's last process, and the next start makes another one of the
+//! same name: [`Chooser::follow`] goes over to it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use io::bpf::{
@@ -59,6 +63,16 @@ impl Users {
 /// The program at work.
 #[derive(Debug)]
 pub struct Chooser {
+    program: Program,
+    group: Option<PathBuf>,
+    /// None while there is no such control group.
+    attached: Option<Attached>,
+}
+
+#[derive(Debug)]
+struct Attached {
+    /// Of the control group: the kernel gives no other one the same.
+    number: u64,
     _attachment: Attachment,
 }
 
@@ -79,8 +93,38 @@ impl Chooser {
         let selection = Selection { local_port: port, leaves_subflows: has_mptcp };
         let program = instructions(Namespace::current()?.cookie()?, selection, name)?;
         let program = Program::load_socket_operations("cellerator_cong", &program)?;
-        Ok(Self { _attachment: program.attach_to_group(&open_group(group)?)? })
+        let attached = Some(attach(&program, group)?);
+        Ok(Self { program, group: group.map(Path::to_owned), attached })
     }
+
+    /// Goes over to the control group that has the name now, if that is another one than before; a line says so.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn follow(&mut self) -> Result<Option<String>, IoError> {
+        let Some(group) = &self.group else { return Ok(None) };
+        let number = fs::metadata(group).ok().map(|folder| folder.ino());
+        if number == self.attached.as_ref().map(|attached| attached.number) {
+            return Ok(None);
+        }
+        self.attached = match attach(&self.program, Some(group)) {
+            Err(error) if error.is_not_there() => None,
+            attached => Some(attached?),
+        };
+        let name = group.display();
+        Ok(Some(match self.attached {
+            Some(_) => format!("control group {name} is a new one: its new connections use it from now on"),
+            None => format!(
+                "control group {name} is gone: no new connection uses it until there is one of that name"
+            ),
+        }))
+    }
+}
+
+fn attach(program: &Program, group: Option<&Path>) -> Result<Attached, IoError> {
+    let folder = File::from(open_group(group)?);
+    let number = folder.metadata().map_err(|error| IoError::system("look at a control group", error))?.ino();
+    Ok(Attached { number, _attachment: program.attach_to_group(&folder)? })
 }
 
 /// A control group, by default the root of all.
@@ -125,6 +169,38 @@ mod tests {
             let program = instructions(1, selection, "adaptive").unwrap();
             Program::load_socket_operations("cellerator_cong", &program).unwrap();
         }
+    }
+
+    #[test]
+    fn it_goes_over_to_the_next_control_group_of_the_name() {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let mount =
+            table.lines().find(|line| line.contains(" - cgroup2 ")).and_then(|line| line.split(' ').nth(4));
+        let (Some(mount), Ok(())) = (mount, io::features::require(io::features::Feature::Bpf)) else {
+            eprintln!("left out: needs a tree of control groups, and the privilege to load BPF programs");
+            return;
+        };
+        let group = Path::new(mount).join(format!("cellerator-chooser-{}", std::process::id()));
+        fs::create_dir(&group).unwrap();
+        let mut chooser = Chooser::start("adaptive", Some(443), Some(&group), false).unwrap();
+        assert_eq!(chooser.follow().unwrap(), None);
+        fs::remove_dir(&group).unwrap();
+        let line = chooser.follow().unwrap().unwrap();
+        assert!(
+            line.ends_with("is gone: no new connection uses it until there is one of that name"),
+            "{line}"
+        );
+        assert_eq!(chooser.follow().unwrap(), None);
+        fs::create_dir(&group).unwrap();
+        let line = chooser.follow().unwrap().unwrap();
+        assert!(line.ends_with("is a new one: its new connections use it from now on"), "{line}");
+        assert_eq!(chooser.follow().unwrap(), None);
+        // Made anew between two looks.
+        fs::remove_dir(&group).unwrap();
+        fs::create_dir(&group).unwrap();
+        assert!(chooser.follow().unwrap().unwrap().contains("a new one"));
+        drop(chooser);
+        fs::remove_dir(&group).unwrap();
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use io::bpf::congestion_controls;
-use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
+use io::{
+    Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, ServiceManager, Signals, Waiter, end_process,
+};
 use units::Duration;
 
 use crate::record::{Comparison, KIND, Record, running};
@@ -15,11 +17,14 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// How often what is known of old destinations is taken away.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
+/// How often it is looked whether a control group is another one: the service's first connections may come before.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+
 /// The congestion control, and who is to use it; all of it ends with the value, and with the process.
 #[derive(Debug)]
 pub struct Held {
     program: Program,
-    _chooser: Option<Chooser>,
+    chooser: Option<Chooser>,
     _instance: Instance,
 }
 
@@ -38,7 +43,7 @@ impl Held {
             Users::Asking => None,
         };
         let instance = enter(&program, users, None)?;
-        Ok(Self { program, _chooser: chooser, _instance: instance })
+        Ok(Self { program, chooser, _instance: instance })
     }
 
     /// The congestion control's name in the kernel.
@@ -82,12 +87,18 @@ pub(crate) fn enter(
     Ok(instance)
 }
 
-/// Holds it for `users` until `signals` says to end; `tell` gets one line about each thing of note.
+/// Holds it for `users` until `signals` says to end; `tell` gets one line about each thing of note. A service manager
+/// hears when it is at work, or why it is not.
 ///
 /// # Errors
 /// As [`Held::start`].
 pub fn hold(users: &Users, signals: &Signals, tell: &mut dyn FnMut(&str)) -> Result<(), CongestionError> {
-    let held = Held::start(Setup::usual(), users.clone())?;
+    // One that cannot be spoken with waits in vain, and says so itself.
+    let manager = ServiceManager::find().ok().flatten();
+    let notify = |lines: &str| drop(manager.as_ref().map(|manager| manager.tell(lines)));
+    let mut held =
+        Held::start(Setup::usual(), users.clone()).inspect_err(|error| notify(&format!("STATUS={error}")))?;
+    notify(&format!("READY=1\nSTATUS={} use '{}'", users.name(), held.name()));
     tell(&format!("loaded as congestion control '{}'", held.name()));
     tell(&match users {
         Users::New { .. } => format!(
@@ -100,9 +111,19 @@ pub fn hold(users: &Users, signals: &Signals, tell: &mut dyn FnMut(&str)) -> Res
     });
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(signals, Interest::Read, 0)?;
+    let look_every = match users {
+        Users::New { group: Some(_), .. } => FOLLOW_EVERY,
+        _ => SWEEP_EVERY,
+    };
+    let mut sweep_at = Clock::now() + SWEEP_EVERY;
     while signals.take().is_none() {
-        waiter.wait(Some(Clock::now() + SWEEP_EVERY))?;
-        held.program.sweep(Clock::now())?;
+        waiter.wait(Some(Clock::now() + look_every))?;
+        let followed = held.chooser.as_mut().map(Chooser::follow).transpose()?.flatten();
+        followed.iter().for_each(|line| tell(line));
+        if Clock::now() >= sweep_at {
+            held.program.sweep(Clock::now())?;
+            sweep_at = Clock::now() + SWEEP_EVERY;
+        }
     }
     tell("unloaded: connections that use it go on with it until they end");
     Ok(())
