@@ -1,4 +1,6 @@
 //! A unit of systemd that loads `adaptive` at every boot: the packages' one, with the program and arguments at hand.
+//!
+//! A package's unit of the same name lies elsewhere; the one written here overrides it until it is taken away.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,9 +13,12 @@ use std::process::Command;
 pub const NAME: &str = "cellerator-congestion.service";
 const PACKAGED: &str = include_str!("../../../packaging/cellerator-congestion.service");
 const COMMAND: &str = "ExecStart=/usr/bin/cellerator congestion load";
+const CONDITION: &str = "ConditionFileIsExecutable=/usr/bin/cellerator";
 const UNITS: &str = "etc/systemd/system";
 /// There while systemd is the machine's service manager (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
+/// What a boot empties; the unit has others of its own (`PrivateTmp`).
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Where the unit goes: this machine, or the tree of another one.
 #[derive(Clone, Debug)]
@@ -25,7 +30,7 @@ impl Place {
     /// Below `root`.
     ///
     /// # Errors
-    /// Where it is this machine's root and systemd is not its service manager.
+    /// Where it is this machine's root, and systemd is not its service manager or this process is not root's.
     pub fn of(root: &Path) -> Result<Self, String> {
         let place = Self { root: root.to_owned() };
         if place.is_this_machine() && !Path::new(BOOTED).exists() {
@@ -34,11 +39,17 @@ impl Place {
                  congestion load`, or write the unit into another machine's tree with --root"
             ));
         }
+        if place.is_this_machine() && !telemetry::is_root() {
+            return Err(format!(
+                "{} is written, started and taken away by root: run as root",
+                place.unit().display()
+            ));
+        }
         Ok(place)
     }
 
     /// It is this machine, where units are started.
-    pub fn is_this_machine(&self) -> bool {
+    fn is_this_machine(&self) -> bool {
         self.root == Path::new("/")
     }
 
@@ -50,41 +61,93 @@ impl Place {
         self.root.join(UNITS).join("multi-user.target.wants").join(NAME)
     }
 
+    /// The text of the unit that was written before; none where there is none.
+    fn written(&self) -> Result<Option<String>, String> {
+        let unit = self.unit();
+        if let Ok(to) = fs::read_link(&unit) {
+            return Err(format!(
+                "{} is a link to {}, and not of `install`: see `systemctl unmask` and `systemctl disable`",
+                unit.display(),
+                to.display()
+            ));
+        }
+        match fs::read_to_string(&unit) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            text => text.map(Some).map_err(|error| format!("read {}: {error}", unit.display())),
+        }
+    }
+
     /// Writes the unit for `program` with `arguments` behind `congestion load`, and starts it where it is this
     /// machine's; the lines say what was done.
     ///
     /// # Errors
-    /// When a file cannot be written, or systemd does not start it: one line.
+    /// When a file cannot be written, or it loads nothing: one line. What was there before is there again.
     pub fn install(&self, program: &Path, arguments: &[String]) -> Result<Vec<String>, String> {
-        let command =
-            [&[program.display().to_string(), "congestion".to_owned(), "load".to_owned()], arguments]
-                .concat();
-        let command: Vec<String> = command.iter().map(|word| quoted(word)).collect();
-        let text = PACKAGED.replace(COMMAND, &format!("ExecStart={}", command.join(" ")));
-        let (unit, wanted) = (self.unit(), self.wanted());
-        let folder = wanted.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
-        fs::write(&unit, text).map_err(|error| format!("write {}: {error}", unit.display()))?;
-        match symlink(Path::new("/").join(UNITS).join(NAME), &wanted) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(format!("link {}: {error}", wanted.display()));
-            }
-            _ => {}
+        if self.is_this_machine() && TEMPORARY.iter().any(|folder| program.starts_with(folder)) {
+            return Err(format!(
+                "{} will not be there at the next boot: put it into /usr/local/bin, and install from there",
+                program.display()
+            ));
         }
-        let mut lines = vec![format!("wrote {}: loaded at every boot", unit.display())];
+        let before = self.written()?;
+        self.write(&text_for(program, arguments))?;
+        let mut lines = vec![format!("wrote {}: loaded at every boot", self.unit().display())];
         if self.is_this_machine() {
-            systemctl(&["daemon-reload"])?;
-            systemctl(&["restart", NAME])?;
-            lines.push(format!("started {NAME}"));
+            lines.push(self.start().map_err(|why| format!("{why}: {}", self.undo(before)))?);
         }
         Ok(lines)
     }
 
+    fn write(&self, text: &str) -> Result<(), String> {
+        let (unit, wanted) = (self.unit(), self.wanted());
+        let folder = wanted.parent().unwrap_or(&self.root);
+        fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
+        fs::write(&unit, text).map_err(|error| format!("write {}: {error}", unit.display()))?;
+        match symlink(self.own_link(), &wanted) {
+            // A package's unit of this name is enabled, and stays so. systemd goes by the name.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            linked => linked.map_err(|error| format!("link {}: {error}", wanted.display())),
+        }
+    }
+
+    /// Where the link that enables it leads to, as the machine sees it.
+    fn own_link(&self) -> PathBuf {
+        Path::new("/").join(UNITS).join(NAME)
+    }
+
+    /// Starts it anew with what is written; it has loaded the program then.
+    fn start(&self) -> Result<String, String> {
+        systemctl(&["daemon-reload"])?;
+        systemctl(&["restart", NAME]).map_err(|error| property("StatusText").unwrap_or(error))?;
+        let users = property("StatusText")
+            .ok_or_else(|| format!("{NAME} was not started: see journalctl -u {NAME}"))?;
+        Ok(format!("started {NAME}: {users}"))
+    }
+
+    /// What was there before is there again; in words.
+    fn undo(&self, before: Option<String>) -> String {
+        let done = match before {
+            None => self.remove().map(|_| "nothing was installed"),
+            Some(text) => {
+                let started = self.write(&text).and_then(|()| self.start());
+                started.map(|_| "what was installed before is at work again")
+            }
+        };
+        done.map_or_else(|error| error, str::to_owned)
+    }
+
     /// The unit's process on this machine; none where it does not run, or the unit is another machine's.
     pub fn process(&self) -> Option<u32> {
-        let said =
-            self.is_this_machine().then(|| systemctl(&["show", "--property=MainPID", "--value", NAME]));
-        said?.ok()?.trim().parse().ok().filter(|process| *process > 0)
+        property("MainPID").filter(|_| self.is_this_machine())?.parse().ok().filter(|process| *process > 0)
+    }
+
+    /// What ends it for good; none where a boot does not start it.
+    pub fn for_good(&self) -> Option<&'static str> {
+        systemctl(&["is-enabled", NAME]).ok()?;
+        Some(match self.unit().exists() {
+            true => "cellerator congestion install --remove",
+            false => "systemctl disable cellerator-congestion",
+        })
     }
 
     /// Ends what runs, and takes the unit away.
@@ -93,13 +156,18 @@ impl Place {
     /// When there is none, or it cannot be taken away: one line.
     pub fn remove(&self) -> Result<Vec<String>, String> {
         let (unit, wanted) = (self.unit(), self.wanted());
-        if !unit.exists() {
-            return Err(format!("there is no {}: nothing was installed", unit.display()));
+        if self.written()?.is_none() {
+            let packaged = match self.process() {
+                Some(_) => ", and `systemctl disable --now cellerator-congestion` ends the package's",
+                None => "",
+            };
+            return Err(format!("there is no {}: nothing was installed{packaged}", unit.display()));
         }
         if self.is_this_machine() {
             systemctl(&["stop", NAME])?;
         }
-        for file in [&wanted, &unit] {
+        let is_own = fs::read_link(&wanted).is_ok_and(|to| to == self.own_link());
+        for file in is_own.then_some(&wanted).into_iter().chain([&unit]) {
             match fs::remove_file(file) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(format!("remove {}: {error}", file.display()));
@@ -107,11 +175,28 @@ impl Place {
                 _ => {}
             }
         }
+        let mut lines = vec![format!("removed {}", unit.display())];
         if self.is_this_machine() {
             systemctl(&["daemon-reload"])?;
+            // Where it has failed systemd remembers it. That there is nothing to forget is no error.
+            drop(systemctl(&["reset-failed", NAME]));
+            if let Some(command) = self.for_good() {
+                lines.push(format!(
+                    "the package's unit is enabled and starts at the next boot: `{command}` ends that"
+                ));
+            }
         }
-        Ok(vec![format!("removed {}", unit.display())])
+        Ok(lines)
     }
+}
+
+/// The unit for `program` with `arguments` behind `congestion load`.
+fn text_for(program: &Path, arguments: &[String]) -> String {
+    let program = program.display().to_string();
+    let command = [&[program.clone(), "congestion".to_owned(), "load".to_owned()], arguments].concat();
+    let command: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+    let condition = CONDITION.replace("/usr/bin/cellerator", &program.replace('%', "%%"));
+    PACKAGED.replace(COMMAND, &format!("ExecStart={}", command.join(" "))).replace(CONDITION, &condition)
 }
 
 /// A word of a command line of systemd (`systemd.service(5)`, COMMAND LINES).
@@ -130,6 +215,12 @@ fn quoted(word: &str) -> String {
         }
     }
     text + "\""
+}
+
+/// A property of the unit; none where it is empty.
+fn property(name: &str) -> Option<String> {
+    let said = systemctl(&["show", "--value", "--property", name, NAME]).ok()?;
+    Some(said.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 /// What it says.
@@ -160,6 +251,9 @@ mod tests {
         ] {
             assert_eq!(quoted(word), text);
         }
-        assert!(PACKAGED.contains(COMMAND));
+        assert!(PACKAGED.contains(COMMAND) && PACKAGED.contains(CONDITION));
+        let text = text_for(Path::new("/a b/%c"), &["--port".to_owned(), "443".to_owned()]);
+        assert!(text.contains("\nExecStart=\"/a b/%%c\" congestion load --port 443\n"), "{text}");
+        assert!(text.contains("\nConditionFileIsExecutable=/a b/%%c\n"), "{text}");
     }
 }

@@ -1,22 +1,17 @@
 //! `cellerator congestion`: `adaptive` as the congestion control of this machine's own kernel.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::congestion::{Comparison, ConnectionStatus, Loaded, Status, Users};
 use clap::Subcommand;
 use figures::Table;
-use io::{Clock, Signals, Waiter};
-use units::Duration;
+use io::{Clock, Signals};
 
 use crate::boot_unit::{self, Place};
 use crate::congestion::show_log;
 use crate::output::{Words, namespace};
 use crate::{interruption, server_compare};
-
-/// A unit that was started has loaded the program within this time.
-const LOADS_WITHIN: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Arguments of `cellerator congestion`.
 #[derive(clap::Args)]
@@ -103,8 +98,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         Command::Load(args) => load(args),
         Command::Compare(args) => server_compare::main(args),
         Command::Unload => {
-            let lines = ::congestion::unload().map_err(|error| error.to_string())?;
-            Words::default().say(&lines.join("\n"));
+            unload()?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Install(args) => {
@@ -134,22 +128,20 @@ fn install(args: &InstallArgs) -> Result<(), String> {
     }
     let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     words.say(&place.install(&program, &args.users.words())?.join("\n"));
-    if !place.is_this_machine() {
-        return Ok(());
+    Ok(())
+}
+
+fn unload() -> Result<(), String> {
+    let place = Place::of(Path::new("/")).ok();
+    let of_unit = place.as_ref().and_then(Place::process);
+    let mut lines = ::congestion::unload().map_err(|error| error.to_string())?;
+    if of_unit.is_some()
+        && let Some(command) = place.as_ref().and_then(Place::for_good)
+    {
+        lines.push(format!("{} loads it again at the next boot: `{command}` ends that", boot_unit::NAME));
     }
-    let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
-    let until = Clock::now() + LOADS_WITHIN;
-    while Clock::now() < until {
-        let status = ::congestion::status().map_err(|error| error.to_string())?;
-        if let Some(process) = place.process()
-            && let Some(loaded) = status.loaded.iter().find(|loaded| loaded.process == process)
-        {
-            words.say(&format!("ready: {} use '{}' from now on", loaded.users, loaded.name));
-            return Ok(());
-        }
-        waiter.wait(Some(Clock::now() + LOOK_EVERY)).map_err(|error| error.to_string())?;
-    }
-    Err(format!("{} was started and has loaded nothing: see journalctl -u {0}", boot_unit::NAME))
+    Words::default().say(&lines.join("\n"));
+    Ok(())
 }
 
 fn status(args: &StatusArgs) -> Result<ExitCode, String> {

@@ -2,6 +2,7 @@
 //! are meant use it, it ends with who loaded it, and it keeps a queue shorter than BBR does.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -322,6 +323,8 @@ fn the_unit_for_every_boot_is_written_and_taken_away_again() {
         let text = std::fs::read_to_string(&unit).unwrap();
         let line = text.lines().find(|line| line.starts_with("ExecStart=/")).unwrap();
         assert!(line.ends_with(end), "{line}");
+        let program = line.strip_prefix("ExecStart=").unwrap().split(" congestion").next().unwrap();
+        assert!(text.contains(&format!("\nConditionFileIsExecutable={program}\n")), "{text}");
         assert_eq!(
             std::fs::read_link(&wanted).unwrap(),
             Path::new("/etc/systemd/system/cellerator-congestion.service")
@@ -330,6 +333,18 @@ fn the_unit_for_every_boot_is_written_and_taken_away_again() {
     let (code, said) = install(&["--remove"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(!unit.exists() && std::fs::symlink_metadata(&wanted).is_err());
+    // A package's unit of this name that is enabled stays so.
+    let packaged = Path::new("/lib/systemd/system/cellerator-congestion.service");
+    symlink(packaged, &wanted).unwrap();
+    assert_eq!((install(&[]).0, install(&["--remove"]).0), (Some(0), Some(0)));
+    assert_eq!(std::fs::read_link(&wanted).unwrap(), packaged);
+    // A unit that is masked is told from one that was written.
+    symlink("/dev/null", &unit).unwrap();
+    for more in [&[][..], &["--remove"]] {
+        let (code, said) = install(more);
+        assert_eq!((code, said.trim_end().lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains("is a link to /dev/null"), "{said}");
+    }
     std::fs::remove_dir_all(&root).unwrap();
     // This machine's own, where systemd is not at work.
     if !Path::new("/run/systemd/system").exists() {

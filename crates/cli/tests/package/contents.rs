@@ -61,6 +61,7 @@ fn the_units_use_options_that_there_are_and_are_well_shut() {
         ("cellerator-metrics@", 1),
         ("cellerator-history@", 1),
         ("cellerator-dashboard", 1),
+        ("cellerator-congestion", 1),
     ];
     for (name, commands) in units {
         check_unit(&format!("packaging/{name}.service"), commands);
