@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -81,7 +81,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
 NIGHTLY := lint without-bpf-test advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
-	package-test rpm-test image-test tarball-arm64 kernels firewalls query-test test-data middlebox multipath bench-probe chaos strangers marks deaths soak fuzz
+	package-test congestion-test rpm-test image-test tarball-arm64 kernels firewalls query-test test-data middlebox multipath bench-probe chaos strangers marks deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)
@@ -405,6 +405,11 @@ package-test: deb ## Install, start, upgrade, reload, remove the package in a ba
 	@tools/need-root package-test
 	@tools/install-deps --optional debootstrap
 	tools/package-test target/debian/cellerator_*.deb
+
+congestion-test: deb ## `congestion install` and the package's unit of it, under systemd in that Debian (as root, minutes)
+	@tools/need-root congestion-test
+	@tools/install-deps --optional debootstrap
+	tools/congestion-test target/debian/cellerator_*.deb
 
 rpm-test: rpm ## Install, upgrade and remove the RPM in the bare Debian of package-test (as root)
 	@tools/need-root rpm-test
