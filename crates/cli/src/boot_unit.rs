@@ -81,7 +81,7 @@ impl Place {
     /// machine's; the lines say what was done.
     ///
     /// # Errors
-    /// When a file cannot be written, or it loads nothing: one line. What was there before is there again.
+    /// When a file cannot be written; or when it loads nothing, and what was there before is there again. One line.
     pub fn install(&self, program: &Path, arguments: &[String]) -> Result<Vec<String>, String> {
         if self.is_this_machine() && TEMPORARY.iter().any(|folder| program.starts_with(folder)) {
             return Err(format!(
@@ -89,11 +89,11 @@ impl Place {
                 program.display()
             ));
         }
-        let before = self.written()?;
+        let (before, ran) = (self.written()?, self.process().is_some());
         self.write(&text_for(program, arguments))?;
         let mut lines = vec![format!("wrote {}: loaded at every boot", self.unit().display())];
         if self.is_this_machine() {
-            lines.push(self.start().map_err(|why| format!("{why}: {}", self.undo(before)))?);
+            lines.push(self.start().map_err(|why| format!("{why}: {}", self.undo(before, ran)))?);
         }
         Ok(lines)
     }
@@ -124,16 +124,20 @@ impl Place {
         Ok(format!("started {NAME}: {users}"))
     }
 
-    /// What was there before is there again; in words.
-    fn undo(&self, before: Option<String>) -> String {
-        let done = match before {
+    /// The unit of `before` is there again, or that of a package, and at work if it `ran`; in words.
+    fn undo(&self, before: Option<String>, ran: bool) -> String {
+        let undone = match before {
             None => self.remove().map(|_| "nothing was installed"),
-            Some(text) => {
-                let started = self.write(&text).and_then(|()| self.start());
-                started.map(|_| "what was installed before is at work again")
-            }
+            Some(text) => systemctl(&["stop", NAME])
+                .and_then(|_| self.write(&text))
+                .and_then(|()| systemctl(&["daemon-reload"]))
+                .map(|_| "what was installed before is there again"),
         };
-        done.map_or_else(|error| error, str::to_owned)
+        let undone = undone.and_then(|words| match ran {
+            true => self.start().map(|_| "what ran before is at work again"),
+            false => Ok(words),
+        });
+        undone.map_or_else(|error| error, str::to_owned)
     }
 
     /// The unit's process on this machine; none where it does not run, or the unit is another machine's.
