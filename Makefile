@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-contest docs-beside-lab docs-congestion docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-pictures docs-contest docs-beside-lab docs-congestion docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -178,8 +178,11 @@ docs-beside-lab: build ## Downloads, an upload, a call and pages beside a downlo
 	for name in lte drive; do $(CELLERATOR) lab run scenarios/beside/$$name.toml --json $(OUT)/docs/beside-lab-$$name.json; done
 	$(call WRITE_DOCS,$(foreach name,lte drive,$(abspath $(OUT))/docs/beside-lab-$(name).json))
 
+docs-pictures: ## Write blocks and pictures of the documents anew from docs/results, without a run
+	$(call WRITE_DOCS,)
+
 CONGESTION_SCHEMES := direct:cubic,direct:bbr,direct:bbr3,kernel:adaptive
-docs-congestion: build ## `adaptive` in the server's kernel, simulated, over round trips of 40, 100 and 200 ms, and beside others: docs/congestion.md
+docs-congestion: build ## `adaptive` in the server's kernel, simulated, over round trips of 40, 100 and 200 ms, and beside others: docs/congestion.md, docs/start-vps.md
 	@mkdir -p $(OUT)/docs
 	for wan in 20 80 180; do $(CELLERATOR) contest $(CONTEST_PRESETS) --schemes $(CONGESTION_SCHEMES) --wan-rtt "$$wan ms" --no-limit \
 	  --json $(OUT)/docs/congestion-$$((wan + 20)).json; done
@@ -188,7 +191,7 @@ docs-congestion: build ## `adaptive` in the server's kernel, simulated, over rou
 	$(call WRITE_DOCS,$(foreach name,40 100 200 beside,$(abspath $(OUT))/docs/congestion-$(name).json))
 
 NEEDS_PAGES = command -v h2load >/dev/null || tools/install-deps --optional nghttp2-client
-docs-congestion-pages: deps build ## Pages by nginx over emulated LTE and 5G, by the server's congestion control (as root, twelve minutes): docs/congestion.md
+docs-congestion-pages: deps build ## Pages by nginx over emulated LTE and 5G, by the server's congestion control (as root, twelve minutes): docs/congestion.md, docs/start-vps.md
 	@tools/need-root docs-congestion-pages
 	@$(NEEDS_PYTHON)
 	@$(NEEDS_PAGES)

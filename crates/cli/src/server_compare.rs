@@ -56,6 +56,10 @@ enum By {
 
 /// Compares, and prints what was found.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
+    // Times are told in seconds.
+    if args.time.as_ref().is_some_and(|time| time.0 < Duration::from_secs(1)) {
+        return Err("--for must be at least 1 s".to_owned());
+    }
     let words = Words::beside([args.json.then_some(Path::new("-"))])?;
     let signals = Signals::terminating().map_err(|error| error.to_string())?;
     let what = Comparing {

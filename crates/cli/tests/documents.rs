@@ -20,6 +20,7 @@ use crate::schema;
 
 #[path = "documents/datasets.rs"]
 mod datasets_page;
+mod expected;
 mod firewalls;
 mod kernels;
 mod marking_queues;
@@ -107,11 +108,14 @@ fn rendered(block: &str) -> String {
         ("cellerator/lab-results/1", "pictures") => pictures(&parsed(file, &text)),
         ("cellerator/contest/1", "bulk") => contest::bulk_markdown(&parsed(file, &text)),
         ("cellerator/contest/1", "beside") => contest::beside_markdown(&parsed(file, &text)),
+        ("cellerator/contest/1", "download") => shown(&expected::download(&document)),
+        ("cellerator/contest/1", "radios") => shown(&expected::radios(&congestion_contests())),
         ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
         ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
         ("cellerator/congestion-pages/1", "") => pages::markdown(&document),
+        ("cellerator/congestion-pages/1", "picture") => shown(&expected::pages(&document)),
         ("cellerator/router/1", "") => router::markdown(&document),
         ("cellerator/kernels/1", "") => kernels::markdown(&document),
         ("cellerator/firewalls/1", "") => firewalls::markdown(&document),
@@ -137,29 +141,58 @@ fn tables(results: &Results) -> String {
     text + "```\n"
 }
 
-/// Each picture as it is drawn for the reader's width, and its text.
+/// A picture as it is drawn for the reader's width, and its text.
+fn with_text(name: &str, title: &str, text: &str) -> String {
+    format!(
+        "<picture><source media=\"(max-width: 620px)\" srcset=\"{PICTURES}/{name}-narrow.svg\"><img \
+         src=\"{PICTURES}/{name}.svg\" alt=\"{title}\" width=\"860\"></picture>\n\n{}\n",
+        figures::wrapped(text, 110).join("\n")
+    )
+}
+
+fn shown(picture: &expected::Picture) -> String {
+    with_text(picture.name, &picture.chart.title, &picture.text)
+}
+
+/// The demo's pictures.
 fn pictures(results: &Results) -> String {
-    let one = |picture: &scenario::results::Picture| {
-        let (name, title) = (&picture.name, &picture.title);
-        format!(
-            "<picture><source media=\"(max-width: 620px)\" srcset=\"{PICTURES}/{name}-narrow.svg\"><img \
-             src=\"{PICTURES}/{name}.svg\" alt=\"{title}\" width=\"860\"></picture>\n\n{}\n",
-            figures::wrapped(&picture.text, 110).join("\n")
-        )
-    };
+    let one = |picture: &scenario::results::Picture| with_text(&picture.name, &picture.title, &picture.text);
     results.pictures.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-/// The files of the pictures of the demo's results: name and contents.
+fn congestion_contests() -> [serde_json::Value; 3] {
+    [40, 100, 200].map(|rtt| {
+        let file = format!("docs/results/congestion-{rtt}.json");
+        parsed(&file, &read(&file))
+    })
+}
+
+/// The files of all pictures: name and contents.
 fn picture_files() -> Vec<(String, String)> {
     let results: Results = parsed("docs/results/demo.json", &read("docs/results/demo.json"));
-    let both = [("", Width::Wide), ("-narrow", Width::Narrow)];
-    let file = |picture: &scenario::results::Picture, (suffix, width): (&str, Width)| {
+    let of_demo = results.pictures.iter().map(|picture| {
         let chart = Chart { made_by: results.made_by.command.clone(), ..picture_chart(picture) };
-        let svg = chart.file(width);
-        (format!("{PICTURES}/{}{suffix}.svg", picture.name), svg)
-    };
-    results.pictures.iter().flat_map(|picture| both.map(|kind| file(picture, kind))).collect()
+        (picture.name.clone(), chart)
+    });
+    let contests = congestion_contests();
+    let of_pages = parsed("docs/results/congestion-pages.json", &read("docs/results/congestion-pages.json"));
+    let of_congestion =
+        [expected::download(&contests[1]), expected::radios(&contests), expected::pages(&of_pages)]
+            .map(|picture| (picture.name.to_owned(), picture.chart));
+    let both = [("", Width::Wide), ("-narrow", Width::Narrow)];
+    let files = of_demo.chain(of_congestion).flat_map(|(name, chart)| {
+        both.map(|(suffix, width)| (format!("{PICTURES}/{name}{suffix}.svg"), chart.file(width)))
+    });
+    files.collect()
+}
+
+/// Links of `text`, which begin at the root, as the document `name` must have them.
+fn from_place_of(name: &str, text: &str) -> String {
+    let Some((folder, _)) = name.rsplit_once('/') else { return text.to_owned() };
+    let up = "../".repeat(folder.matches('/').count());
+    ["](", "src=\"", "srcset=\""].iter().fold(text.to_owned(), |text, before| {
+        text.replace(&format!("{before}docs/"), &format!("{before}{up}"))
+    })
 }
 
 const KERNELS_SCHEMA: &str = include_str!("../../../schemas/kernels.schema.json");
@@ -231,7 +264,11 @@ fn keep(from: &str) {
             (name, serde_json::to_string_pretty(&results).unwrap())
         }
         "cellerator/contest/1" => {
-            let document = parsed::<contest::Document>(from, &text).without_plots();
+            let all: contest::Document = parsed(from, &text);
+            let mut document = all.clone().without_plots();
+            if name == "congestion-100" {
+                keep_download(&all, &mut document);
+            }
             (name, serde_json::to_string_pretty(&document).unwrap())
         }
         "cellerator/elimination/1" => {
@@ -258,6 +295,20 @@ fn keep(from: &str) {
     let path = root().join(format!("docs/results/{name}.json"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, json + "\n").unwrap();
+}
+
+/// Keeps of `all` what the picture of a download shows.
+fn keep_download(all: &contest::Document, document: &mut contest::Document) {
+    for (trace, from) in document.traces.iter_mut().zip(&all.traces) {
+        if trace.trace == expected::DOWNLOAD {
+            trace.capacity_mbps.clone_from(&from.capacity_mbps);
+        }
+    }
+    for (run, from) in document.runs.iter_mut().zip(&all.runs) {
+        if expected::is_drawn(&run.trace, &run.scheme) {
+            run.series.clone_from(&from.series);
+        }
+    }
 }
 
 fn without_series(mut results: Results) -> Results {
@@ -337,7 +388,7 @@ fn documents_hold_the_figures_of_their_result_files() {
     let mut used = BTreeSet::new();
     for name in documents() {
         let text = read(&name);
-        let (made, blocks) = with_figures(&text, &rendered);
+        let (made, blocks) = with_figures(&text, &|block| from_place_of(&name, &rendered(block)));
         if writes && made != text {
             fs::write(root().join(&name), &made).unwrap();
         } else {
@@ -352,7 +403,7 @@ fn documents_hold_the_figures_of_their_result_files() {
         }
         assert!(
             read(&name) == svg,
-            "{name} is not what docs/results/demo.json has: `make docs` draws it anew"
+            "{name} is not what its result file has: `make docs-pictures` draws it anew"
         );
     }
     for entry in fs::read_dir(root().join("docs/results")).unwrap() {
@@ -410,6 +461,20 @@ fn a_block_with_other_figures_is_found() {
     assert_eq!(made, format!("a\n{BEGIN}x.json bulk -->\nnew of x.json bulk\n{END}\nb\n"));
     assert_eq!(blocks.into_iter().collect::<Vec<_>>(), ["x.json bulk"]);
     assert_eq!(with_figures(&made, &|block| format!("new of {block}\n")).0, made);
+}
+
+#[test]
+fn links_of_blocks_lead_from_where_the_document_is() {
+    let text = "src=\"docs/pictures/a.svg\" srcset=\"docs/pictures/b.svg\" [c](docs/d.md#e)";
+    assert_eq!(from_place_of("README.md", text), text);
+    assert_eq!(
+        from_place_of("docs/f.md", text),
+        "src=\"pictures/a.svg\" srcset=\"pictures/b.svg\" [c](d.md#e)"
+    );
+    assert_eq!(
+        from_place_of("docs/g/h.md", text),
+        "src=\"../pictures/a.svg\" srcset=\"../pictures/b.svg\" [c](../d.md#e)"
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! same name: [`Chooser::follow`] goes over to it.
 
 use std::fs::{self, File};
+use std::io::{Error, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -130,9 +131,14 @@ fn attach(program: &Program, group: Option<&Path>) -> Result<Attached, IoError> 
 /// A control group, by default the root of all.
 pub(crate) fn open_group(group: Option<&Path>) -> Result<OwnedFd, IoError> {
     let Some(path) = group else { return root_group() };
-    let opened = File::open(path);
     let what = || format!("open the control group {}", path.display());
-    Ok(opened.map_err(|error| IoError::system(what(), error))?.into())
+    let opened = File::open(path).map_err(|error| IoError::system(what(), error))?;
+    // What every group of cgroup2 has, and none of the older kind.
+    if !path.join("cgroup.controllers").exists() {
+        let why = "it is no folder in the tree of cgroup2 (mostly /sys/fs/cgroup)";
+        return Err(IoError::system(what(), Error::new(ErrorKind::InvalidInput, why)));
+    }
+    Ok(opened.into())
 }
 
 fn instructions(namespace: u64, selection: Selection, name: &str) -> Result<Vec<Instruction>, IoError> {
@@ -201,6 +207,14 @@ mod tests {
         assert!(chooser.follow().unwrap().unwrap().contains("a new one"));
         drop(chooser);
         fs::remove_dir(&group).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_no_control_group_is_refused() {
+        for path in [env!("CARGO_MANIFEST_DIR"), concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")] {
+            let said = open_group(Some(Path::new(path))).unwrap_err().to_string();
+            assert!(said.starts_with("cannot open the control group") && said.contains("cgroup2"), "{said}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub enum CongestionError {
     #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
     DoesNotEnd(u32),
     /// Nothing to unload.
-    #[error("no congestion control is loaded: start with `cellerator congestion load`")]
+    #[error("no congestion control is loaded: there is nothing to unload")]
     NothingLoaded,
 }
 

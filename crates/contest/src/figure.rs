@@ -206,6 +206,7 @@ impl Study {
                 panel("Data, KB", amounts, None, f64::INFINITY),
                 panel("Delay, ms", delays, None, f64::INFINITY),
             ],
+            ..Chart::default()
         }
     }
 }

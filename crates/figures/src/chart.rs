@@ -33,6 +33,9 @@ pub struct Chart {
     pub x: Axis,
     /// The panels, from the top.
     pub panels: Vec<Panel>,
+    /// Names of lines stand at their right ends, not in a legend.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_named_at_ends: bool,
 }
 
 /// One diagram over the axis that all share.
@@ -64,7 +67,8 @@ pub enum Spread {
     Linear,
     /// Equal steps for equal ratios; only values above zero are shown.
     Log,
-    /// Places 1, 2, … with these names; what follows `, ` stands in a line of its own.
+    /// Places 1, 2, … with these names; what follows `, ` stands in a line of its own. Of an axis that goes up the
+    /// first is on top.
     Places(Vec<String>),
 }
 

@@ -19,6 +19,7 @@ pub fn chart(figure: &Figure, command: &str) -> Chart {
         made_by: command.to_owned(),
         x: axis(&figure.x, Range::Exact, Range::ExactFrom),
         panels: figure.panels.iter().map(panel).collect(),
+        ..Chart::default()
     }
 }
 

@@ -270,6 +270,8 @@ fn a_killed_comparison_leaves_nothing_and_what_cannot_be_compared_is_one_line() 
     assert!(said.contains("'no_such' is missing: this kernel has") && said.contains("reno"), "{said}");
     assert!(wrong(&["--with", KERNEL_NAME]).contains("compared with itself"));
     assert!(wrong(&["--cgroup", "/no/such/group"]).contains("open the control group /no/such/group"));
+    assert!(wrong(&["--cgroup", "/proc"]).contains("no folder in the tree of cgroup2"));
+    assert!(wrong(&["--for", "900 ms"]).contains("at least 1 s"));
     assert!(!is_available(), "nothing is left of it");
 
     let listener = listen(&world, 9_001);

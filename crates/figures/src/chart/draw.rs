@@ -46,6 +46,12 @@ const GAP: f64 = 16.0;
 const TURNED_MAX: usize = 26;
 /// Height and length of a letter turned by 40 degrees, as shares of its length.
 const TURNED: (f64, f64) = (0.64, 0.77);
+/// Height of a place of an axis that goes up.
+const ROW: f64 = 34.0;
+/// Between lines of one name, and between names at the ends of lines.
+const NAME_LINE: f64 = 15.0;
+/// From the end of a line to its name.
+const LEAD: f64 = 20.0;
 /// The strip in which stretches of the axis are marked: distance and height.
 const STRIP: (f64, f64) = (6.0, 11.0);
 
@@ -156,7 +162,7 @@ impl Chart {
 
     fn drawn(&self, width: Width, is_file: bool) -> Markup {
         let left = self.panels.iter().map(|panel| y_labels(panel, width)).fold(0.0, f64::max);
-        let sides = (EDGE + left + 8.0, width.pixels() - EDGE);
+        let sides = (EDGE + left + 8.0, width.pixels() - EDGE - ends_room(self));
         let x = x_scale(self, width, sides);
         let mut drawing = Drawing { chart: self, width, sides, x, parts: Vec::new(), at: 2.0 };
         if is_file {
@@ -212,24 +218,33 @@ impl Drawing<'_> {
         for line in wrapped(&name(&panel.y), self.letters(LETTER)).iter().filter(|line| !line.is_empty()) {
             self.text("soft", line, LINE);
         }
-        let new: Vec<Series> = entries(panel).into_iter().filter(|entry| !above.contains(entry)).collect();
+        let is_said = |entry: &Series| self.chart.is_named_at_ends && is_line(entry) || above.contains(entry);
+        let new: Vec<Series> = entries(panel).into_iter().filter(|entry| !is_said(entry)).collect();
         if !new.is_empty() {
             self.legend(&new);
         }
         above.extend(new);
         let top = self.at + ABOVE;
-        let bottom = top + self.width.panel(self.chart.panels.len());
+        let height = match &panel.y.spread {
+            Spread::Places(names) => ROW * names.len() as f64,
+            Spread::Linear | Spread::Log => self.width.panel(self.chart.panels.len()),
+        };
+        let bottom = top + height;
         let y = y_scale(panel, (bottom, top), self.width);
         let (left, right) = (px(self.sides.0), px(self.sides.1));
         self.parts.push(html! {
-            @for tick in y.ticks() {
+            @for (number, tick) in y.ticks().iter().enumerate() {
                 path class="grid" d={ "M" (left) " " (px(y.at(*tick))) "H" (right) } {}
-                text class="tick" x=(px(left - 7.0)) y=(px(y.at(*tick) + 4.5)) text-anchor="end" {
-                    (label(*tick))
+                @let lines = tick_lines(&panel.y, number, *tick);
+                @let first = y.at(*tick) + 4.5 - NAME_LINE / 2.0 * (lines.len() - 1) as f64;
+                @for (line, part) in lines.iter().enumerate() {
+                    text class="tick" x=(px(left - 7.0)) y=(px(first + NAME_LINE * line as f64)) text-anchor="end" {
+                        (part)
+                    }
                 }
             }
         });
-        if self.chart.x.spread == Spread::Log {
+        if self.chart.x.spread == Spread::Log || is_places(&panel.y) {
             let across = |tick: &f64| format!("M{} {}V{}", px(self.x.at(*tick)), px(top), px(bottom));
             let grid: String = self.x.ticks().iter().map(across).collect();
             self.parts.push(html! { path class="grid" d=(grid) {} });
@@ -243,6 +258,9 @@ impl Drawing<'_> {
         };
         let drawn = marks::all(panel, &place);
         self.parts.push(drawn);
+        if self.chart.is_named_at_ends {
+            self.ends(panel, &y, (top, bottom));
+        }
         if !panel.series.iter().any(|series| series.points.iter().any(super::Point::is_drawn)) {
             let (x, y) = (px((left + right) / 2.0), px((top + bottom) / 2.0));
             self.parts.push(html! { text class="soft" x=(x) y=(y) text-anchor="middle" { "no data" } });
@@ -253,6 +271,29 @@ impl Drawing<'_> {
         self.parts.push(html! { path class="axis" d={ "M" (left) " " (level) "H" (right) } {} });
         self.ticks();
         self.at += GAP;
+    }
+
+    /// The names of lines at their right ends, apart from each other, with a thin line from the one to the other.
+    fn ends(&mut self, panel: &Panel, y: &Scale, (top, bottom): (f64, f64)) {
+        let end = |series: &Series| {
+            let last = series.points.iter().rev().find(|point| point.is_drawn())?;
+            Some((self.x.at(last.x), y.at(last.y)))
+        };
+        let named = panel.series.iter().filter(|series| is_line(series));
+        let mut ends: Vec<(&Series, (f64, f64))> =
+            named.filter_map(|series| Some((series, end(series)?))).collect();
+        ends.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let levels = apart(&ends.iter().map(|end| end.1.1).collect::<Vec<_>>(), NAME_LINE, (top, bottom));
+        let drawn = html! {
+            @for ((series, (x, from)), level) in ends.iter().zip(levels) {
+                @let at = self.sides.1 + LEAD;
+                g class=(marks::class(series.ink)) {
+                    path class="error" d={ "M" (px(x + 6.0)) " " (px(*from)) "L" (px(at - 3.0)) " " (px(level)) } {}
+                }
+                text class="name" x=(px(at)) y=(px(level + 4.5)) { (series.name) }
+            }
+        };
+        self.parts.push(drawn);
     }
 
     /// Stretches of the axis that are marked below a panel.
@@ -329,7 +370,7 @@ impl Drawing<'_> {
                     }
                 } @else {
                     @for (line, part) in name.split(", ").enumerate() {
-                        text class="tick" x=(at) y=(px(high + 15.0 * line as f64)) text-anchor="middle" { (part) }
+                        text class="tick" x=(at) y=(px(high + NAME_LINE * line as f64)) text-anchor="middle" { (part) }
                     }
                 }
             });
@@ -337,7 +378,7 @@ impl Drawing<'_> {
         self.at += if is_turned {
             18.0 + longest(&|name| name.chars().count().min(TURNED_MAX)) as f64 * LETTER * TURNED.0
         } else {
-            LINE + 15.0 * (longest(&|name| name.split(", ").count()).max(1) - 1) as f64
+            LINE + NAME_LINE * (longest(&|name| name.split(", ").count()).max(1) - 1) as f64
         };
     }
 
@@ -347,7 +388,7 @@ impl Drawing<'_> {
         }
         self.at -= GAP - 2.0;
         let right = px(self.sides.1);
-        for line in broken(&name(&self.chart.x), self.letters(LETTER)) {
+        for line in broken(&name(&self.chart.x), ((self.sides.1 - EDGE) / LETTER) as usize) {
             self.at += LINE - 1.0;
             let y = px(self.at);
             self.parts.push(html! { text class="soft" x=(right) y=(y) text-anchor="end" { (line) } });
@@ -392,6 +433,49 @@ fn entries(panel: &Panel) -> Vec<Series> {
     entries
 }
 
+/// It has a name and a right end.
+fn is_line(series: &Series) -> bool {
+    !series.name.is_empty() && matches!(series.mark, Mark::Line | Mark::Dotted | Mark::Steps)
+}
+
+/// Pixels that names at the ends of lines take.
+fn ends_room(chart: &Chart) -> f64 {
+    if !chart.is_named_at_ends {
+        return 0.0;
+    }
+    let lines = chart.panels.iter().flat_map(|panel| &panel.series).filter(|series| is_line(series));
+    let longest = lines.map(|series| series.name.chars().count()).max();
+    longest.map_or(0.0, |letters| LEAD + letters as f64 * LETTER)
+}
+
+/// Levels, which rise, moved as little as puts them `least` apart, and between both ends as far as there is room.
+fn apart(levels: &[f64], least: f64, (top, bottom): (f64, f64)) -> Vec<f64> {
+    // Those that stand as closely as they may: how many, and the mean of where their first one would stand.
+    let mut blocks: Vec<(usize, f64)> = Vec::new();
+    for (number, level) in levels.iter().enumerate() {
+        blocks.push((1, level - number as f64 * least));
+        while let [.., (count, first), (next_count, next)] = blocks[..]
+            && first > next
+        {
+            let together = count + next_count;
+            let mean = (first * count as f64 + next * next_count as f64) / together as f64;
+            blocks.truncate(blocks.len() - 2);
+            blocks.push((together, mean));
+        }
+    }
+    let last = bottom - (levels.len().max(1) - 1) as f64 * least;
+    let firsts = blocks.into_iter().flat_map(|(count, first)| vec![first; count]);
+    firsts.enumerate().map(|(n, first)| first.min(last).max(top) + n as f64 * least).collect()
+}
+
+/// What stands beside a tick of the axis that goes up.
+fn tick_lines(axis: &Axis, number: usize, tick: f64) -> Vec<String> {
+    match &axis.spread {
+        Spread::Places(names) => names[number].split(", ").map(str::to_owned).collect(),
+        Spread::Linear | Spread::Log => vec![label(tick)],
+    }
+}
+
 fn is_places(axis: &Axis) -> bool {
     matches!(axis.spread, Spread::Places(_))
 }
@@ -406,7 +490,8 @@ fn name(axis: &Axis) -> String {
 /// Pixels of the widest label of the axis that goes up.
 fn y_labels(panel: &Panel, width: Width) -> f64 {
     let scale = y_scale(panel, (1.0, 0.0), width);
-    let longest = scale.ticks().iter().map(|tick| label(*tick).chars().count()).max().unwrap_or(1);
+    let lines = scale.ticks().iter().enumerate().flat_map(|(i, tick)| tick_lines(&panel.y, i, *tick));
+    let longest = lines.map(|line| line.chars().count()).max().unwrap_or(1);
     longest as f64 * LETTER
 }
 
@@ -432,6 +517,8 @@ fn y_scale(panel: &Panel, pixels: (f64, f64), width: Width) -> Scale {
             let around = point.around.map(|(low, high)| [low, high]);
             [point.y].into_iter().chain(around.into_iter().flatten())
         });
+    // Names are read from the top.
+    let pixels = if is_places(&panel.y) { (pixels.1, pixels.0) } else { pixels };
     scale(&panel.y, values, ticks, pixels)
 }
 
@@ -449,5 +536,21 @@ fn scale(axis: &Axis, values: impl Iterator<Item = f64>, ticks: usize, pixels: (
         (Spread::Linear, Range::From(from)) => Scale::round(from, largest.max(from), ticks, pixels),
         (Spread::Linear, Range::ExactFrom(from)) => Scale::exact(from, largest.max(from), ticks, pixels),
         (Spread::Linear, Range::Between(from, to)) => Scale::exact(from, to, ticks, pixels),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apart;
+
+    #[test]
+    fn names_are_moved_as_little_as_needed() {
+        let edges = (0.0, 100.0);
+        assert_eq!(apart(&[10.0, 50.0], 15.0, edges), [10.0, 50.0]);
+        assert_eq!(apart(&[50.0, 50.0, 50.0], 15.0, edges), [35.0, 50.0, 65.0]);
+        assert_eq!(apart(&[20.0, 50.0, 52.0], 15.0, edges), [20.0, 43.5, 58.5]);
+        assert_eq!(apart(&[96.0, 98.0], 15.0, edges), [85.0, 100.0], "the lower edge");
+        assert_eq!(apart(&[-3.0, 2.0], 15.0, edges), [0.0, 15.0], "the upper edge");
+        assert!(apart(&[], 15.0, edges).is_empty());
     }
 }

@@ -111,3 +111,50 @@ fn bars_of_a_place_stand_beside_each_other() {
         svg.split("class=\"bar\" d=\"M").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
     assert!(lefts.len() == 2 && lefts[0] != lefts[1], "{lefts:?}");
 }
+
+/// What the texts of a class say, and their levels.
+fn texts(svg: &str, class: &str) -> Vec<(String, f64)> {
+    let begin = format!("<text class=\"{class}\" ");
+    let text = |part: &str| {
+        let said = part.split_once('>').unwrap().1.split('<').next().unwrap();
+        let level = part.split("y=\"").nth(1).unwrap().split('"').next().unwrap();
+        (said.to_owned(), level.parse().unwrap())
+    };
+    svg.split(&begin).skip(1).map(text).collect()
+}
+
+#[test]
+fn names_at_the_ends_of_lines_keep_apart_and_are_in_no_legend() {
+    let line = |name: &str, last: f64| {
+        Series::new(
+            name,
+            Ink::Colour(0),
+            Mark::Line,
+            [0.0, 1.0].map(|x| Point::new(x, x * last)).into_iter().chain([Point::new(2.0, f64::NAN)]),
+        )
+    };
+    let ground = Series::new("ground", Ink::Limit, Mark::Ground, [0.0, 1.0].map(|x| Point::new(x, 1.0)));
+    let lines = vec![ground, line("low", 5.0), line("middle", 5.01), line("high", 9.0)];
+    let chart = Chart { is_named_at_ends: true, ..Chart::new("", Axis::exact("s")) };
+    let chart = chart.panel(Axis::linear("ms"), lines);
+    let svg = chart.half().into_string();
+    let [ground, high, middle, low] = texts(&svg, "name").try_into().unwrap();
+    assert_eq!(
+        [&ground.0, &high.0, &middle.0, &low.0].map(String::as_str),
+        ["ground", "high", "middle", "low"],
+        "from the top"
+    );
+    assert!((low.1 - middle.1 - 15.0).abs() < 0.2 && middle.1 - high.1 > 20.0, "{svg}");
+    assert!(chart.json().contains("\"is_named_at_ends\":true"));
+}
+
+#[test]
+fn places_of_an_axis_that_goes_up_are_named_from_the_top_in_lines() {
+    let dots = Series::new("", Ink::Colour(0), Mark::Dots, [Point::new(1.0, 1.0), Point::new(2.0, 2.0)]);
+    let chart = Chart::new("", Axis::linear("ms"));
+    let svg = chart.panel(Axis::places("what", ["page, whole", "byte"]), vec![dots]).half().into_string();
+    let said = texts(&svg, "tick");
+    let [page, whole, byte] = &said[..3] else { panic!("{said:?}") };
+    assert_eq!([&page.0, &whole.0, &byte.0].map(String::as_str), ["page", "whole", "byte"]);
+    assert!(page.1 < whole.1 && whole.1 < byte.1, "{said:?}");
+}
