@@ -181,7 +181,7 @@ docs-beside-lab: build ## Downloads, an upload, a call and pages beside a downlo
 docs-pictures: ## Write blocks and pictures of the documents anew from docs/results, without a run
 	$(call WRITE_DOCS,)
 
-CONGESTION_SCHEMES := direct:cubic,direct:bbr,direct:bbr3,kernel:adaptive
+CONGESTION_SCHEMES := direct:cubic,direct:bbr,direct:bbr3,kernel:adaptive,accel:adaptive
 docs-congestion: build ## `adaptive` in the server's kernel, simulated, over round trips of 40, 100 and 200 ms, and beside others: docs/congestion.md, docs/start-vps.md
 	@mkdir -p $(OUT)/docs
 	for wan in 20 80 180; do $(CELLERATOR) contest $(CONTEST_PRESETS) --schemes $(CONGESTION_SCHEMES) --wan-rtt "$$wan ms" --no-limit \

@@ -67,7 +67,7 @@ struct law {
 	__u64 others_recent;
 	__u64 others_headroom_ns;
 	__u32 bound; /* enum bound */
-	__u32 reserved;
+	__u32 others_queue;
 	__u32 drain_samples;
 	__u32 bins_written;
 	__u32 marks_written;
@@ -124,6 +124,7 @@ struct ack_event {
 #define FLOOR_AGE_ROUNDS 50
 #define TOGETHER_BINS 2
 #define OTHERS_PARTS 16
+#define OTHERS_SURE 2
 #define DRAIN_SAMPLES 4
 #define NEAR_US 2000
 #define JITTER_PARTS 16
@@ -156,6 +157,7 @@ struct ack_event {
 #define SHORT_PPM 200000
 #define RISE 128
 #define RISE_IDLE 32
+#define KEPT_TENTHS 7
 #define WINDOWS_MAX 1024
 #define WINDOWS_MIN 16
 #define LOST_MUCH 64
@@ -242,8 +244,8 @@ always __u64 ppm(__u64 delivered, __u64 lost)
 /* What may be in flight so that it fits; 0 for no limit. */
 always __u64 ceiling(const struct law *law)
 {
-	if (!law->size)
-		return 0;
+	if (!law->size || law->others_queue)
+		return law->size;
 	return larger(law->size, bytes_in(law->average, law->floor_us) + law->size / 3);
 }
 
@@ -311,16 +313,21 @@ always void forget_counted(struct law *law)
 	}
 }
 
-always void adapt_size(struct law *law, __u64 met, int lost_in_long, int is_used, __u64 later)
+always void adapt_size(struct law *law, __u64 met, int is_long, __u64 lost, int is_used, __u64 later)
 {
-	if (!overflows(law)) {
+	if (law->others_queue && lost) {
+		if (!law->size || law->last_ack_us >= law->rises_us) {
+			law->size = larger(met, law->window * KEPT_TENTHS / 10);
+			law->rises_us = later;
+		}
+	} else if (!law->others_queue && !overflows(law)) {
 		law->size = 0;
-	} else if (lost_in_long && met >= law->mss * BUFFER_SEGMENTS_MIN) {
+	} else if (is_long && lost && met >= law->mss * BUFFER_SEGMENTS_MIN) {
 		law->size = met;
 		law->rises_us = later;
 	} else if (law->size && is_used && law->last_ack_us >= law->rises_us) {
 		law->size += (met * 4 < law->size ? law->window / RISE_IDLE : law->size / RISE) +
-			     law->mss / 16;
+			     (law->others_queue ? law->mss : law->mss / 16);
 		if (law->size / 2 >= law->window)
 			law->size = 0;
 		law->rises_us = later;
@@ -359,7 +366,7 @@ once int follow_buffer(struct law *law, const struct ack_event *ack, __u64 rtt, 
 		law->short_lost += lost;
 	}
 	forget_counted(law);
-	adapt_size(law, met, is_long && lost, is_used, ack->now_us + rtt);
+	adapt_size(law, met, is_long, lost, is_used, ack->now_us + rtt);
 	return 0;
 }
 
@@ -370,7 +377,30 @@ always void end_drain(struct law *law)
 	law->drain_from_us = 0;
 	law->drain_until_us = 0;
 	law->drain_smallest_us = 0;
+	law->drain_rtt_us = 0;
 	law->drain_samples = 0;
+}
+
+/* The end of a drain. */
+always void take_floor(struct law *law, __u64 now)
+{
+	int is_doubted_again = law->age_max_us < FLOOR_AGE_US;
+	int is_others = law->drain_rtt_us && law->drain_smallest_us * OTHERS_PARTS >=
+						     law->drain_rtt_us * (OTHERS_PARTS - 1);
+	__u64 halves = is_doubted_again && is_others ? 4 : 3;
+	__u64 believed = law->floor_us * halves / 2 + 5000;
+	int is_doubted = law->drain_smallest_us > believed;
+
+	law->others_queue = is_others ? smaller(law->others_queue + 1, OTHERS_SURE) : 0;
+	if (is_doubted && is_others)
+		law->age_max_us = 0;
+	else if (is_doubted || law->others_queue == OTHERS_SURE)
+		law->age_max_us = FLOOR_AGE_DOUBTED_US;
+	else
+		law->age_max_us = FLOOR_AGE_US;
+	law->floor_us = smaller(law->drain_smallest_us, believed);
+	law->confirmed_us = now;
+	end_drain(law);
 }
 
 always void update_floor(struct law *law, __u64 rtt, int is_queueing, __u64 now)
@@ -392,23 +422,12 @@ always void update_floor(struct law *law, __u64 rtt, int is_queueing, __u64 now)
 				law->drain_smallest_us = rtt;
 			law->drain_samples++;
 		}
-		if (now >= law->drain_until_us && law->drain_samples >= DRAIN_SAMPLES) {
-			int is_doubted_again = law->age_max_us == FLOOR_AGE_DOUBTED_US;
-			int is_others = law->drain_smallest_us * OTHERS_PARTS >=
-					law->drain_rtt_us * (OTHERS_PARTS - 1);
-			__u64 halves = is_doubted_again && is_others ? 6 : 3;
-			__u64 believed = law->floor_us * halves / 2 + 5000;
-
-			law->age_max_us = law->drain_smallest_us > believed ? FLOOR_AGE_DOUBTED_US :
-									     FLOOR_AGE_US;
-			law->floor_us = smaller(law->drain_smallest_us, believed);
-			law->confirmed_us = now;
-			end_drain(law);
-		}
+		if (now >= law->drain_until_us && law->drain_samples >= DRAIN_SAMPLES)
+			take_floor(law, now);
 		return;
 	}
 	age_max = law->age_max_us;
-	if (age_max != FLOOR_AGE_DOUBTED_US)
+	if (age_max >= FLOOR_AGE_US)
 		age_max = larger(age_max, law->floor_us * FLOOR_AGE_ROUNDS);
 	if (is_queueing && beyond(now, law->confirmed_us) > age_max) {
 		law->drain_from_us = now + rtt;
@@ -820,6 +839,7 @@ always void on_idle(struct law *law, __u64 now)
 		law->headroom_ns = HEADROOM_MAX_US * 1000 / 2;
 		law->start_window = law->mss * INITIAL_SEGMENTS;
 		law->size = 0;
+		law->others_queue = 0;
 		law->long_delivered = 0;
 		law->long_lost = 0;
 		law->short_delivered = 0;
@@ -949,6 +969,7 @@ always __u64 start_window_of(const struct path *path, __u64 mss, __u64 now)
 always int is_active(const struct law *law, const struct member *member, __u64 now)
 {
 	return !member->is_drained && !law->allowed && law->forecast && law->limited_us &&
+	       law->window > law->mss * SEGMENTS_MIN &&
 	       beyond(now, law->limited_us) <= ACTIVE_US;
 }
 
@@ -979,7 +1000,7 @@ always int sample(struct member *member, const struct law *law, __u64 rtt, __u64
 
 always void lead(const struct member *member, const struct law *law, struct path *path, __u64 now)
 {
-	int has_measured = path->drain_from_us && !law->drain_from_us;
+	int has_measured = path->drain_from_us && law->drain_from_us != path->drain_from_us;
 
 	path->led_us = now;
 	if (has_measured || path->members.count < 2 || !path->floor_us)

@@ -126,7 +126,7 @@ law! {
     police_state police_since_us police_delivered police_lost police_before_ppm police_again_us
     police_rate police_parts police_waited_us police_samples
     others others_forecast others_recent others_headroom_ns ;
-    bound reserved drain_samples bins_written marks_written acks ;
+    bound others_queue drain_samples bins_written marks_written acks ;
     bins mark_us mark_bytes met
 }
 

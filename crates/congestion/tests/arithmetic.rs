@@ -93,6 +93,7 @@ fn the_program_counts_as_the_reference() {
     let Some(program) = load() else { return };
     // How often each bound was the one in force: a term that no event reaches would be compared in vain.
     let bounds = Cell::new([0_u32; Bound::ALL.len()]);
+    let beside_others = Cell::new(0_u32);
     let config = ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(mss in 1..9_000_u64, handshake_us in 0..300_000_u64, begin_us in 1..1_u64 << 50, stretches in stretches())| {
         let mut now_us = begin_us;
@@ -116,10 +117,12 @@ fn the_program_counts_as_the_reference() {
                 let mut counts = bounds.get();
                 counts[trial.law.bound as usize] += 1;
                 bounds.set(counts);
+                let is_beside_others = trial.law.others_queue > 0 && trial.law.size > 0 && is_lost;
+                beside_others.set(beside_others.get() + u32::from(is_beside_others));
             }
         }
     });
-    eprintln!("{bounds:?}");
+    assert!(beside_others.get() > 20, "{beside_others:?}");
     assert!(bounds.get().iter().all(|times| *times > 20), "{bounds:?}");
 }
 

@@ -88,6 +88,8 @@ const FLOOR_AGE_ROUNDS: u64 = 50;
 const TOGETHER_BINS: u64 = 2;
 /// Where half of the window less takes away less than such a part of the round trip, the queue is of others.
 const OTHERS_PARTS: u64 = 16;
+/// After so many such drains in a row the next ones follow sooner.
+const OTHERS_SURE: u32 = 2;
 /// Round trips that a measurement takes in at least.
 const DRAIN_SAMPLES: u32 = 4;
 /// So near the floor a round trip confirms it, µs; or within a sixteenth.
@@ -281,7 +283,8 @@ pub struct Law {
     // Counters and rings.
     /// [`Bound::number`].
     pub bound: u32,
-    pub reserved: u32,
+    /// Drains in a row that did not shorten the queue: it is of others.
+    pub others_queue: u32,
     pub drain_samples: u32,
     pub bins_written: u32,
     pub marks_written: u32,
@@ -344,7 +347,7 @@ stored::fields!(Law {
     others_recent,
     others_headroom_ns,
     bound,
-    reserved,
+    others_queue,
     drain_samples,
     bins_written,
     marks_written,
@@ -412,7 +415,7 @@ impl Law {
             others_recent: 0,
             others_headroom_ns: 0,
             bound: 0,
-            reserved: 0,
+            others_queue: 0,
             drain_samples: 0,
             bins_written: 0,
             marks_written: 0,
@@ -456,6 +459,7 @@ impl Law {
         self.headroom_ns = HEADROOM_MAX_US * 1_000 / 2;
         self.start_window = self.mss * INITIAL_SEGMENTS;
         self.size = 0;
+        self.others_queue = 0;
         (self.long_delivered, self.long_lost, self.short_delivered, self.short_lost) = (0, 0, 0, 0);
         self.update();
     }
@@ -515,6 +519,7 @@ impl Law {
         self.drain_from_us = 0;
         self.drain_until_us = 0;
         self.drain_smallest_us = 0;
+        self.drain_rtt_us = 0;
         self.drain_samples = 0;
     }
 
@@ -535,22 +540,12 @@ impl Law {
                 self.drain_samples += 1;
             }
             if now >= self.drain_until_us && self.drain_samples >= DRAIN_SAMPLES {
-                // In the middle of an outage it measures the outage.
-                let is_doubted_again = self.age_max_us == FLOOR_AGE_DOUBTED_US;
-                let is_others =
-                    self.drain_smallest_us * OTHERS_PARTS >= self.drain_rtt_us * (OTHERS_PARTS - 1);
-                let halves = if is_doubted_again && is_others { 6 } else { 3 };
-                let believed = self.floor_us * halves / 2 + 5_000;
-                let is_doubted = self.drain_smallest_us > believed;
-                self.age_max_us = if is_doubted { FLOOR_AGE_DOUBTED_US } else { FLOOR_AGE_US };
-                self.floor_us = self.drain_smallest_us.min(believed);
-                self.confirmed_us = now;
-                self.end_drain();
+                self.take_floor(now);
             }
             return;
         }
         let age_max = match self.age_max_us {
-            FLOOR_AGE_DOUBTED_US => FLOOR_AGE_DOUBTED_US,
+            age_max if age_max < FLOOR_AGE_US => age_max,
             age_max => age_max.max(self.floor_us * FLOOR_AGE_ROUNDS),
         };
         if is_queueing && now.saturating_sub(self.confirmed_us) > age_max {
@@ -560,6 +555,28 @@ impl Law {
             let heard = if self.others > 0 { self.bin_us * TOGETHER_BINS } else { 0 };
             self.drain_until_us = now + rtt + self.floor_us + heard;
         }
+    }
+
+    /// The end of a drain: the smallest round trip in it is the floor, as far as it is believed.
+    fn take_floor(&mut self, now: u64) {
+        // In the middle of an outage it measures the outage.
+        let is_doubted_again = self.age_max_us < FLOOR_AGE_US;
+        let is_others = self.drain_rtt_us > 0
+            && self.drain_smallest_us * OTHERS_PARTS >= self.drain_rtt_us * (OTHERS_PARTS - 1);
+        self.others_queue = if is_others { (self.others_queue + 1).min(OTHERS_SURE) } else { 0 };
+        let halves = if is_doubted_again && is_others { 4 } else { 3 };
+        let believed = self.floor_us * halves / 2 + 5_000;
+        let is_doubted = self.drain_smallest_us > believed;
+        self.age_max_us = if is_doubted && is_others {
+            0
+        } else if is_doubted || self.others_queue == OTHERS_SURE {
+            FLOOR_AGE_DOUBTED_US
+        } else {
+            FLOOR_AGE_US
+        };
+        self.floor_us = self.drain_smallest_us.min(believed);
+        self.confirmed_us = now;
+        self.end_drain();
     }
 
     // Headroom.

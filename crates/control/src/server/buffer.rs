@@ -3,6 +3,8 @@
 //! As `adaptive/buffer.rs`: a full buffer loses what meets a full queue, a radio loses the same share of whatever is
 //! sent. So what was lost and what was delivered is counted apart for long queues and for others.
 //!
+//! Beside others, whose queue the floor takes in, Q is all that may be in flight, and follows losses as CUBIC does.
+//!
 //! DEVIATION: the longest queue of late is that of the last 5 to 10 s, in two halves, where `adaptive` keeps the best
 //! three of 10 s. It takes three words.
 
@@ -23,6 +25,8 @@ const SHORT_PPM: u64 = 200_000;
 /// Part of Q that Q rises by in a round trip; and of W, where there is no queue.
 const RISE: u64 = 128;
 const RISE_IDLE: u64 = 32;
+/// Of W so much remains after a loss in a queue of others, in tenths (RFC 9438 §4.6).
+const KEPT_TENTHS: u64 = 7;
 /// Half of what was counted is forgotten after so many windows of data, where so many segments have been lost after
 /// fewer.
 const WINDOWS_MAX: u64 = 1_024;
@@ -41,6 +45,7 @@ impl Law {
     pub(super) fn ceiling(&self) -> u64 {
         match self.size {
             0 => 0,
+            size if self.others_queue > 0 => size,
             size => size.max(bytes_in(self.average, self.floor_us) + size / 3),
         }
     }
@@ -83,7 +88,7 @@ impl Law {
             self.short_lost += lost_now;
         }
         self.forget_counted();
-        self.adapt_size(met, is_long && lost_now > 0, is_used, now + rtt);
+        self.adapt_size(met, is_long, lost_now, is_used, now + rtt);
     }
 
     fn forget_counted(&mut self) {
@@ -98,16 +103,23 @@ impl Law {
         }
     }
 
-    fn adapt_size(&mut self, met: u64, lost_in_long: bool, is_used: bool, later: u64) {
-        if !self.overflows() {
+    fn adapt_size(&mut self, met: u64, is_long: bool, lost: u64, is_used: bool, later: u64) {
+        let is_beside_others = self.others_queue > 0;
+        if is_beside_others && lost > 0 {
+            // Whose queue it met tells nothing then: once a round trip, as CUBIC.
+            if self.size == 0 || self.last_ack_us >= self.rises_us {
+                self.size = met.max(self.window * KEPT_TENTHS / 10);
+                self.rises_us = later;
+            }
+        } else if !is_beside_others && !self.overflows() {
             self.size = 0;
-        } else if lost_in_long && met >= self.mss * SEGMENTS_MIN {
+        } else if is_long && lost > 0 && met >= self.mss * SEGMENTS_MIN {
             self.size = met;
             self.rises_us = later;
         } else if self.size > 0 && is_used && self.last_ack_us >= self.rises_us {
             // Without a queue it is W that limits, and what has arrived says nothing of the link.
             let step = if met * 4 < self.size { self.window / RISE_IDLE } else { self.size / RISE };
-            self.size += step + self.mss / 16;
+            self.size += step + if is_beside_others { self.mss } else { self.mss / 16 };
             if self.size / 2 >= self.window {
                 self.size = 0;
             }

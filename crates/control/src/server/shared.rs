@@ -26,7 +26,7 @@
 //!
 //! What the leader knows of the path is also a hint for the start of the next connection ([`SharedPath::start_window`]).
 
-use super::{BYTES_MAX, FLOOR_AGE_US, INITIAL_SEGMENTS, Law, bytes_in};
+use super::{BYTES_MAX, FLOOR_AGE_US, INITIAL_SEGMENTS, Law, SEGMENTS_MIN, bytes_in};
 
 /// Slots that the leader's delays are kept of.
 pub const SLOTS: usize = 8;
@@ -283,7 +283,8 @@ impl Member {
 
     fn lead(&self, law: &Law, path: &mut SharedPath, now_us: u64) {
         path.led_us = now_us;
-        let has_measured = path.drain_from_us > 0 && law.drain_from_us == 0;
+        // Another drain may have begun at once.
+        let has_measured = path.drain_from_us > 0 && law.drain_from_us != path.drain_from_us;
         if has_measured || path.members.count < 2 || path.floor_us == 0 {
             path.floor_us = law.floor_us;
         }
@@ -342,12 +343,13 @@ impl Member {
     }
 }
 
-/// Its window bounds what it sends, and it hears of its data.
+/// Its window, which is not the least, bounds what it sends, and it hears of its data.
 fn is_active(law: &Law, member: &Member, now_us: u64) -> bool {
     member.is_drained == 0
         && law.allowed == 0
         && law.forecast > 0
         && law.limited_us > 0
+        && law.window > law.mss * SEGMENTS_MIN
         && now_us.saturating_sub(law.limited_us) <= ACTIVE_US
 }
 

@@ -255,6 +255,10 @@ fn random_loss_is_no_policer() {
     assert!(used >= 93 && link.law.bound != Bound::Policer.number(), "{used} %");
 }
 
+fn ack_at(ms: u64, delivered: u64, lost: u64, rtt_us: u64) -> AckEvent {
+    AckEvent { now_us: ms * 1_000, delivered, lost, rtt_us, in_flight_before: 100 * MSS, is_limited: true }
+}
+
 #[test]
 fn half_a_window_less_tells_whose_queue_it_is() {
     let drained = |smallest_us| {
@@ -264,11 +268,33 @@ fn half_a_window_less_tells_whose_queue_it_is() {
         (law.drain_rtt_us, law.drain_samples, law.drain_smallest_us) =
             (1_000_000, DRAIN_SAMPLES, smallest_us);
         law.update_floor(2_000_000, true, 4);
-        law.floor_us
+        (law.floor_us, law.age_max_us, law.others_queue)
     };
-    assert_eq!(drained(990_000), 40_000 * 3 + 5_000, "of others: their queue is there to stay");
-    assert_eq!(drained(800_000), 40_000 * 3 / 2 + 5_000);
-    assert_eq!(drained(50_000), 50_000);
+    assert_eq!(drained(990_000), (40_000 * 2 + 5_000, 0, 1), "of others: their queue is there to stay");
+    assert_eq!(drained(800_000), (40_000 * 3 / 2 + 5_000, FLOOR_AGE_DOUBTED_US, 0));
+    assert_eq!(drained(50_000), (50_000, FLOOR_AGE_US, 0));
+}
+
+#[test]
+fn a_loss_beside_others_takes_a_part_of_the_window_once_a_round_trip() {
+    let mut law = Law::new(MSS);
+    law.on_handshake(40_000, 1);
+    for ms in (50..2_000).step_by(10) {
+        law.on_ack(&ack_at(ms, 10 * MSS, 0, 40_000));
+    }
+    (law.others_queue, law.start_window) = (1, 0);
+    law.update();
+    let before = law.window;
+    law.on_ack(&ack_at(2_000, 10 * MSS, MSS, 40_000));
+    assert_eq!((law.size, law.ceiling()), (before * 7 / 10, before * 7 / 10));
+    law.on_ack(&ack_at(2_010, 10 * MSS, MSS, 40_000));
+    assert_eq!(law.size, before * 7 / 10);
+    law.on_ack(&ack_at(2_045, 10 * MSS, 0, 40_000));
+    assert!(law.size > before * 7 / 10 + MSS && law.size < before, "{} of {before}", law.size);
+    // A loss of a radio alone says nothing of a buffer.
+    law.others_queue = 0;
+    law.on_ack(&ack_at(2_050, MSS, MSS, 40_000));
+    assert_eq!(law.size, 0);
 }
 
 /// Two connections and what they tell their path; the second's delays are those of the first, or its own.
