@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-pictures docs-contest docs-beside-lab docs-congestion docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-pictures docs-contest docs-beside-lab docs-congestion docs-congestion-lab docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -182,13 +182,20 @@ docs-pictures: ## Write blocks and pictures of the documents anew from docs/resu
 	$(call WRITE_DOCS,)
 
 CONGESTION_SCHEMES := direct:cubic,direct:bbr,direct:bbr3,kernel:adaptive,accel:adaptive
-docs-congestion: build ## `adaptive` in the server's kernel, simulated, over round trips of 40, 100 and 200 ms, and beside others: docs/congestion.md, docs/start-vps.md
+docs-congestion: build ## `adaptive` in the server's kernel, simulated, over round trips of 40 to 300 ms, and beside others: docs/congestion.md, docs/start-vps.md
 	@mkdir -p $(OUT)/docs
-	for wan in 20 80 180; do $(CELLERATOR) contest $(CONTEST_PRESETS) --schemes $(CONGESTION_SCHEMES) --wan-rtt "$$wan ms" --no-limit \
+	for wan in 20 80 180 280; do $(CELLERATOR) contest $(CONTEST_PRESETS) --schemes $(CONGESTION_SCHEMES) --wan-rtt "$$wan ms" --no-limit \
 	  --json $(OUT)/docs/congestion-$$((wan + 20)).json; done
 	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=reno,beside=bbr,beside=adaptive:3 --seeds 5 \
 	  --schemes direct:cubic,direct:bbr,kernel:adaptive --no-limit --json $(OUT)/docs/congestion-beside.json
-	$(call WRITE_DOCS,$(foreach name,40 100 200 beside,$(abspath $(OUT))/docs/congestion-$(name).json))
+	$(call WRITE_DOCS,$(foreach name,40 100 200 300 beside,$(abspath $(OUT))/docs/congestion-$(name).json))
+
+docs-congestion-lab: build ## The same downloads between real kernels over emulated radios (as root, twenty minutes, on a quiet machine): docs/congestion.md
+	@tools/need-root docs-congestion-lab
+	@mkdir -p $(OUT)/docs
+	for wan in 20 180; do $(CELLERATOR) contest $(CONTEST_PRESETS) --lab --schemes direct:cubic,direct:bbr,kernel:adaptive --part bulk \
+	  --seconds 30 --wan-rtt "$$wan ms" --no-limit --json $(OUT)/docs/congestion-lab-$$((wan + 20)).json; done
+	$(call WRITE_DOCS,$(foreach rtt,40 200,$(abspath $(OUT))/docs/congestion-lab-$(rtt).json))
 
 NEEDS_PAGES = command -v h2load >/dev/null || tools/install-deps --optional nghttp2-client
 docs-congestion-pages: deps build ## Pages by nginx over emulated LTE and 5G, by the server's congestion control (as root, twelve minutes): docs/congestion.md, docs/start-vps.md

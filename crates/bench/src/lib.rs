@@ -22,6 +22,7 @@ mod parts;
 mod pause;
 mod plots;
 mod results;
+mod scale;
 mod segment;
 mod stage;
 mod tool;

@@ -174,7 +174,7 @@ fn in_metric(spread: Spread, metric: &Metric) -> String {
 }
 
 /// With a true minus sign, and thousands set apart.
-fn grouped(value: f64, digits: u8) -> String {
+pub(crate) fn grouped(value: f64, digits: u8) -> String {
     let text = format!("{:.*}", usize::from(digits), value.abs());
     let (whole, rest) =
         text.split_once('.').map_or((text.as_str(), String::new()), |(w, r)| (w, format!(".{r}")));
@@ -191,4 +191,4 @@ fn grouped(value: f64, digits: u8) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -113,6 +113,9 @@ fn rendered(block: &str) -> String {
         ("cellerator/contest/1", "short") => contest::short_markdown(&parsed(file, &text)),
         ("cellerator/elimination/1", "") => parsed::<contest::Eliminated>(file, &text).markdown(),
         (schema, "") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text).markdown(),
+        (schema, "scale") if schema == bench::SCHEMA => parsed::<bench::Results>(file, &text)
+            .scale_markdown()
+            .unwrap_or_else(|| panic!("{file}: a part that the calculation stands on is missing")),
         ("cellerator/datasets/1", "") => datasets_page::markdown(&document),
         ("cellerator/congestion-pages/1", "") => pages::markdown(&document),
         ("cellerator/congestion-pages/1", "picture") => shown(&expected::pages(&document)),
