@@ -624,7 +624,7 @@ always void follow_start(struct law *law, const struct ack_event *ack, __u64 rtt
 	lasts = is_queueing && beyond(ack->now_us, law->queueing_since_us) >= law->floor_us;
 	if ((lasts || ceiling(law)) && law->forecast)
 		law->start_window = 0;
-	else if (ack->in_flight_before >= law->start_window / 2 && !lasts)
+	else if (ack->in_flight_before >= law->start_window / 2 && !is_queueing)
 		law->start_window = smaller(law->start_window + ack->delivered, BYTES_MAX);
 }
 

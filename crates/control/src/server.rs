@@ -719,11 +719,11 @@ impl Law {
         } else if self.queueing_since_us == 0 {
             self.queueing_since_us = ack.now_us;
         }
-        // A radio pauses: only a queue that lasts says that the window is large enough.
+        // A radio pauses: only a queue that lasts says that the window is large enough. It does not grow meanwhile.
         let lasts = is_queueing && ack.now_us.saturating_sub(self.queueing_since_us) >= self.floor_us;
         if (lasts || self.ceiling() > 0) && self.forecast > 0 {
             self.start_window = 0;
-        } else if ack.in_flight_before >= self.start_window / 2 && !lasts {
+        } else if ack.in_flight_before >= self.start_window / 2 && !is_queueing {
             self.start_window = (self.start_window + ack.delivered).min(BYTES_MAX);
         }
     }
