@@ -486,7 +486,10 @@ always __u64 is_less(__u64 a, __u64 b)
 	__u64 difference = a - b;
 
 	asm volatile("" : "+r"(difference));
-	return difference >> 63;
+	difference >>= 63;
+	/* Nor is a branch made of what is multiplied by it. */
+	asm volatile("" : "+r"(difference));
+	return difference;
 }
 
 once int compute_forecast(struct law *law)
