@@ -372,6 +372,11 @@ once int follow_buffer(struct law *law, const struct ack_event *ack, __u64 rtt, 
 
 /* The floor. */
 
+always __u64 near_floor_us(const struct law *law)
+{
+	return larger(NEAR_US, law->floor_us / JITTER_PARTS);
+}
+
 always void end_drain(struct law *law)
 {
 	law->drain_from_us = 0;
@@ -385,8 +390,9 @@ always void end_drain(struct law *law)
 always void take_floor(struct law *law, __u64 now)
 {
 	int is_doubted_again = law->age_max_us < FLOOR_AGE_US;
-	int is_others = law->drain_rtt_us && law->drain_smallest_us * OTHERS_PARTS >=
-						     law->drain_rtt_us * (OTHERS_PARTS - 1);
+	int is_others = law->drain_rtt_us &&
+			law->drain_smallest_us > law->floor_us + near_floor_us(law) &&
+			law->drain_smallest_us * OTHERS_PARTS >= law->drain_rtt_us * (OTHERS_PARTS - 1);
 	__u64 halves = is_doubted_again && is_others ? 4 : 3;
 	__u64 believed = law->floor_us * halves / 2 + 5000;
 	int is_doubted = law->drain_smallest_us > believed;
@@ -411,8 +417,9 @@ always void update_floor(struct law *law, __u64 rtt, int is_queueing, __u64 now)
 		law->confirmed_us = now;
 		law->floor_us = rtt;
 	} else if (law->age_max_us == FLOOR_AGE_US &&
-		   rtt <= law->floor_us + larger(NEAR_US, law->floor_us / JITTER_PARTS)) {
+		   rtt <= law->floor_us + near_floor_us(law)) {
 		law->confirmed_us = now;
+		law->others_queue = 0;
 		end_drain(law);
 	}
 	law->floor_us = smaller(law->floor_us, rtt);

@@ -529,6 +529,7 @@ impl Law {
             self.floor_us = rtt;
         } else if self.age_max_us == FLOOR_AGE_US && rtt <= self.floor_us + self.near_floor_us() {
             self.confirmed_us = now;
+            self.others_queue = 0;
             self.end_drain();
         }
         self.floor_us = self.floor_us.min(rtt);
@@ -561,7 +562,9 @@ impl Law {
     fn take_floor(&mut self, now: u64) {
         // In the middle of an outage it measures the outage.
         let is_doubted_again = self.age_max_us < FLOOR_AGE_US;
+        // Where the queue was empty it is nobody's.
         let is_others = self.drain_rtt_us > 0
+            && self.drain_smallest_us > self.floor_us + self.near_floor_us()
             && self.drain_smallest_us * OTHERS_PARTS >= self.drain_rtt_us * (OTHERS_PARTS - 1);
         self.others_queue = if is_others { (self.others_queue + 1).min(OTHERS_SURE) } else { 0 };
         let halves = if is_doubted_again && is_others { 4 } else { 3 };

@@ -276,24 +276,41 @@ fn half_a_window_less_tells_whose_queue_it_is() {
 }
 
 #[test]
+fn an_empty_queue_is_nobodys() {
+    let mut law = Law::new(MSS);
+    law.on_handshake(40_000, 1);
+    (law.drain_from_us, law.drain_until_us, law.drain_rtt_us) = (2, 3, 43_000);
+    (law.drain_samples, law.drain_smallest_us, law.age_max_us) =
+        (DRAIN_SAMPLES, 42_000, FLOOR_AGE_DOUBTED_US);
+    law.update_floor(43_000, true, 4);
+    assert_eq!((law.others_queue, law.age_max_us), (0, FLOOR_AGE_US));
+    // The queue of others is gone when a round trip is as short as the floor.
+    law.others_queue = 1;
+    law.update_floor(45_000, true, 5);
+    assert_eq!(law.others_queue, 1);
+    law.update_floor(42_500, true, 6);
+    assert_eq!(law.others_queue, 0);
+}
+
+#[test]
 fn a_loss_beside_others_takes_a_part_of_the_window_once_a_round_trip() {
     let mut law = Law::new(MSS);
     law.on_handshake(40_000, 1);
     for ms in (50..2_000).step_by(10) {
-        law.on_ack(&ack_at(ms, 10 * MSS, 0, 40_000));
+        law.on_ack(&ack_at(ms, 10 * MSS, 0, 50_000));
     }
     (law.others_queue, law.start_window) = (1, 0);
     law.update();
     let before = law.window;
-    law.on_ack(&ack_at(2_000, 10 * MSS, MSS, 40_000));
+    law.on_ack(&ack_at(2_000, 10 * MSS, MSS, 50_000));
     assert_eq!((law.size, law.ceiling()), (before * 7 / 10, before * 7 / 10));
-    law.on_ack(&ack_at(2_010, 10 * MSS, MSS, 40_000));
+    law.on_ack(&ack_at(2_010, 10 * MSS, MSS, 50_000));
     assert_eq!(law.size, before * 7 / 10);
-    law.on_ack(&ack_at(2_045, 10 * MSS, 0, 40_000));
+    law.on_ack(&ack_at(2_055, 10 * MSS, 0, 50_000));
     assert!(law.size > before * 7 / 10 + MSS && law.size < before, "{} of {before}", law.size);
     // A loss of a radio alone says nothing of a buffer.
     law.others_queue = 0;
-    law.on_ack(&ack_at(2_050, MSS, MSS, 40_000));
+    law.on_ack(&ack_at(2_060, MSS, MSS, 50_000));
     assert_eq!(law.size, 0);
 }
 
