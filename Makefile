@@ -186,7 +186,7 @@ docs-congestion: build ## `adaptive` in the server's kernel, simulated, over rou
 	@mkdir -p $(OUT)/docs
 	for wan in 20 80 180 280; do $(CELLERATOR) contest $(CONTEST_PRESETS) --schemes $(CONGESTION_SCHEMES) --wan-rtt "$$wan ms" --no-limit \
 	  --json $(OUT)/docs/congestion-$$((wan + 20)).json; done
-	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=reno,beside=bbr,beside=adaptive:3 --seeds 5 \
+	$(CELLERATOR) contest 4g-lte 4g-lte-drive --part beside=cubic,beside=reno,beside=bbr,beside=bbr3,beside=fixed,beside=adaptive:3 --seeds 5 \
 	  --schemes direct:cubic,direct:bbr,kernel:adaptive --no-limit --json $(OUT)/docs/congestion-beside.json
 	$(call WRITE_DOCS,$(foreach name,40 100 200 300 beside,$(abspath $(OUT))/docs/congestion-$(name).json))
 

@@ -33,7 +33,8 @@ pub struct Args {
     buffer: Vec<String>,
     /// What to run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed
     /// (four flows and a call), flows=N (N downloads),
-    /// beside=cubic|reno|bbr|quic|quic-bbr[:N] (a download beside others that pass), alone=… (those others alone)
+    /// beside=cubic|reno|bbr|bbr3|fixed|adaptive|quic|quic-bbr[:N] (a download beside others that pass), alone=… (those
+    /// others alone)
     #[arg(long, value_delimiter = ',', default_value = "bulk", value_name = "PART")]
     part: Vec<Part>,
     /// How late the senders of the limit know capacity and queue; one limit for each

@@ -4,11 +4,13 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
-use control::{AdaptiveServerParams, BbrParams, ControllerConfig, CubicParams, NewRenoParams};
+use control::{
+    AdaptiveServerParams, Bbr3Params, BbrParams, ControllerConfig, CubicParams, FixedParams, NewRenoParams,
+};
 use engine::{Action, Engine, PassThrough, Rule};
 use link::Percentiles;
 use sim::{NetworkConfig, SimError};
-use units::{Duration, Instant};
+use units::{Bytes, Duration, Instant, Rate};
 
 use crate::ContestError;
 use crate::bulk::{Observed, PING, SURPLUS, Watched, pings};
@@ -26,8 +28,8 @@ const QUIC_SEGMENTS: u64 = 32;
 
 const OWN: usize = 1;
 
-/// What downloads beside the accelerated flow, and how many of them: `cubic`, `reno`, `bbr`, `adaptive`, `quic` or `quic-bbr`,
-/// with a count as in `cubic:2`.
+/// What downloads beside the accelerated flow, and how many of them: the name of a [`BesideKind`], with a count as in
+/// `cubic:2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beside {
     /// The congestion control of their servers.
@@ -55,6 +57,10 @@ pub enum BesideKind {
     Reno,
     /// TCP with BBR.
     Bbr,
+    /// TCP with BBRv3.
+    Bbr3,
+    /// TCP that sends at half of the link's mean rate, all of them together, whatever happens: as tcp-brutal.
+    Fixed,
     /// TCP with `adaptive` in the server's kernel.
     Adaptive,
     /// QUIC with CUBIC.
@@ -64,20 +70,27 @@ pub enum BesideKind {
 }
 
 impl BesideKind {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 8] = [
         (Self::Cubic, "cubic"),
         (Self::Reno, "reno"),
         (Self::Bbr, "bbr"),
+        (Self::Bbr3, "bbr3"),
+        (Self::Fixed, "fixed"),
         (Self::Adaptive, "adaptive"),
         (Self::Quic, "quic"),
         (Self::QuicBbr, "quic-bbr"),
     ];
 
-    fn controller(self) -> ControllerConfig {
+    /// Its names, as they are written.
+    pub(crate) const NAMES: &'static str = "cubic, reno, bbr, bbr3, fixed, adaptive, quic or quic-bbr";
+
+    fn controller(self, rate: Rate) -> ControllerConfig {
         match self {
             Self::Cubic => ControllerConfig::Cubic(CubicParams::default()),
             Self::Reno => ControllerConfig::NewReno(NewRenoParams::default()),
             Self::Bbr | Self::QuicBbr => ControllerConfig::Bbr(BbrParams::default()),
+            Self::Bbr3 => ControllerConfig::Bbr3(Bbr3Params::default()),
+            Self::Fixed => ControllerConfig::Fixed(FixedParams { rate, ..FixedParams::default() }),
             Self::Adaptive => ControllerConfig::AdaptiveServer(AdaptiveServerParams::default()),
             Self::Quic => ControllerConfig::Cubic(CubicParams {
                 initial_window_segments: QUIC_SEGMENTS,
@@ -109,8 +122,8 @@ impl FromStr for Beside {
         kind.zip(count).map(|(kind, count)| Self { kind, count, is_alone: false }).ok_or_else(|| ContestError::Setting {
             what: "part",
             problem: format!(
-                "`beside={text}` is none; write beside=cubic, reno, bbr, adaptive, quic or quic-bbr, with a count from 1 to 16 \
-                 as in beside=cubic:2"
+                "`beside={text}` is none; write beside={}, with a count from 1 to 16 as in beside=cubic:2",
+                BesideKind::NAMES
             ),
         })
     }
@@ -125,6 +138,8 @@ pub(crate) fn beside(
 ) -> Result<BesideRun, SimError> {
     let all = (line_up.trace.down.offered_bytes(Duration::ZERO, length * 2) + SURPLUS).get();
     let others = OWN + usize::from(!beside.is_alone);
+    let offered = line_up.trace.down.offered_bytes(Duration::ZERO, length).get();
+    let fixed = Rate::from_transfer(Bytes::new(offered / 2 / u64::from(beside.count)), length);
     let mut flows = vec![pings(length)];
     if !beside.is_alone {
         flows.push(FlowPlan::download(all, Instant::ZERO));
@@ -140,7 +155,7 @@ pub(crate) fn beside(
         if number < others {
             continue;
         }
-        flow.server.controller = beside.kind.controller();
+        flow.server.controller = beside.kind.controller(fixed);
         if beside.kind.is_quic() {
             flow.server = flow.server.clone().over_quic();
             flow.client = flow.client.clone().over_quic();
@@ -186,11 +201,13 @@ mod tests {
 
     #[test]
     fn neighbours_are_read_as_they_are_written() {
-        for text in ["cubic", "reno:2", "bbr", "quic:16", "quic-bbr:2"] {
+        for text in ["cubic", "reno:2", "bbr", "bbr3", "fixed:2", "quic:16", "quic-bbr:2"] {
             assert_eq!(text.parse::<Beside>().unwrap().to_string(), text);
         }
         for wrong in ["", "vegas", "cubic:0", "cubic:17", "cubic:x"] {
             assert!(wrong.parse::<Beside>().is_err(), "{wrong}");
         }
+        let names = BesideKind::ALL.map(|(_, name)| name);
+        assert_eq!(BesideKind::NAMES.replace(" or ", ", ").split(", ").collect::<Vec<_>>(), names);
     }
 }

@@ -76,7 +76,8 @@ impl core::str::FromStr for Part {
                 what: "part",
                 problem: format!(
                     "`{text}` is none; there are bulk, short, mixed, flows=N with N from 2 to 256, \
-                     and beside= or alone= with cubic, reno, bbr, adaptive, quic or quic-bbr"
+                     and beside= or alone= with {}",
+                    crate::beside::BesideKind::NAMES
                 ),
             }),
         }
