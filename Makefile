@@ -116,7 +116,7 @@ windows: deps ## No measured link is slower than with a window without bound: TR
 	CELLERATOR_TRACES=$(abspath $(TRACES)) cargo test --release --locked --package cellerator-sim --test all \
 	  windows:: -- --ignored --nocapture
 
-record-top: deps ## Record the samples for the screens of top anew (as root): crates/top/tests/recorded
+record-top: deps ## Record the samples for the screens of top anew (as root): crates/box/top/tests/recorded
 	@tools/need-root record-top
 	cargo test --locked --package cellerator --test commands top::record:: -- --ignored
 

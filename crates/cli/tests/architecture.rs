@@ -1,54 +1,16 @@
 //! The rules of ARCHITECTURE.md that a program can check: who depends on whom, and where unsafe code lives.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Lowest layer first. A crate may depend only on those before it.
-const LAYERS: &[&str] = &[
-    "cellerator-stored",
-    "cellerator-units",
-    "cellerator-figures",
-    "cellerator-wire",
-    "cellerator-control",
-    "cellerator-link",
-    "cellerator-tcp",
-    "cellerator-engine",
-    "cellerator-handover",
-    "cellerator-multipath",
-    "cellerator-probe",
-    "cellerator-scenario",
-    "cellerator-capture",
-    "cellerator-analysis",
-    "cellerator-sim",
-    "cellerator-parallel",
-    "cellerator-tables",
-    "cellerator-io",
-    "cellerator-bpf-build",
-    "cellerator-drwa",
-    "cellerator-coupled",
-    "cellerator-congestion",
-    "cellerator-measure",
-    "cellerator-uplinks",
-    "cellerator-report",
-    "cellerator-datasets",
-    "cellerator-run",
-    "cellerator-telemetry",
-    "cellerator-top",
-    "cellerator-fuzzing",
-    "cellerator-dashboard",
-    "cellerator-history",
-    "cellerator-lab",
-    "cellerator-contest",
-    "cellerator-reproduce",
-    "cellerator-bench",
-    "cellerator",
-];
+/// Folders below `crates`, lowest first. A crate may depend only on those of its own folder and of those before it.
+const ROWS: &[&str] = &["base", "core", "captures", "linux", "client", "box", "lab", "cli", "fuzzing"];
 
-/// The core: deterministic, without input or output. None of them may reach `io`.
-const CORE_END: &str = "cellerator-sim";
+/// Crates outside `core` that are without input, output and threads all the same. None of them may reach `io`.
+const AS_THE_CORE: &[&str] = &["figures", "capture", "analysis"];
 
 /// Crates that bring clocks, sockets, threads or system calls; the core may not use them.
 const NOT_IN_CORE: &[&str] = &["libc", "nix", "rustix", "tokio", "mio", "socket2", "rayon", "netlink-sys"];
@@ -145,49 +107,73 @@ fn a_plain_build_has_no_bpf_and_every_test_has_it() {
     assert!(looked_at >= 10, "{looked_at} crates reach io");
 }
 
-fn layer(name: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| *layer == name)
+/// Of each package of the workspace its folder and the place of its row.
+fn folders() -> BTreeMap<String, (PathBuf, usize)> {
+    let metadata = metadata();
+    let list = metadata["packages"].as_array().expect("packages");
+    list.iter()
+        .map(|package| {
+            let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+            let folder = manifest.parent().expect("a folder").to_owned();
+            let below = folder.strip_prefix(root()).expect("below the root");
+            let below = below.strip_prefix("crates").unwrap_or(below);
+            let row = below.iter().next().expect("a row").to_string_lossy();
+            let row = ROWS.iter().position(|one| *one == row);
+            let row = row.unwrap_or_else(|| panic!("{} is in no row: add it to ROWS", folder.display()));
+            (package["name"].as_str().expect("a name").to_owned(), (folder, row))
+        })
+        .collect()
+}
+
+/// Packages that do neither input nor output, with their folders.
+fn without_input_and_output() -> BTreeMap<String, PathBuf> {
+    let core = ROWS.iter().position(|row| *row == "core");
+    let is_one =
+        |folder: &Path, row| Some(row) == core || AS_THE_CORE.iter().any(|name| folder.ends_with(name));
+    let all = folders().into_iter();
+    let found: BTreeMap<_, _> = all
+        .filter(|(_, (folder, row))| is_one(folder, *row))
+        .map(|(name, (folder, _))| (name, folder))
+        .collect();
+    assert_eq!(found.len(), 12 + AS_THE_CORE.len(), "{:?}", found.keys());
+    found
 }
 
 #[test]
-fn crates_depend_only_on_lower_layers() {
+fn crates_depend_only_on_their_own_row_and_those_above() {
+    let folders = folders();
     let mut wrong = Vec::new();
     for (name, dependencies) in packages() {
-        let own = layer(&name).unwrap_or_else(|| panic!("{name} has no layer: add it to LAYERS"));
-        for dependency in dependencies {
-            if layer(&dependency).is_some_and(|other| other >= own) {
-                wrong.push(format!("{name} depends on {dependency}"));
-            }
-        }
+        let (_, own) = folders[&name];
+        let upwards =
+            dependencies.iter().filter(|other| folders.get(*other).is_some_and(|(_, row)| *row > own));
+        wrong.extend(upwards.map(|other| format!("{name} depends on {other}")));
     }
     assert!(wrong.is_empty(), "against the direction of dependencies: {wrong:?}");
 }
 
 #[test]
 fn the_core_has_no_way_to_the_outside() {
-    let core_end = layer(CORE_END).expect("a layer");
+    let core = without_input_and_output();
     let mut wrong = Vec::new();
-    for (name, dependencies) in packages() {
-        if layer(&name).is_some_and(|own| own <= core_end) {
-            wrong.extend(
-                dependencies
-                    .iter()
-                    .filter(|d| NOT_IN_CORE.contains(&d.as_str()) || *d == "cellerator-io")
-                    .map(|d| format!("{name} depends on {d}")),
-            );
-        }
+    for (name, dependencies) in packages().into_iter().filter(|(name, _)| core.contains_key(name)) {
+        let ours = |name: &String| name.starts_with("cellerator-");
+        wrong.extend(
+            dependencies
+                .iter()
+                .filter(|d| NOT_IN_CORE.contains(&d.as_str()) || (ours(d) && !core.contains_key(*d)))
+                .map(|d| format!("{name} depends on {d}")),
+        );
     }
     assert!(wrong.is_empty(), "the core must stay free of input and output: {wrong:?}");
 }
 
 #[test]
 fn the_core_starts_no_threads() {
-    let core_end = layer(CORE_END).expect("a layer");
     let mut wrong = Vec::new();
-    for name in &LAYERS[..=core_end] {
-        let folder = name.strip_prefix("cellerator-").expect("a crate of ours");
+    for (name, folder) in without_input_and_output() {
         let mut files = Vec::new();
-        sources(&root().join("crates").join(folder).join("src"), &mut files);
+        sources(&folder.join("src"), &mut files);
         assert!(!files.is_empty(), "{name} has no sources");
         for file in files {
             let text = std::fs::read_to_string(&file).expect("readable source");
@@ -202,7 +188,7 @@ fn the_core_starts_no_threads() {
     assert!(wrong.is_empty(), "whoever runs the core starts threads: {wrong:?}");
 }
 
-fn sources(dir: &Path, found: &mut Vec<std::path::PathBuf>) {
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("a readable directory") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
@@ -217,10 +203,11 @@ fn sources(dir: &Path, found: &mut Vec<std::path::PathBuf>) {
 fn unsafe_code_lives_in_io_only_and_says_why() {
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
+    sources(&root().join("fuzzing"), &mut files);
     let mut wrong = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).expect("readable source");
-        let in_io = file.starts_with(root().join("crates/io"));
+        let in_io = file.starts_with(root().join("crates/linux/io"));
         let is_this = file.ends_with("cli/tests/architecture.rs");
         for (number, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
@@ -229,7 +216,7 @@ fn unsafe_code_lives_in_io_only_and_says_why() {
             }
         }
     }
-    assert!(wrong.is_empty(), "unsafe code outside crates/io: {wrong:?}");
+    assert!(wrong.is_empty(), "unsafe code outside crates/linux/io: {wrong:?}");
 }
 
 /// Modules of the engine, lowest layer first. A module may import only those before it: no circle, no import
@@ -361,7 +348,7 @@ fn module_of(path: &str) -> Option<usize> {
 
 #[test]
 fn the_engines_modules_import_only_lower_ones() {
-    let base = root().join("crates/engine/src");
+    let base = root().join("crates/core/engine/src");
     let mut files = Vec::new();
     sources(&base, &mut files);
     let mut wrong = Vec::new();
@@ -433,7 +420,7 @@ fn the_way_of_a_segment_names_functions_that_there_are() {
         let mut words = line.split_whitespace();
         let (Some(function), Some(file)) = (words.next(), words.next()) else { continue };
         let name = function.rsplit("::").next().unwrap_or_default();
-        assert!(has_function(&format!("crates/engine/src/{file}"), name), "no `{function}` in {file}");
+        assert!(has_function(&format!("crates/core/engine/src/{file}"), name), "no `{function}` in {file}");
         found += 1;
     }
     assert!(found >= 10, "the list has {found} lines");

@@ -37,10 +37,18 @@ fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
+/// Of all crates.
+fn tests() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for folder in ["crates", "fuzzing"] {
+        tests_below(&root().join(folder), &mut found);
+    }
+    found
+}
+
 #[test]
 fn every_hazard_has_a_decision_and_its_tests_exist() {
-    let mut tests = BTreeSet::new();
-    tests_below(&root().join("crates"), &mut tests);
+    let tests = tests();
     let text = std::fs::read_to_string(root().join("docs/hazards.md")).unwrap();
     let rows: Vec<Vec<&str>> = text
         .lines()
@@ -93,8 +101,7 @@ const LIMITS: [(&str, &[&str]); 16] = [
 
 #[test]
 fn every_limit_in_the_readme_is_held() {
-    let mut tests = BTreeSet::new();
-    tests_below(&root().join("crates"), &mut tests);
+    let tests = tests();
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
     let limits = text.split("\n## Limits\n").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
     for (words, held) in LIMITS {
@@ -116,8 +123,7 @@ fn quoted(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn what_security_md_names_exists() {
-    let mut tests = BTreeSet::new();
-    tests_below(&root().join("crates"), &mut tests);
+    let tests = tests();
     let text = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
     let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| who |"));
     let mut count = 0;

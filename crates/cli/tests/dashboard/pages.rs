@@ -28,7 +28,7 @@ fn close(path: &Path) {
 }
 
 fn file(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/tls").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../box/top/tests/tls").join(name);
     if name.ends_with(".key") {
         close(&path);
     }

@@ -268,7 +268,8 @@ fn what_cannot_be_loaded_is_one_line() {
     assert!(!output.status.success() && said.lines().count() == 1, "{said}");
     assert!(said.contains("CAP_BPF") || said.contains("root"), "{said}");
     // A kernel before 6.4, by its types.
-    let types = Path::new(env!("CARGO_MANIFEST_DIR")).join("../coupled/tests/btf/debian-12-linux-6.1.btf");
+    let types =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../linux/coupled/tests/btf/debian-12-linux-6.1.btf");
     let error = io::bpf::congestion_controls(Some(&types)).unwrap_err().to_string();
     assert!(error.contains("is missing") && error.lines().count() == 1, "{error}");
 }

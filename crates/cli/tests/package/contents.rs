@@ -151,17 +151,18 @@ fn the_page_in_the_package_has_no_link_to_a_file_beside_it() {
 
 #[test]
 fn licences_name_every_folder_of_bpf_programs() {
-    let places =
-        std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("bpf"));
+    let places = std::fs::read_dir(root().join("crates/linux"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("bpf"));
     let folders: BTreeSet<String> = places
         .filter(|path| path.is_dir())
-        .map(|path| path.strip_prefix(root().join("crates")).unwrap().display().to_string())
+        .map(|path| path.strip_prefix(root().join("crates/linux")).unwrap().display().to_string())
         .collect();
     assert!(folders.contains("drwa/bpf"), "{folders:?}");
     for file in ["NOTICE", "packaging/debian/copyright", "README.md"] {
         let text = read(file);
         let missing: Vec<_> =
-            folders.iter().filter(|folder| !text.contains(&format!("crates/{folder}"))).collect();
+            folders.iter().filter(|folder| !text.contains(&format!("crates/linux/{folder}"))).collect();
         assert!(missing.is_empty(), "{file} does not name {missing:?}");
     }
 }

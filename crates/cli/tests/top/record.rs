@@ -1,4 +1,4 @@
-//! Samples for the screens' tests (`crates/top/tests/screens.rs`), from an accelerator with traffic.
+//! Samples for the screens' tests (`crates/box/top/tests/screens.rs`), from an accelerator with traffic.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn record(network: &Network, focus: &Focus, count: u64) -> Vec<Sample> {
 }
 
 fn write(name: &str, samples: &[Sample]) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../top/tests/recorded");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../box/top/tests/recorded");
     let text = serde_json::to_string(samples).unwrap();
     fs::write(folder.join(name), text + "\n").unwrap();
 }
