@@ -61,7 +61,7 @@ pub fn offer(bytes: &[u8]) {
     let objections = outside::objections(&offer);
     assert!(!objections.is_empty(), "nobody objects, though one shares nothing and one has no room");
     assert!(objections.iter().all(|why| !why.contains('\n')), "{objections:?}");
-    let question = serde_json::to_string(&Question::HandOver(offer.clone())).expect("a JSON form");
+    let question = serde_json::to_string(&Question::Upgrade(offer.clone())).expect("a JSON form");
     assert!(!question.contains('\n'), "a question is one line");
 }
 

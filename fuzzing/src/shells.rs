@@ -12,7 +12,7 @@ use io::netlink::outside as netlink_outside;
 use run::outside;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use top::{Ask, Greeting, Hello, Told};
+use top::{Ask, Greeting, Hello, Reply};
 
 /// Longest line of a view, bytes.
 const LINE_LEN_MAX: usize = 4_096;
@@ -94,7 +94,7 @@ pub fn top_line(bytes: &[u8]) {
         written_again::<Greeting>(&line);
     }
     assert!(read <= bytes.len(), "more lines than there are bytes");
-    written_again::<Told>(bytes);
+    written_again::<Reply>(bytes);
 }
 
 fn written_again<T: Serialize + DeserializeOwned>(bytes: &[u8]) {

@@ -164,7 +164,7 @@ pub fn handover(args: &HandoverArgs) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let found = find(&args.which)?;
-    let question = Question::Roam { client: args.subscriber, to: args.to.clone() };
+    let question = Question::MoveSubscriber { client: args.subscriber, to: args.to.clone() };
     match ask(&found, &question)? {
         Answer::Done(line) => print(&[format!("{}: {line}", found.name)]),
         other => return Err(unexpected(&found, &other)),

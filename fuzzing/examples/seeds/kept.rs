@@ -161,11 +161,11 @@ pub fn question() -> Seeds {
         json("subscribers", &Question::Subscribers { from: 9 }),
         json("subscriber", &Question::Subscriber { client, from: 0 }),
         json("drain", &Question::Drain { time_ms_max: Some(500) }),
-        json("roam", &Question::Roam { client, to: "north".to_owned() }),
+        json("roam", &Question::MoveSubscriber { client, to: "north".to_owned() }),
         json("reload", &Question::Reload),
         json("begin-ab", &Question::BeginAb { time_ms: 1, seed: None }),
         json("share", &Question::Share(an_offer())),
-        json("hand-over", &Question::HandOver(an_offer())),
+        json("hand-over", &Question::Upgrade(an_offer())),
     ]
 }
 

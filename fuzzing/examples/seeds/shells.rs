@@ -2,7 +2,7 @@
 
 use probe::http_request;
 use probe::order::{Order, What};
-use top::{Ask, Greeting, Hello, PROTOCOL, Told};
+use top::{Ask, Greeting, Hello, PROTOCOL, Reply};
 use units::Duration;
 
 use crate::Seeds;
@@ -137,10 +137,10 @@ pub fn top_line() -> Seeds {
         ("talk".to_owned(), talk.into_bytes()),
         ("long".to_owned(), [&[b' '; 4_095][..], b"\n", &[b' '; 4_097]].concat()),
         seed("other", serde_json::to_vec(&Greeting::OtherProtocol { protocol: 2, version: "2".to_owned() })),
-        seed("names", serde_json::to_vec(&Told::Names(vec![name()]))),
-        seed("metrics", serde_json::to_vec(&Told::Metrics(Box::default()))),
-        seed("subscribers", serde_json::to_vec(&Told::Subscribers(run::SubscriberList::default()))),
-        seed("refused", serde_json::to_vec(&Told::Refused("why".to_owned()))),
+        seed("names", serde_json::to_vec(&Reply::Names(vec![name()]))),
+        seed("metrics", serde_json::to_vec(&Reply::Metrics(Box::default()))),
+        seed("subscribers", serde_json::to_vec(&Reply::Subscribers(run::SubscriberList::default()))),
+        seed("refused", serde_json::to_vec(&Reply::Refused("why".to_owned()))),
     ]
 }
 

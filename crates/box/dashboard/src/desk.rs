@@ -22,7 +22,7 @@ use io::Clock;
 use telemetry::TelemetryError;
 use telemetry::http::End;
 use tokio::sync::watch;
-use top::{Ask, Source, Told, TopError};
+use top::{Ask, Reply, Source, TopError};
 use units::{Duration, Instant};
 
 use crate::overview::Overviews;
@@ -197,7 +197,7 @@ impl Drop for Seat {
 pub(crate) struct Line(Rc<RefCell<BufReader<UnixStream>>>);
 
 impl Source for Line {
-    fn ask(&mut self, question: &Ask) -> Result<Told, TopError> {
+    fn ask(&mut self, question: &Ask) -> Result<Reply, TopError> {
         let failed = |error| TopError::System { doing: "ask the process beside this one".to_owned(), error };
         let mut stream = self.0.borrow_mut();
         let mut ask = || {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use engine::ControlGroup;
 use run::AbReport;
 use serde::Serialize;
-use top::{Ask, Focus, History, Row, Sampler, Source, Told, TopError, Totals};
+use top::{Ask, Focus, History, Reply, Row, Sampler, Source, TopError, Totals};
 
 use crate::desk::Line;
 
@@ -75,7 +75,7 @@ impl Overviews {
     /// Nobody can be asked.
     pub fn take(&mut self, gate: &mut Line) -> Result<Bytes, TopError> {
         let mut names = match gate.ask(&Ask::Names)? {
-            Told::Names(names) => names,
+            Reply::Names(names) => names,
             _ => Vec::new(),
         };
         names.truncate(ACCELERATORS_MAX);
@@ -99,7 +99,7 @@ impl Known {
             self.history.add(sample);
         }
         self.ab = match gate.ask(&Ask::Ab { name: name.to_owned() })? {
-            Told::Ab(report) => Some(*report),
+            Reply::Ab(report) => Some(*report),
             // There was none since it started.
             _ => None,
         };

@@ -22,7 +22,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use telemetry::TelemetryError;
-use telemetry::http::{self, Door, Place, Site};
+use telemetry::http::{self, Endpoint, Place, Site};
 use top::Secrets;
 
 use crate::desk::Desk;
@@ -103,7 +103,7 @@ pub fn serve(
     });
     let has_tls = tls.is_some();
     http::serve(
-        Door { listen, tls },
+        Endpoint { listen, tls },
         |at| ready(at, has_tls),
         |end| Ok(Live { desk: Desk::start(gate, end)?, guard: secrets.map(Guard::new) }),
     )

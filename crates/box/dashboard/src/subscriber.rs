@@ -12,7 +12,7 @@ use io::Clock;
 use run::{FlowLine, OpaqueLine, PassedLine};
 use serde::Serialize;
 use tokio::sync::watch;
-use top::{Ask, History, Moment, Sample, Source, Told, TopError};
+use top::{Ask, History, Moment, Reply, Sample, Source, TopError};
 use units::{Duration, Instant};
 
 use crate::desk::{Key, Line};
@@ -136,7 +136,7 @@ impl Watching {
         let (name, client) = key.clone();
         let told = gate.ask(&Ask::Subscriber { name: name.clone(), client, from })?;
         // An accelerator that ends, or is too old: the page stands still.
-        let Told::Subscriber(view) = told else { return Ok(()) };
+        let Reply::Subscriber(view) = told else { return Ok(()) };
         let are_flows_over = are_flows_due && view.next.is_none();
         if are_flows_due {
             self.next_flows = now + FLOWS_EVERY;

@@ -5,26 +5,27 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use ::handover::{Elsewhere, Note, Peer, Relay, Way};
 use control::Feedback;
 use engine::{
     ConfigError, ControlGroup, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice,
     PassReason, Port, Stats, Transmit, UnknownFlow, Verdict, Wants,
 };
-use handover::{Elsewhere, Note, Peer, Relay, Way};
 use io::{IoError, MappedState, RingArena, StateFile};
 use units::{Bytes, Duration, Instant};
 use wire::VirtioNetHeader;
 
 use crate::ab::SharedTally;
 use crate::{
-    EngineMeters, FlowList, FlowState, Frame, Ledger, Outlets, Processor, ProcessorStatus, Relayed, Roam,
+    EngineMeters, FlowList, FlowState, Frame, HandoverRequest, Ledger, Outlets, Processor, ProcessorStatus,
+    Relayed,
 };
 use crate::{SubscriberList, SubscriberView};
 use crate::{status, subscribers};
 
-mod roaming;
+mod handover;
 
-use roaming::Early;
+use self::handover::Early;
 
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
 const ARENA_MIN: u64 = 64 << 20;
@@ -512,8 +513,8 @@ impl Processor for Accelerator {
         self.engine.config().debt_timeout
     }
 
-    fn roam(&mut self, request: Roam, now: Instant) {
-        self.do_roam(request, now);
+    fn handle_handover_request(&mut self, request: HandoverRequest, now: Instant) {
+        self.do_handover_request(request, now);
     }
 
     fn handle_relayed(

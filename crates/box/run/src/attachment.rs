@@ -14,16 +14,16 @@ use io::features::Feature;
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Instance, IoError, NamespaceId, Waiter};
 
-use crate::handover::Predecessor;
+use crate::inherited_resources::InheritedResources;
 use crate::inline::SharedHeaders;
 use crate::interfaces::Interfaces;
 use crate::journal::Journals;
-use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
 use crate::record::Record;
 use crate::steering::{Bypass, SubscriberRoutes};
+use crate::upgrade::predecessor::Predecessor;
 use crate::{Config, EventSink, RunError};
 
 /// By what a waiter reports packets: of the wired side, of the mobile one.
@@ -88,7 +88,7 @@ pub(crate) trait Site: Sized {
     fn inherit(
         config: &Config,
         netlink: &Netlink,
-        kept: &mut Keepsakes,
+        kept: &mut InheritedResources,
         record: Record,
     ) -> Result<Self, RunError>;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
-use crate::{FeedbackConfig, RoamingConfig};
+use crate::{FeedbackConfig, HandoverConfig};
 
 /// How the accelerator is attached to the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Config {
     /// Where reports of base stations come in, if anywhere.
     pub feedback: Option<FeedbackConfig>,
     /// Where subscribers may go to, and come from, with their flows; nowhere if none.
-    pub roaming: Option<RoamingConfig>,
+    pub handover: Option<HandoverConfig>,
     /// Write down what happens to flows and subscribers, too.
     pub log_flows: bool,
     /// Number of the group whose members may look at the instance, and change nothing; none: root alone may.
@@ -128,7 +128,7 @@ impl Default for Config {
             watchdog: WatchdogConfig::default(),
             drain_ms_max: 5_000,
             feedback: None,
-            roaming: None,
+            handover: None,
             log_flows: false,
             look_group: None,
             state_directory: PathBuf::from(io::INSTANCE_DIRECTORY),

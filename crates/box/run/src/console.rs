@@ -24,7 +24,7 @@ use std::time::Duration;
 use io::{Caller, Instance, IoError, Running};
 use serde::{Deserialize, Serialize};
 
-use crate::herald::{Herald, Wishes};
+use crate::event_broadcaster::{EventBroadcaster, Wishes};
 use crate::record::Record;
 use crate::{AbReport, FlowList, Offer, Snapshot, Status, SubscriberList, SubscriberView, leftovers};
 
@@ -83,7 +83,8 @@ pub enum Question {
         time_ms_max: Option<u64>,
     },
     /// Hand a subscriber over to another box, with its flows; the answer comes when that has ended.
-    Roam {
+    #[serde(rename = "roam")]
+    MoveSubscriber {
         /// An address of it.
         client: IpAddr,
         /// What the other box is called in the settings.
@@ -104,8 +105,9 @@ pub enum Question {
     Ab,
     /// Share with the instance that asks what leads packets here, and go on.
     Share(Offer),
-    /// Hand all flows over to the instance that asks, and end.
-    HandOver(Offer),
+    /// Give all flows to the instance that asks, and end.
+    #[serde(rename = "hand-over")]
+    Upgrade(Offer),
 }
 
 impl Question {
@@ -121,12 +123,12 @@ impl Question {
             | Self::Subscriber { .. }
             | Self::Ab => true,
             Self::Drain { .. }
-            | Self::Roam { .. }
+            | Self::MoveSubscriber { .. }
             | Self::Reload
             | Self::BeginAb { .. }
             | Self::EndAb
             | Self::Share(_)
-            | Self::HandOver(_) => false,
+            | Self::Upgrade(_) => false,
         }
     }
 }
@@ -205,7 +207,7 @@ pub(crate) struct Console {
     /// The same, for whoever looks after each turn.
     is_asked: Arc<AtomicBool>,
     is_closing: Arc<AtomicBool>,
-    herald: Herald,
+    broadcaster: EventBroadcaster,
     look_group: Option<u32>,
     /// None while there is no room for them.
     sockets: Vec<Socket>,
@@ -248,24 +250,28 @@ impl Asked {
 }
 
 impl Console {
-    /// Opens the sockets in an instance's directory. Whoever wants to hear what happens is handed over to `herald`;
+    /// Opens the sockets in an instance's directory. Whoever wants to hear what happens is left to `broadcaster`;
     /// members of the group of number `look_group` may look.
-    pub fn open(directory: &Path, herald: Herald, look_group: Option<u32>) -> Result<Self, IoError> {
+    pub fn open(
+        directory: &Path,
+        broadcaster: EventBroadcaster,
+        look_group: Option<u32>,
+    ) -> Result<Self, IoError> {
         let failed =
             |error| IoError::system(format!("open the control sockets in {}", directory.display()), error);
-        let (mut console, ask, waker) = Self::closed(herald, look_group)?;
+        let (mut console, ask, waker) = Self::closed(broadcaster, look_group)?;
         let waiting = Arc::<AtomicUsize>::default();
         for level in [Level::Change, Level::Look { group: look_group }] {
-            let desk = Desk {
+            let queue = QuestionQueue {
                 ask: ask.clone(),
                 waker: waker.try_clone().map_err(failed)?,
                 is_asked: Arc::clone(&console.is_asked),
                 is_answered: Arc::default(),
-                herald: console.herald.clone(),
+                broadcaster: console.broadcaster.clone(),
                 waiting: Arc::clone(&waiting),
                 level,
             };
-            let opened = Socket::open(directory.join(level.name()), desk, &console.is_closing);
+            let opened = Socket::open(directory.join(level.name()), queue, &console.is_closing);
             console.sockets.push(opened.map_err(failed)?);
         }
         if look_group.is_some() {
@@ -285,8 +291,8 @@ impl Console {
     ///
     /// # Errors
     /// When no descriptor is left.
-    pub fn nowhere(herald: Herald, look_group: Option<u32>) -> Result<Self, IoError> {
-        let (console, _, waker) = Self::closed(herald, look_group)?;
+    pub fn nowhere(broadcaster: EventBroadcaster, look_group: Option<u32>) -> Result<Self, IoError> {
+        let (console, _, waker) = Self::closed(broadcaster, look_group)?;
         // Its end of the pair would be taken for a question.
         std::mem::forget(waker);
         Ok(console)
@@ -294,7 +300,7 @@ impl Console {
 
     /// One without sockets, and what their threads need.
     fn closed(
-        herald: Herald,
+        broadcaster: EventBroadcaster,
         look_group: Option<u32>,
     ) -> Result<(Self, mpsc::Sender<Asked>, UnixStream), IoError> {
         let failed = |error| IoError::system("open a pair of sockets", error);
@@ -303,7 +309,8 @@ impl Console {
         waker.set_nonblocking(true).map_err(failed)?;
         let (ask, questions) = mpsc::channel();
         let (is_asked, is_closing) = (Arc::default(), Arc::default());
-        let console = Self { questions, wake, is_asked, is_closing, herald, look_group, sockets: Vec::new() };
+        let console =
+            Self { questions, wake, is_asked, is_closing, broadcaster, look_group, sockets: Vec::new() };
         Ok((console, ask, waker))
     }
 
@@ -312,7 +319,7 @@ impl Console {
     /// # Errors
     /// As [`Console::open`].
     pub fn again(&self, directory: &Path) -> Result<Self, IoError> {
-        Self::open(directory, self.herald.clone(), self.look_group)
+        Self::open(directory, self.broadcaster.clone(), self.look_group)
     }
 
     /// True when its sockets are where others look for them.
@@ -353,17 +360,17 @@ impl Drop for Console {
 
 impl Socket {
     /// Opens it, and serves it on a thread of its own.
-    fn open(path: PathBuf, mut desk: Desk, is_closing: &Arc<AtomicBool>) -> std::io::Result<Self> {
+    fn open(path: PathBuf, mut queue: QuestionQueue, is_closing: &Arc<AtomicBool>) -> std::io::Result<Self> {
         let listener = UnixListener::bind(&path)?;
         let file = place_of(&path);
         let listening = UnixStream::from(OwnedFd::from(listener.try_clone()?));
         // Whatever the umask says.
-        fs::set_permissions(&path, fs::Permissions::from_mode(desk.level.mode()))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(queue.level.mode()))?;
         let (guest, is_over) = (Guest::default(), Arc::clone(is_closing));
-        let (served, is_answered) = (Arc::clone(&guest), Arc::clone(&desk.is_answered));
+        let (served, is_answered) = (Arc::clone(&guest), Arc::clone(&queue.is_answered));
         let thread = thread::Builder::new()
-            .name(desk.level.name().to_owned())
-            .spawn(move || listen(&listener, &mut desk, (&is_over, &served)))?;
+            .name(queue.level.name().to_owned())
+            .spawn(move || listen(&listener, &mut queue, (&is_over, &served)))?;
         Ok(Self { path, file, listening, guest, is_answered, thread: Some(thread) })
     }
 
@@ -401,12 +408,12 @@ fn place_of(path: &Path) -> Option<(u64, u64)> {
 
 /// Where the thread that does the talking hands questions in.
 #[derive(Debug)]
-struct Desk {
+struct QuestionQueue {
     ask: mpsc::Sender<Asked>,
     waker: UnixStream,
     is_asked: Arc<AtomicBool>,
     is_answered: Arc<AtomicBool>,
-    herald: Herald,
+    broadcaster: EventBroadcaster,
     /// Threads that answer later.
     waiting: Arc<AtomicUsize>,
     /// Who may ask here, and what.
@@ -414,11 +421,11 @@ struct Desk {
 }
 
 /// Serves one connection after the other.
-fn listen(listener: &UnixListener, desk: &mut Desk, (is_over, guest): (&AtomicBool, &Guest)) {
+fn listen(listener: &UnixListener, queue: &mut QuestionQueue, (is_over, guest): (&AtomicBool, &Guest)) {
     for stream in listener.incoming() {
         let is_admitted = || {
             let mut guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
-            desk.is_answered.store(false, Ordering::SeqCst);
+            queue.is_answered.store(false, Ordering::SeqCst);
             *guest = stream.as_ref().ok().and_then(|stream| stream.try_clone().ok());
             // Looked at with the lock held: whoever comes in is either cut off by the end, or sees it.
             !is_over.load(Ordering::SeqCst)
@@ -429,7 +436,7 @@ fn listen(listener: &UnixListener, desk: &mut Desk, (is_over, guest): (&AtomicBo
         match &stream {
             // Who asked and has gone has lost nothing but the answer.
             Ok(stream) => {
-                drop(serve(stream, desk));
+                drop(serve(stream, queue));
                 guest.lock().unwrap_or_else(PoisonError::into_inner).take();
             }
             // No descriptor is left, as a rule: who knocks goes on knocking.
@@ -438,22 +445,22 @@ fn listen(listener: &UnixListener, desk: &mut Desk, (is_over, guest): (&AtomicBo
     }
 }
 
-fn serve(mut stream: &UnixStream, desk: &mut Desk) -> std::io::Result<()> {
+fn serve(mut stream: &UnixStream, queue: &mut QuestionQueue) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(QUESTION_LEN_MAX)).read_line(&mut line)?;
     let objection = |question: &Question| match Caller::of(stream) {
-        Ok(caller) => desk.level.objection(&caller, question),
+        Ok(caller) => queue.level.objection(&caller, question),
         Err(error) => Some(format!("the kernel does not say who asks: {error}")),
     };
     let question = question_of(&line);
     let objection = question.as_ref().ok().and_then(objection);
     let answer = match question {
         Ok(_) if objection.is_some() => Answer::Refused(objection.unwrap_or_default()),
-        Ok(Question::Listen(wishes)) => return desk.hand_over(stream, wishes),
-        Ok(question @ Question::Roam { .. }) => return desk.answer_later(stream, question),
-        Ok(question) => desk.reply_to(question)(),
+        Ok(Question::Listen(wishes)) => return queue.start_listening(stream, wishes),
+        Ok(question @ Question::MoveSubscriber { .. }) => return queue.answer_later(stream, question),
+        Ok(question) => queue.reply_to(question)(),
         Err(why) => Answer::Refused(why),
     };
     stream.write_all(line_of(&answer)?.as_bytes())
@@ -474,17 +481,17 @@ fn line_of(answer: &Answer) -> std::io::Result<String> {
     Ok(text)
 }
 
-impl Desk {
-    /// Has the herald go on with a connection.
-    fn hand_over(&self, mut stream: &UnixStream, wishes: Wishes) -> std::io::Result<()> {
+impl QuestionQueue {
+    /// Has the broadcaster go on with a connection.
+    fn start_listening(&self, mut stream: &UnixStream, wishes: Wishes) -> std::io::Result<()> {
         // A listener may be slow: that is its own affair from here on.
-        if !self.herald.has_room() {
+        if !self.broadcaster.has_room() {
             let refused = Answer::Refused("as many listen already as may".to_owned());
             return stream.write_all(line_of(&refused)?.as_bytes());
         }
         stream.set_write_timeout(None)?;
         stream.write_all(line_of(&Answer::Done("listening".to_owned()))?.as_bytes())?;
-        self.herald.add(stream.try_clone()?, wishes);
+        self.broadcaster.add(stream.try_clone()?, wishes);
         Ok(())
     }
 
@@ -673,7 +680,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("ct-run-answered-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         for _ in 0..100 {
-            let console = Console::open(&directory, Herald::start().unwrap(), None).unwrap();
+            let console = Console::open(&directory, EventBroadcaster::start().unwrap(), None).unwrap();
             let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
             let asking = thread::spawn(move || found.ask(&Question::Drain { time_ms_max: None }));
             let asked = loop {
@@ -698,11 +705,11 @@ mod tests {
         fs::set_permissions(&all, fs::Permissions::from_mode(0o700)).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
-        let console = Console::open(&directory, Herald::start().unwrap(), None).unwrap();
+        let console = Console::open(&directory, EventBroadcaster::start().unwrap(), None).unwrap();
         let modes = [&directory, &directory.join(CONSOLE), &directory.join(LOOK)].map(|path| mode(path));
         assert_eq!(modes, [0o700, 0o600, 0o600], "without a group");
         drop(console);
-        let console = Console::open(&directory, Herald::start().unwrap(), Some(4_711)).unwrap();
+        let console = Console::open(&directory, EventBroadcaster::start().unwrap(), Some(4_711)).unwrap();
         let modes = [&directory, &directory.join(CONSOLE), &directory.join(LOOK)].map(|path| mode(path));
         assert_eq!((modes, mode(&all)), ([0o711, 0o600, 0o666], 0o755));
         // Through the socket for looks, also as root.
@@ -767,7 +774,7 @@ mod tests {
     fn who_says_nothing_does_not_keep_the_end_waiting() {
         let directory = std::env::temp_dir().join(format!("ct-run-console-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
-        let console = Console::open(&directory, Herald::start().unwrap(), None).unwrap();
+        let console = Console::open(&directory, EventBroadcaster::start().unwrap(), None).unwrap();
         let mut guest = UnixStream::connect(directory.join(CONSOLE)).unwrap();
         guest.write_all(b"\"stat").unwrap();
         let began = Clock::now();

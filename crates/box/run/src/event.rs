@@ -12,7 +12,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use units::Bytes;
 
-use crate::recovery::Outcome;
+use crate::reset_orphans::Outcome;
 
 /// How much attention an event asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -8,10 +8,10 @@ use io::netlink::Netlink;
 use io::{Clock, IoError, Leftover, NamespaceId, Waiter};
 use units::Duration;
 
+use crate::handover::PendingHandovers;
 use crate::journal::{Journals, Left};
 use crate::record::Record;
-use crate::recovery::{self, Haste};
-use crate::roaming::Fates;
+use crate::reset_orphans::{self, Haste};
 use crate::{Config, Event, RunError, console};
 
 /// The kind under which instances are registered.
@@ -62,10 +62,10 @@ impl Settling {
     pub fn of_flows(owed: Vec<Left>, config: &Config) -> Self {
         let config = config.clone();
         Self::begin(move |_| {
-            let passage = recovery::Passage::of(&config);
+            let passage = reset_orphans::Passage::of(&config);
             // Nobody else knows of them.
             let haste = Haste::default();
-            let reset = || recovery::reset_ends(&owed, passage, &Netlink::open()?, &haste);
+            let reset = || reset_orphans::reset_ends(&owed, passage, &Netlink::open()?, &haste);
             vec![match reset() {
                 Ok(outcome) => Event::FlowsReset { outcome },
                 Err(error) => Event::DebtOfKilledLeft { flows: owed.len(), error: error.to_string() },
@@ -93,7 +93,7 @@ impl Settling {
 
 fn settle_one(indebted: Indebted, haste: &Haste) -> Event {
     let Indebted { leftover, owed, record } = indebted;
-    let reset = || recovery::reset_ends(&owed, record.passage(), &Netlink::open()?, haste);
+    let reset = || reset_orphans::reset_ends(&owed, record.passage(), &Netlink::open()?, haste);
     let (flows, result) = (owed.len(), reset());
     if haste.is_pressing()
         && let Err(error) = result
@@ -154,8 +154,8 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: NamespaceId) -> 
         let mut owed = Journals::of(leftover.path()).read_owed();
         if let Some(record) = &record {
             // Another box may have them: it is asked.
-            let fates = Fates::read(base, record.namespace, &record.name);
-            owed.retain(|left| fates.of(left) != Fate::Leave);
+            let pending_handovers = PendingHandovers::read(base, record.namespace, &record.name);
+            owed.retain(|left| pending_handovers.of(left) != Fate::Leave);
         }
         match record {
             // A directory in our way is needed: its name is ours.

@@ -31,15 +31,15 @@ mod console;
 mod doctor;
 mod error;
 mod event;
+mod event_broadcaster;
 mod feedback;
 mod firewall;
 mod forwarding;
 mod handover;
-mod herald;
+mod inherited_resources;
 mod inline;
 mod interfaces;
 mod journal;
-mod keepsakes;
 mod leftovers;
 mod log;
 mod notrack;
@@ -54,8 +54,7 @@ mod plan;
 mod privileges;
 mod processor;
 mod record;
-mod recovery;
-mod roaming;
+mod reset_orphans;
 mod routed;
 mod service;
 mod settings;
@@ -67,12 +66,15 @@ mod steering;
 mod subscribers;
 mod summary;
 mod supervisor;
-mod transfer;
 mod tun_path;
+mod upgrade;
 mod watchdog;
 
 use plan::Plan;
 
+pub use self::handover::{
+    Frame, HandoverConfig, HandoverRequest, Ledger, Outlets, PeerConfig, Relayed, Turn,
+};
 pub use ab::{AbGroup, AbMetric, AbPhase, AbReport, Estimate};
 pub use accelerator::{Accelerator, ReadSettings, Reread};
 pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice, WatchdogConfig};
@@ -80,15 +82,14 @@ pub use console::{Answer, Found, Question, choose, find};
 pub use doctor::{Diagnosis, Finding, Health, examine};
 pub use error::RunError;
 pub use event::{Amount, Event, EventRecord, EventSink, Severity, StandIn};
+pub use event_broadcaster::{Direction, FlowEvent, FlowOf, FlowRecord, Wishes};
 pub use feedback::FeedbackConfig;
-pub use herald::{Direction, FlowEvent, FlowOf, FlowRecord, Wishes};
 pub use log::{Log, flow_text};
 pub use packet_loop::{Counters, OnLink, SideCounters};
 pub use pinned::{Pinned, certificates_of, tls_provider};
 pub use privileges::{keep_needed_privileges, keep_privileges_to_ask};
 pub use processor::Processor;
-pub use recovery::Outcome;
-pub use roaming::{Frame, Ledger, Outlets, PeerConfig, Relayed, Roam, RoamingConfig, Turn};
+pub use reset_orphans::Outcome;
 pub use settings::{Job, Settings, Task, engine_config_of, in_plain_words, read_key};
 pub use snapshot::{
     Distribution, EngineMeters, HalfMeters, HalfSnapshot, ShardSnapshot, SideSnapshot, Snapshot,
@@ -98,5 +99,5 @@ pub use status::{
 };
 pub use subscribers::{OpaqueLine, SubscriberLine, SubscriberList, SubscriberView};
 pub use supervisor::{Ended, Why, accelerate, dry_run, pass_all, run};
-pub use transfer::{FlowState, Offer};
+pub use upgrade::transfer::{FlowState, Offer};
 pub use watchdog::{Watched, watch};

@@ -13,7 +13,7 @@ use std::thread;
 use io::{IoError, SystemJournal, is_journal_standard_error, say};
 use serde_json::{Map, Value};
 
-use crate::herald::{Herald, Wishes};
+use crate::event_broadcaster::{EventBroadcaster, Wishes};
 use crate::{Event, EventSink, RunError, Severity};
 
 /// What the journal calls us.
@@ -92,7 +92,7 @@ pub(crate) fn warn(text: &str) {
 ///
 /// # Errors
 /// When there can be no thread for it.
-pub(crate) fn follow_flows(herald: &Herald, instance: &str) -> Result<(), RunError> {
+pub(crate) fn follow_flows(broadcaster: &EventBroadcaster, instance: &str) -> Result<(), RunError> {
     let failed = |error| RunError::Io(IoError::system("start the log of flows", error));
     let (told, heard) = UnixStream::pair().map_err(failed)?;
     let log = Log::open(instance);
@@ -102,7 +102,7 @@ pub(crate) fn follow_flows(herald: &Herald, instance: &str) -> Result<(), RunErr
         }
     };
     thread::Builder::new().name("flow-log".to_owned()).spawn(write).map_err(failed)?;
-    herald.add(told, Wishes { flows: true, ..Wishes::default() });
+    broadcaster.add(told, Wishes { flows: true, ..Wishes::default() });
     Ok(())
 }
 

@@ -10,11 +10,11 @@ use io::netlink::{self, Family, Ruleset};
 use units::Instant;
 
 use crate::firewall::{self, Face, Names};
+use crate::handover::ledger;
+use crate::inherited_resources::Inventory;
 use crate::inline::{self, SharedHeaders};
-use crate::keepsakes::Inventory;
 use crate::record::Record;
-use crate::roaming::ledger;
-use crate::transfer::Holder;
+use crate::upgrade::transfer::Holder;
 use crate::{Offer, journal};
 
 /// A flow by its sink and its source.
@@ -63,7 +63,9 @@ pub fn inventory(text: &[u8]) -> Result<(Vec<u8>, usize), String> {
 /// The same without any descriptor: refused in one line unless it says that there are none.
 #[must_use]
 pub fn kept(text: &[u8]) -> Option<String> {
-    crate::keepsakes::Keepsakes::parse(text, Vec::new()).err().map(|error| error.to_string())
+    crate::inherited_resources::InheritedResources::parse(text, Vec::new())
+        .err()
+        .map(|error| error.to_string())
 }
 
 /// The question that a line at the control socket is.

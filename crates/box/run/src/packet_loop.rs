@@ -10,9 +10,9 @@ use units::{Duration, Instant};
 use wire::{GsoType, TcpFlags, VirtioNetHeader};
 
 use crate::Processor;
-use crate::herald::{Herald, Reporter};
+use crate::event_broadcaster::{EventBroadcaster, Reporter};
+use crate::handover::{Job, Relayed};
 use crate::packet_path::{Batch, PacketPath, Received};
-use crate::roaming::{Job, Relayed};
 use crate::steering::{Bypass, SubscriberRoutes};
 
 /// Packets read from one side before the other has its turn.
@@ -250,8 +250,8 @@ impl<P: PacketPath> PacketLoop<P> {
     }
 
     /// Hands on what the processor notes, from here on.
-    pub fn reporting(self, herald: Herald) -> Self {
-        Self { reporter: Some(Reporter::new(herald)), ..self }
+    pub fn reporting(self, broadcaster: EventBroadcaster) -> Self {
+        Self { reporter: Some(Reporter::new(broadcaster)), ..self }
     }
 
     pub fn counters(&self) -> Counters {
@@ -403,12 +403,12 @@ impl<P: PacketPath> PacketLoop<P> {
     pub fn work(&mut self, job: Job, processor: &mut impl Processor) -> Result<(), IoError> {
         let now = Clock::now();
         match job {
-            Job::Roam(request) => {
+            Job::Handover(request) => {
                 if let Some(bypass) = &self.bypass {
                     let ends = request.flows().into_iter().map(|flow| flow.client_and_server());
                     ends.for_each(|(client, server)| bypass.remove(client, server));
                 }
-                processor.roam(request, now);
+                processor.handle_handover_request(request, now);
                 while let Some((by, early)) = processor.take_early() {
                     self.handle_relayed(by, early, processor, now)?;
                 }

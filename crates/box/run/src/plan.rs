@@ -6,10 +6,10 @@ use io::{IoError, NamespaceId, bpf, features};
 use wire::protocol;
 
 use crate::firewall::Firewall;
-use crate::handover::Predecessor;
-use crate::keepsakes::{Inventory, Keepsakes};
+use crate::inherited_resources::{InheritedResources, Inventory};
 use crate::record::{Record, RecordedRule, RecordedSysctl};
 use crate::steering::{Method, method, tcx};
+use crate::upgrade::predecessor::Predecessor;
 use crate::{
     Config, Event, EventSink, Notrack, RunError, SteeringChoice, firewall, forwarding, leftovers, notrack,
     placement, shards,
@@ -68,7 +68,7 @@ pub(crate) struct Plan {
     /// The instance whose place this one takes.
     pub(crate) predecessor: Option<Predecessor>,
     /// Changed for as long as that one is there.
-    pub(crate) handover_sysctls: Vec<RecordedSysctl>,
+    pub(crate) upgrade_sysctls: Vec<RecordedSysctl>,
     /// Whether only packets may come in through the wired and the mobile interface whose source is
     /// reached through it.
     pub(crate) strict_interfaces: [bool; 2],
@@ -143,7 +143,7 @@ impl Plan {
         }));
         let notrack = plan_notrack(config, &method, &found, &sides, predecessor.as_ref())?;
         let shards = plan_shards(config, &mut warnings);
-        let handover_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
+        let upgrade_sysctls = predecessor.as_ref().map_or(Ok(Vec::new()), |before| before.sysctls(names))?;
         Ok(Self {
             strict_interfaces: names.map(method::is_strict),
             against_rules: method::against_rules(config, &found),
@@ -163,7 +163,7 @@ impl Plan {
             notrack,
             namespace,
             predecessor,
-            handover_sysctls,
+            upgrade_sysctls,
             warnings,
         })
     }
@@ -176,9 +176,9 @@ impl Plan {
         config: &Config,
         netlink: &Netlink,
         record: &Record,
-        keepsakes: &Keepsakes,
+        inherited: &InheritedResources,
     ) -> Result<Self, RunError> {
-        let kept = &keepsakes.inventory;
+        let kept = &inherited.inventory;
         let names = [config.wired.as_str(), config.mobile.as_str()];
         let namespace = NamespaceId::here()?;
         if names != [record.wired.as_str(), record.mobile.as_str()] || !namespace.is(&record.namespace) {
@@ -193,7 +193,7 @@ impl Plan {
         }
         let interfaces = check_interfaces(config, netlink)?;
         let has_programs = kept.shared_words > 0;
-        let is_steered = |index| keepsakes.links.iter().any(|program| bpf::is_at(program, index));
+        let is_steered = |index| inherited.links.iter().any(|program| bpf::is_at(program, index));
         if has_programs && !interfaces.iter().all(|(index, _)| is_steered(*index)) {
             return Err(RunError::Settings("its programs are no longer at the interfaces".to_owned()));
         }
@@ -223,7 +223,7 @@ impl Plan {
             notrack: None,
             namespace,
             predecessor: None,
-            handover_sysctls: Vec::new(),
+            upgrade_sysctls: Vec::new(),
             strict_interfaces: names.map(method::is_strict),
             against_rules: None,
             bypassed: None,
@@ -370,7 +370,7 @@ impl Plan {
         if let Some((_, commands)) = &self.notrack {
             lines.extend(commands.iter().map(|command| format!("nft '{command}'")));
         }
-        for setting in &self.handover_sysctls {
+        for setting in &self.upgrade_sysctls {
             lines.push(format!("sysctl -w {}={}", setting.path.replace('/', "."), setting.during));
         }
         lines.extend(

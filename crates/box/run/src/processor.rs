@@ -14,8 +14,8 @@ use wire::VirtioNetHeader;
 
 use crate::ab::SharedTally;
 use crate::{
-    EngineMeters, FlowList, FlowState, Ledger, Outlets, ProcessorStatus, Relayed, Roam, SubscriberList,
-    SubscriberView,
+    EngineMeters, FlowList, FlowState, HandoverRequest, Ledger, Outlets, ProcessorStatus, Relayed,
+    SubscriberList, SubscriberView,
 };
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
@@ -209,7 +209,7 @@ pub trait Processor: Middlebox {
     }
 
     /// Moves flows of a subscriber, or shows them. Who does not answer has none.
-    fn roam(&mut self, _request: Roam, _now: Instant) {}
+    fn handle_handover_request(&mut self, _request: HandoverRequest, _now: Instant) {}
 
     /// Takes in a packet that the box `by` has sent on, which is not sent on again.
     fn handle_relayed(
@@ -224,7 +224,7 @@ pub trait Processor: Middlebox {
     }
 
     /// A packet that another box has sent on too early, and that can be handled now ([`Processor::handle_relayed`]);
-    /// asked for after each [`Processor::roam`].
+    /// asked for after each [`Processor::handle_handover_request`].
     fn take_early(&mut self) -> Option<(Peer, Relayed)> {
         None
     }

@@ -8,7 +8,7 @@ use io::{IoError, NamespaceId, OwnedTable, PidFd, ProcessId, sysctl};
 use serde::{Deserialize, Serialize};
 
 use crate::console::{self, Found};
-use crate::recovery::Passage;
+use crate::reset_orphans::Passage;
 
 /// Everything of an instance that does not vanish with its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,14 +11,14 @@ use units::{Duration, Instant};
 
 use crate::attachment::{Attachment, Ground, Lasting, Site};
 use crate::firewall::FilterWatch;
-use crate::handover::Predecessor;
+use crate::inherited_resources::InheritedResources;
 use crate::interfaces::Interfaces;
-use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
 use crate::record::Record;
 use crate::steering::{self, Bypass, Method, Steering, SubscriberRoutes, Tcx};
 use crate::tun_path::TunPath;
+use crate::upgrade::predecessor::Predecessor;
 use crate::{Config, Event, EventSink, Plan, RunError, plan, shards};
 
 /// Times at which two starts may have chosen the same numbers before the second one gives up.
@@ -66,7 +66,7 @@ impl Site for RoutedSite {
     fn inherit(
         config: &Config,
         netlink: &Netlink,
-        kept: &mut Keepsakes,
+        kept: &mut InheritedResources,
         mut record: Record,
     ) -> Result<Self, RunError> {
         let plan = Plan::inherited(config, netlink, &record, kept)?;

@@ -8,7 +8,7 @@
 //!                                                └─ replaced ──▶ main is the other one, which says the rest
 //! ```
 //!
-//! It also keeps what the watchdog keeps for a successor ([`crate::keepsakes`]), for the next start of the service:
+//! It also keeps what the watchdog keeps for a successor ([`crate::inherited_resources`]), for the next start of the service:
 //! process and watchdog may die together. That is one descriptor, of a socket in which the list waits with all
 //! its descriptors. Its name is that of the instance's directory.
 //!
@@ -21,7 +21,7 @@ use std::path::Path;
 use io::{Clock, IoError, ServiceManager, sign_of_life_within};
 use units::{Duration, Instant};
 
-use crate::keepsakes::{self, Inventory};
+use crate::inherited_resources::{self, Inventory};
 
 /// How often the manager is told who is the main process, where it wants no sign of life.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ impl Service {
             UnixStream::pair().map_err(|error| IoError::system("open a pair of sockets", error))?;
         // All of it has to wait in there: nobody reads before this process has died.
         own.set_nonblocking(true).map_err(|error| IoError::system("open a pair of sockets", error))?;
-        keepsakes::send(&own, &[], inventory, descriptors)?;
+        inherited_resources::send(&own, &[], inventory, descriptors)?;
         self.forget(directory);
         self.unstored = Some(theirs.into());
         self.store(directory);

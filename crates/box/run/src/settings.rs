@@ -19,16 +19,16 @@ use units::Duration;
 use crate::{Config, InlineFallback, ReadSettings};
 use acceleration::EngineArgs;
 use feedback::FeedbackArgs;
+use handover::HandoverArgs;
 use machine::{Fallback, MachineArgs};
-use roaming::RoamingArgs;
 
 mod acceleration;
 mod feedback;
 mod file;
+mod handover;
 mod machine;
 mod policy;
 mod reload;
-mod roaming;
 
 pub use feedback::read_key;
 pub use file::in_plain_words;
@@ -73,7 +73,7 @@ pub struct Settings {
     #[command(flatten)]
     feedback: FeedbackArgs,
     #[command(flatten)]
-    roaming: RoamingArgs,
+    handover: HandoverArgs,
     #[command(flatten)]
     machine: MachineArgs,
     /// Be the watchdog over a record, acting after so many milliseconds
@@ -177,7 +177,7 @@ impl Settings {
         let mut config = Config {
             inline: self.inline.as_ref().map(|_| fallback.unwrap_or(InlineFallback::None)),
             feedback: self.feedback.config()?,
-            roaming: self.roaming.config()?,
+            handover: self.handover.config()?,
             replace: self.replace.filter(|_| self.recover.is_none()),
             recover: self.recover,
             ipv6_prefix_len: self.engine.policy.ipv6_prefix(),

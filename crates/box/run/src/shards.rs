@@ -29,9 +29,9 @@ use units::{Duration, Instant};
 pub(crate) use queue_choice::{install, is_possible, shard_of};
 
 use crate::ab::SharedTally;
+use crate::handover::{Hand, Job};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::roaming::{Hand, Job};
 use crate::snapshot::ShardMeters;
 use crate::steering::Bypass;
 use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};

@@ -105,7 +105,8 @@ pub struct Snapshot {
     /// Who goes on if this process dies, and what became of those that have died.
     pub recovery: RecoveryStatus,
     /// Upgrades in which a process of this line took the place of another one with its devices.
-    pub hand_overs: u64,
+    #[serde(rename = "hand_overs")]
+    pub upgrades: u64,
     /// Time since the last report of a base station that was not refused, ms; none if there was none.
     pub feedback_age_ms: Option<u64>,
     /// What is counted beside the flows: reports of base stations, flows left to the kernel, what the kernel

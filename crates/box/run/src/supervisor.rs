@@ -15,33 +15,32 @@ use units::{Duration, Instant};
 use crate::attachment::{Attachment, Ground};
 use crate::console::Console;
 use crate::feedback::FeedbackReceiver;
-use crate::handover::{Predecessor, Turn};
+use crate::handover::{self, Handovers, JOBS_MAX};
 use crate::interfaces::Interfaces;
 use crate::journal::FullAlarm;
 use crate::leftovers::Settling;
 use crate::packet_loop::PacketLoop;
 use crate::patience::Patience;
-use crate::roaming::{self, JOBS_MAX, Roaming};
 use crate::service::Service;
 use crate::shards::{Command, Shards};
 use crate::signals::CaughtSignals;
+use crate::upgrade::predecessor::{Predecessor, Turn};
 use crate::watchdog::Guardian;
 use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use ab::Phase;
 use passing::Passing;
-use recover::Estate;
+use recover::SuccessorNeeds;
 use upkeep::{Overload, Sides};
 
 mod ab;
-mod adopt;
 mod answers;
 mod close;
 mod directory;
-mod hand_over;
 mod passing;
 mod recover;
 mod standby;
 mod start;
+mod upgrade;
 mod upkeep;
 
 pub use start::{accelerate, dry_run, pass_all, run};
@@ -83,7 +82,7 @@ pub enum Why {
     /// Somebody asked it to drain.
     Drain,
     /// Another instance has its flows.
-    HandedOver,
+    Upgraded,
     /// Whoever it was started for has gone, and the hosts of its flows with it ([`io::Tethered`]).
     Abandoned,
 }
@@ -95,7 +94,7 @@ const CONSOLE: u64 = 4;
 const FEEDBACK: u64 = 5;
 const SHARDS: u64 = 6;
 const LINKS: u64 = 7;
-const ROAMING: u64 = 8;
+const HANDOVERS: u64 = 8;
 const LIFELINE: u64 = 9;
 
 /// While packets keep coming, reports are looked for this often.
@@ -127,14 +126,14 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     lifeline: Option<Lifeline>,
     /// Resets flows of a killed instance.
     settling: Option<Settling>,
-    estate: Estate,
+    successor_needs: SuccessorNeeds,
     journal_alarm: FullAlarm,
     /// That the directory is missing and cannot be made anew was said.
     said_missing: bool,
     patience: Patience,
     console: Console,
     reports: Reports,
-    roaming: Option<Roaming>,
+    handovers: Option<Handovers>,
     service: Service,
     started_at: Instant,
     overload: Overload,
@@ -217,7 +216,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.take_reports(now);
                 // A loop that never waits is not woken.
                 if is_busy {
-                    self.roam()?;
+                    self.hear_handovers()?;
                 }
             }
             // While busy, signals are looked at with each heartbeat.
@@ -245,34 +244,34 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn take_reports(&mut self, now: Instant) {
         let Some(receiver) = self.reports.receiver.as_mut() else { return };
         let (shards, processor) = (&self.shards, &mut self.processor);
-        let roaming = self.roaming.as_ref().filter(|_| self.stop.is_none());
+        let handovers = self.handovers.as_ref().filter(|_| self.stop.is_none());
         receiver.turn(
             |client, feedback| {
                 let is_elsewhere = shards.hand_on(client, feedback);
                 (!is_elsewhere).then(|| processor.handle_feedback(client, feedback))
             },
-            |order| roaming.is_some_and(|roaming| roaming.obey(order)),
+            |order| handovers.is_some_and(|handovers| handovers.obey(order)),
         );
         self.reports.next_look = now + FEEDBACK_EVERY;
     }
 
     /// Does what comes from other boxes, and tells which subscribers have moved.
-    fn roam(&mut self) -> Result<(), RunError> {
-        let Some(roaming) = &self.roaming else { return Ok(()) };
-        roaming.hear();
+    fn hear_handovers(&mut self) -> Result<(), RunError> {
+        let Some(handovers) = &self.handovers else { return Ok(()) };
+        handovers.hear();
         // Whatever other boxes send, packets have their turn.
         for done in 0.. {
             if done == JOBS_MAX {
-                roaming.wake_again();
+                handovers.wake_again();
                 break;
             }
-            let Some(job) = roaming.take_job() else { break };
+            let Some(job) = handovers.take_job() else { break };
             let worked = self.packet_loop.work(job, &mut self.processor);
             worked.map_err(|error| self.attachment.explain(error))?;
         }
-        while let Some(ended) = roaming.take_ended() {
-            let peer = roaming.name_of(ended.peer);
-            self.events.on_event(&roaming::event_of(&ended, peer));
+        while let Some(ended) = handovers.take_ended() {
+            let peer = handovers.name_of(ended.peer);
+            self.events.on_event(&handover::event_of(&ended, peer));
         }
         Ok(())
     }
@@ -284,7 +283,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let ready = self.waiter.wait(Some(deadline))?;
         let is_ready = |token: u64| ready.iter().any(|ready| ready.token == token);
         let is_asked = is_ready(SIGNAL) || is_ready(CONSOLE);
-        let is_roaming = is_ready(ROAMING);
+        let has_handover_news = is_ready(HANDOVERS);
         if is_ready(FEEDBACK) {
             self.reports.next_look = Instant::ZERO;
         }
@@ -300,15 +299,15 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 self.pulse.next_beat = Instant::ZERO;
             }
         }
-        if is_roaming {
-            self.roam()?;
+        if has_handover_news {
+            self.hear_handovers()?;
         }
         Ok(is_asked)
     }
 
     /// True when nobody owes anything.
     fn is_drained(&self) -> bool {
-        let is_undecided = self.roaming.as_ref().is_some_and(Roaming::is_undecided);
+        let is_undecided = self.handovers.as_ref().is_some_and(Handovers::is_undecided);
         self.processor.is_drained() && self.shards.are_drained() && !is_undecided
     }
 
@@ -320,8 +319,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // A second wish can only shorten the time.
         let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
         if self.stop.is_none() {
-            if let Some(roaming) = &self.roaming {
-                roaming.end();
+            if let Some(handovers) = &self.handovers {
+                handovers.end();
             }
             self.processor.begin_drain(now);
             self.shards.tell_all(|| Command::Drain);

@@ -10,7 +10,7 @@
 //! A process that has no processor is silent, too, and is no black hole: it goes on by itself. So silence is measured
 //! in the time that the process could have worked ([`io::RunningTime`]), up to a bound.
 //!
-//! Where it keeps what a successor needs ([`crate::keepsakes`]), a death with debt does not open the way for
+//! Where it keeps what a successor needs ([`crate::inherited_resources`]), a death with debt does not open the way for
 //! packets at once: they wait, a successor is started, and goes on with the flows. It has a certain time for
 //! that; then the way is opened, the flows are reset, and the program is started once more as from nothing. A hang with
 //! debt is made a death first. The same is
@@ -30,7 +30,7 @@ use std::process::{Child, Command, Stdio};
 use io::{Clock, Instance, IoError, Lifeline, RECORD, Waiter};
 use units::{Duration, Instant};
 
-use crate::keepsakes::{self, Inventory};
+use crate::inherited_resources::{self, Inventory};
 use crate::{Config, RunError};
 
 mod death;
@@ -155,7 +155,7 @@ impl Guardian {
     /// When it cannot be sent: then nothing is kept.
     pub fn keep(&mut self, inventory: &Inventory, descriptors: &[BorrowedFd<'_>]) -> Result<(), IoError> {
         let Some((_, socket)) = self.running.as_ref() else { return Ok(()) };
-        let sent = keepsakes::send(socket, &[FORGET, KEEP], inventory, descriptors);
+        let sent = inherited_resources::send(socket, &[FORGET, KEEP], inventory, descriptors);
         if sent.is_err() {
             // What it has of it is not whole: without the rest it is worth nothing.
             drop(socket.shutdown(std::net::Shutdown::Write));

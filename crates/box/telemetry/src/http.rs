@@ -44,7 +44,7 @@ const HEAD_LEN_MAX: usize = 16 * 1024;
 /// After a connection could not be taken in, it waits so long: as a rule no descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Told how serving ended; dropped where that was well.
+/// Reply how serving ended; dropped where that was well.
 pub type End = oneshot::Sender<Result<(), TelemetryError>>;
 
 /// What is served.
@@ -62,32 +62,32 @@ pub trait Site: Clone + Send + 'static {
 
 /// Where and how is served.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Endpoint {
     /// The address to listen at.
     pub listen: SocketAddr,
-    /// The certificate to show, for a door with TLS.
+    /// The certificate to show, for an endpoint with TLS.
     pub tls: Option<Arc<ServerConfig>>,
 }
 
-/// Serves the site that `open` makes at a door, until it says that this has ended. `ready` is told where.
+/// Serves the site that `open` makes at an endpoint, until it says that this has ended. `ready` is told where.
 ///
 /// # Errors
 /// The address cannot be listened at, the site cannot be made, or how it ended.
 pub fn serve<S: Site>(
-    door: Door,
+    endpoint: Endpoint,
     ready: impl FnOnce(SocketAddr),
     open: impl FnOnce(End) -> Result<S, TelemetryError>,
 ) -> Result<(), TelemetryError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(TelemetryError::doing("start the server"))?;
     runtime.block_on(async {
-        let listen = door.listen;
+        let listen = endpoint.listen;
         let doing = || TelemetryError::doing(format!("listen at {listen}"));
         let listener = TcpListener::bind(listen).await.map_err(doing())?;
         let (end, ended) = oneshot::channel();
         let site = open(end)?;
         ready(listener.local_addr().map_err(doing())?);
-        let accepting = tokio::spawn(accept(listener, door.tls.map(TlsAcceptor::from), site));
+        let accepting = tokio::spawn(accept(listener, endpoint.tls.map(TlsAcceptor::from), site));
         let result = ended.await.unwrap_or(Ok(()));
         accepting.abort();
         result

@@ -176,7 +176,7 @@ families! {
         => "Memory of the process";
     Gauge "successor_ready" Source::Whole(|s| Some(f64::from(u8::from(s.recovery.is_ready))))
         => "1 if another process goes on with the flows when this one dies";
-    Counter "hand_overs" Source::Count(|s| s.hand_overs)
+    Counter "hand_overs" Source::Count(|s| s.upgrades)
         => "Upgrades: a process of this line took the place of another one, with its devices";
     Counter "deaths" Source::Count(|s| s.recovery.deaths)
         => "Processes of this line that have died and whose flows another one was to go on with";

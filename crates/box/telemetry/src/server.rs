@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::gather::Answered;
-use crate::http::{self, Door, End, Place, Site};
+use crate::http::{self, End, Endpoint, Place, Site};
 use crate::{TelemetryError, metrics};
 
 /// A page is shown again within this time.
@@ -39,7 +39,7 @@ pub fn serve(
     reader: UnixStream,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), TelemetryError> {
-    http::serve(Door { listen, tls: None }, ready, |end| {
+    http::serve(Endpoint { listen, tls: None }, ready, |end| {
         let doing = || TelemetryError::doing("use the way to the other process");
         reader.set_nonblocking(true).map_err(doing())?;
         let reader = Reader(AsyncUnixStream::from_std(reader).map_err(doing())?);
@@ -76,7 +76,7 @@ struct Source {
     reader: Reader,
     /// The page asked for last, and when that was.
     last: Option<(Instant, Arc<Page>)>,
-    /// Told when the reader has gone, or is none.
+    /// Reply when the reader has gone, or is none.
     end: Option<End>,
 }
 

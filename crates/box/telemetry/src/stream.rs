@@ -86,11 +86,12 @@ impl Stream {
         let give_up = Clock::now() + HEIR_TIME;
         while Clock::now() < give_up {
             let all = run::find(&self.directory).unwrap_or_default();
-            let heir = all.into_iter().find(|found| found.name == self.name && found.process != self.process);
-            if let Some(heir) = heir
-                && let Ok(lines) = heir.listen(self.wishes, LINE_TIME)
+            let successor =
+                all.into_iter().find(|found| found.name == self.name && found.process != self.process);
+            if let Some(successor) = successor
+                && let Ok(lines) = successor.listen(self.wishes, LINE_TIME)
             {
-                (self.lines, self.process) = (lines, heir.process);
+                (self.lines, self.process) = (lines, successor.process);
                 self.line.clear();
                 return true;
             }

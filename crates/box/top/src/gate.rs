@@ -8,7 +8,7 @@ use io::{Clock, Waiter};
 use units::{Duration, Instant};
 
 use crate::tls::Secrets;
-use crate::{Ask, Local, Source, Told, TopError};
+use crate::{Ask, Local, Reply, Source, TopError};
 
 /// Time between two questions to accelerators, whoever asks and how often, unless another one is wanted: at most 40 in
 /// a second.
@@ -57,9 +57,9 @@ impl Gate {
             let told = match serde_json::from_slice::<Ask>(&line) {
                 Ok(question) => {
                     self.wait(&mut waiter);
-                    self.local.ask(&question).unwrap_or_else(|error| Told::Refused(error.to_string()))
+                    self.local.ask(&question).unwrap_or_else(|error| Reply::Refused(error.to_string()))
                 }
-                Err(error) => Told::Refused(format!("the question is not understood: {error}")),
+                Err(error) => Reply::Refused(format!("the question is not understood: {error}")),
             };
             write_line(server, &told).map_err(doing())?;
         }

@@ -30,7 +30,7 @@ pub use gate::Gate;
 pub use history::{Detail, History, Moment, Row};
 pub use local::Local;
 pub use plain::{Report, ReportOf, gather, table};
-pub use question::{Ask, Greeting, Hello, PROTOCOL, Source, Told, read_line};
+pub use question::{Ask, Greeting, Hello, PROTOCOL, Reply, Source, read_line};
 pub use remote::Remote;
 pub use sample::{Focus, Sample, Sampler};
 pub use server::serve;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use run::{Answer, Found, Question};
 
-use crate::{Ask, Source, Told, TopError};
+use crate::{Ask, Reply, Source, TopError};
 
 /// Longest time an accelerator has to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -36,14 +36,14 @@ impl Local {
 }
 
 impl Source for Local {
-    fn ask(&mut self, question: &Ask) -> Result<Told, TopError> {
+    fn ask(&mut self, question: &Ask) -> Result<Reply, TopError> {
         let running = self.running()?;
         let (name, question) = match question {
             Ask::Names => {
                 let mut names: Vec<String> = running.into_iter().map(|found| found.name).collect();
                 names.sort();
                 names.dedup();
-                return Ok(Told::Names(names));
+                return Ok(Reply::Names(names));
             }
             Ask::Metrics { name } => (name, Question::Metrics),
             Ask::Subscribers { name, from } => (name, Question::Subscribers { from: *from }),
@@ -54,19 +54,19 @@ impl Source for Local {
         };
         // While one takes another one's place two have the same name: the younger one goes on.
         let Some(found) = running.iter().rfind(|found| found.name == *name) else {
-            return Ok(Told::Refused(format!("'{name}' does not run")));
+            return Ok(Reply::Refused(format!("'{name}' does not run")));
         };
         Ok(match found.ask_within(&question, PATIENCE) {
-            Ok(Answer::Metrics(snapshot)) => Told::Metrics(snapshot),
-            Ok(Answer::Subscribers(list)) => Told::Subscribers(list),
-            Ok(Answer::Subscriber(view)) => Told::Subscriber(view),
-            Ok(Answer::Ab(report)) => Told::Ab(report),
+            Ok(Answer::Metrics(snapshot)) => Reply::Metrics(snapshot),
+            Ok(Answer::Subscribers(list)) => Reply::Subscribers(list),
+            Ok(Answer::Subscriber(view)) => Reply::Subscriber(view),
+            Ok(Answer::Ab(report)) => Reply::Ab(report),
             Ok(Answer::Refused(why)) if why.starts_with("the question is not understood") => {
-                Told::Refused(format!("'{name}' is of another version than this program"))
+                Reply::Refused(format!("'{name}' is of another version than this program"))
             }
-            Ok(Answer::Refused(why)) => Told::Refused(format!("'{name}': {why}")),
-            Ok(_) => Told::Refused(format!("'{name}' is of another version than this program")),
-            Err(error) => Told::Refused(error.to_string()),
+            Ok(Answer::Refused(why)) => Reply::Refused(format!("'{name}': {why}")),
+            Ok(_) => Reply::Refused(format!("'{name}' is of another version than this program")),
+            Err(error) => Reply::Refused(error.to_string()),
         })
     }
 }

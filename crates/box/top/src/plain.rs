@@ -7,7 +7,7 @@ use units::Duration;
 use crate::history::{History, Row};
 use crate::totals::Totals;
 use crate::view::{bits_per_s, bytes, duration_s, micros};
-use crate::{Ask, Focus, Sampler, Source, Told, TopError};
+use crate::{Ask, Focus, Reply, Sampler, Source, TopError};
 
 /// Parts of the table of subscribers that are asked for: 256 places each.
 const PARTS_MAX: usize = 256;
@@ -55,8 +55,8 @@ pub struct ReportOf {
 /// Nobody can be asked.
 pub fn gather<S: Source>(mut source: S, interval: Duration) -> Result<Report, TopError> {
     let names = match source.ask(&Ask::Names)? {
-        Told::Names(names) => names,
-        Told::Refused(why) => return Err(TopError::Accelerator(why)),
+        Reply::Names(names) => names,
+        Reply::Refused(why) => return Err(TopError::Accelerator(why)),
         _ => return Err(TopError::Accelerator("an answer to another question came".to_owned())),
     };
     let mut sampler = Sampler::new(source).with_parts(PARTS_MAX);

@@ -1,4 +1,4 @@
-//! [`Ask`], [`Told`]: what a view may ask for, of this machine or another one, and nothing else.
+//! [`Ask`], [`Reply`]: what a view may ask for, of this machine or another one, and nothing else.
 
 use std::io::{BufRead, ErrorKind, Read};
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ pub enum Ask {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum Reply {
     /// To [`Ask::Names`], each once.
     Names(Vec<String>),
     /// To [`Ask::Metrics`].
@@ -68,8 +68,8 @@ pub trait Source {
     /// Answers.
     ///
     /// # Errors
-    /// Nobody can be asked. What an accelerator does not answer is [`Told::Refused`].
-    fn ask(&mut self, question: &Ask) -> Result<Told, TopError>;
+    /// Nobody can be asked. What an accelerator does not answer is [`Reply::Refused`].
+    fn ask(&mut self, question: &Ask) -> Result<Reply, TopError>;
 }
 
 /// What a view says first.

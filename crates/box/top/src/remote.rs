@@ -13,7 +13,7 @@ use units::Duration;
 use crate::gate::write_line;
 use crate::question::{Greeting, Hello};
 use crate::timed::Timed;
-use crate::{Ask, PROTOCOL, Source, Told, TopError, tls};
+use crate::{Ask, PROTOCOL, Reply, Source, TopError, tls};
 
 /// Longest time to connect, to greet, and for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ fn hear<T: DeserializeOwned>(stream: &mut Stream) -> std::io::Result<T> {
 }
 
 impl Source for Remote {
-    fn ask(&mut self, question: &Ask) -> Result<Told, TopError> {
+    fn ask(&mut self, question: &Ask) -> Result<Reply, TopError> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect()?,

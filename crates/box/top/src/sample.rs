@@ -6,7 +6,7 @@ use io::Clock;
 use run::{Snapshot, SubscriberLine, SubscriberView};
 use serde::{Deserialize, Serialize};
 
-use crate::{Ask, Source, Told, TopError};
+use crate::{Ask, Reply, Source, TopError};
 
 /// Parts of the table of subscribers that one sample takes in: 256 places each. Of more subscribers than these one
 /// sample after the other shows a part.
@@ -82,7 +82,7 @@ impl<S: Source> Sampler<S> {
     pub fn sample(&mut self, focus: &Focus) -> Result<Sample, TopError> {
         let mut sample = Sample { client: focus.client, ..Sample::default() };
         match self.source.ask(&Ask::Names)? {
-            Told::Names(names) => sample.names = names,
+            Reply::Names(names) => sample.names = names,
             told => sample.note(&told),
         }
         let is_there = |name: &&String| sample.names.contains(name);
@@ -104,7 +104,7 @@ impl<S: Source> Sampler<S> {
     fn fill(&mut self, sample: &mut Sample, name: &str) -> Result<(), TopError> {
         sample.name = Some(name.to_owned());
         match self.source.ask(&Ask::Metrics { name: name.to_owned() })? {
-            Told::Metrics(snapshot) => {
+            Reply::Metrics(snapshot) => {
                 if !snapshot.stands_by.is_empty() {
                     sample.trouble = Some(format!("stands by: {}", snapshot.stands_by));
                 }
@@ -115,7 +115,7 @@ impl<S: Source> Sampler<S> {
         sample.at_ms = Clock::now().as_millis();
         for _ in 0..self.parts_max {
             match self.source.ask(&Ask::Subscribers { name: name.to_owned(), from: self.from })? {
-                Told::Subscribers(list) => {
+                Reply::Subscribers(list) => {
                     sample.subscribers.extend(list.subscribers);
                     self.from = list.next.unwrap_or(0);
                     sample.is_round_over = list.next.is_none();
@@ -137,7 +137,7 @@ impl<S: Source> Sampler<S> {
         for _ in 0..FLOW_PARTS_MAX {
             let question = Ask::Subscriber { name: name.to_owned(), client, from: self.flows_from };
             match self.source.ask(&question)? {
-                Told::Subscriber(mut view) => {
+                Reply::Subscriber(mut view) => {
                     flows.append(&mut view.flows);
                     self.flows_from = view.next.unwrap_or(0);
                     sample.are_flows_over = view.next.is_none();
@@ -158,9 +158,9 @@ impl<S: Source> Sampler<S> {
 
 impl Sample {
     /// An answer to another question, or none.
-    fn note(&mut self, told: &Told) {
+    fn note(&mut self, told: &Reply) {
         let why = match told {
-            Told::Refused(why) => why.clone(),
+            Reply::Refused(why) => why.clone(),
             _ => "an answer to another question came".to_owned(),
         };
         self.trouble.get_or_insert(why);
@@ -176,17 +176,17 @@ mod tests {
     struct Many(u64, Vec<Ask>);
 
     impl Source for Many {
-        fn ask(&mut self, question: &Ask) -> Result<Told, TopError> {
+        fn ask(&mut self, question: &Ask) -> Result<Reply, TopError> {
             self.1.push(question.clone());
             Ok(match question {
-                Ask::Names => Told::Names(vec!["a".to_owned(), "b".to_owned()]),
-                Ask::Subscribers { from, .. } => Told::Subscribers(SubscriberList {
+                Ask::Names => Reply::Names(vec!["a".to_owned(), "b".to_owned()]),
+                Ask::Subscribers { from, .. } => Reply::Subscribers(SubscriberList {
                     subscribers: Vec::new(),
                     next: Some(from + 1).filter(|next| *next < self.0),
                 }),
-                Ask::Subscriber { .. } => Told::Subscriber(Box::default()),
-                Ask::Metrics { name } if name == "a" => Told::Metrics(Box::default()),
-                Ask::Metrics { name } | Ask::Ab { name } => Told::Refused(format!("'{name}' does not run")),
+                Ask::Subscriber { .. } => Reply::Subscriber(Box::default()),
+                Ask::Metrics { name } if name == "a" => Reply::Metrics(Box::default()),
+                Ask::Metrics { name } | Ask::Ab { name } => Reply::Refused(format!("'{name}' does not run")),
             })
         }
     }

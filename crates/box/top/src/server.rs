@@ -41,7 +41,7 @@ const WRONG_TOKEN_PAUSE: std::time::Duration = std::time::Duration::from_millis(
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// What all connections share.
-struct Desk {
+struct Shared {
     secrets: Secrets,
     tls: Arc<ServerConfig>,
     gate: Mutex<BufReader<UnixStream>>,
@@ -63,13 +63,13 @@ pub fn serve(listen: SocketAddr, gate: UnixStream, ready: impl FnOnce(SocketAddr
     let doing = || TopError::doing(format!("listen at {listen}"));
     let listener = TcpListener::bind(listen).map_err(doing())?;
     ready(listener.local_addr().map_err(doing())?);
-    let desk = Arc::new(Desk { secrets, tls, gate: Mutex::new(gate), visitors: AtomicUsize::new(0) });
+    let shared = Arc::new(Shared { secrets, tls, gate: Mutex::new(gate), visitors: AtomicUsize::new(0) });
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             thread::park_timeout(ACCEPT_PAUSE);
             continue;
         };
-        let Some(visit) = Visit::begin(&desk) else { continue };
+        let Some(visit) = Visit::begin(&shared) else { continue };
         // Who is too slow, or says what nobody understands, has lost nothing but its connection.
         drop(thread::Builder::new().spawn(move || drop(visit.converse(stream))));
     }
@@ -77,7 +77,7 @@ pub fn serve(listen: SocketAddr, gate: UnixStream, ready: impl FnOnce(SocketAddr
 }
 
 /// A connection, and its place among those that there may be.
-struct Visit(Arc<Desk>);
+struct Visit(Arc<Shared>);
 
 impl Drop for Visit {
     fn drop(&mut self) {
@@ -86,9 +86,9 @@ impl Drop for Visit {
 }
 
 impl Visit {
-    fn begin(desk: &Arc<Desk>) -> Option<Self> {
-        let visit = Self(Arc::clone(desk));
-        (desk.visitors.fetch_add(1, Ordering::SeqCst) < CONNECTIONS_MAX).then_some(visit)
+    fn begin(shared: &Arc<Shared>) -> Option<Self> {
+        let visit = Self(Arc::clone(shared));
+        (shared.visitors.fetch_add(1, Ordering::SeqCst) < CONNECTIONS_MAX).then_some(visit)
     }
 
     fn converse(&self, stream: TcpStream) -> std::io::Result<()> {
@@ -117,7 +117,7 @@ impl Visit {
     }
 }
 
-impl Desk {
+impl Shared {
     /// Hands a question on as it is: the gate looks at it.
     fn ask(&self, question: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);

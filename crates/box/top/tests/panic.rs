@@ -4,18 +4,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use io::Clock;
-use top::{Ask, Live, Source, Told, TopError};
+use top::{Ask, Live, Reply, Source, TopError};
 
 /// Answers the first questions, and panics at a later one.
 struct Failing(u32);
 
 impl Source for Failing {
-    fn ask(&mut self, question: &Ask) -> Result<Told, TopError> {
+    fn ask(&mut self, question: &Ask) -> Result<Reply, TopError> {
         self.0 += 1;
         assert!(self.0 < 12, "this source fails");
         Ok(match question {
-            Ask::Names => Told::Names(vec!["radio".to_owned()]),
-            _ => Told::Refused("nothing to see".to_owned()),
+            Ask::Names => Reply::Names(vec!["radio".to_owned()]),
+            _ => Reply::Refused("nothing to see".to_owned()),
         })
     }
 }

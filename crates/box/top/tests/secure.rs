@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use top::{Ask, Gate, PROTOCOL, Remote, Secrets, Source, Told, TopError};
+use top::{Ask, Gate, PROTOCOL, Remote, Reply, Secrets, Source, TopError};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -61,12 +61,12 @@ fn serve(name: &str) -> SocketAddr {
     told.recv().unwrap()
 }
 
-fn ask(at: &str, certificate: &str, token: &str) -> Result<Told, TopError> {
+fn ask(at: &str, certificate: &str, token: &str) -> Result<Reply, TopError> {
     Remote::new(at, &file(certificate), token.to_owned())?.ask(&Ask::Names)
 }
 
 /// What is said, on one line.
-fn said(result: Result<Told, TopError>) -> String {
+fn said(result: Result<Reply, TopError>) -> String {
     let line = result.unwrap_err().to_string();
     assert!(!line.contains('\n'), "{line}");
     line
@@ -77,10 +77,10 @@ fn with_the_certificate_and_the_token_questions_are_answered() {
     let at = serve("box").to_string();
     let mut remote = Remote::new(&at, &file("box.pem"), TOKEN.to_owned()).unwrap();
     for _ in 0..3 {
-        assert_eq!(remote.ask(&Ask::Names).unwrap(), Told::Names(Vec::new()));
+        assert_eq!(remote.ask(&Ask::Names).unwrap(), Reply::Names(Vec::new()));
     }
     let told = remote.ask(&Ask::Metrics { name: "radio".to_owned() }).unwrap();
-    assert_eq!(told, Told::Refused("'radio' does not run".to_owned()));
+    assert_eq!(told, Reply::Refused("'radio' does not run".to_owned()));
 }
 
 #[test]

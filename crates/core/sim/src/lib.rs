@@ -63,4 +63,4 @@ pub use random_run::{RandomFailure, RandomOutcome, RandomRun};
 pub use restart::{Crash, Moves, Restart, Restarting, Stop};
 pub use script::{Script, ScriptFailure};
 pub use strangers::StrangerConfig;
-pub use two_boxes::{Between, Death, End, Heir, Move, TwoBoxes};
+pub use two_boxes::{Between, Death, End, Move, Replacement, TwoBoxes};

@@ -72,12 +72,12 @@ pub struct Death {
     /// Which.
     pub which: usize,
     /// Who comes then.
-    pub heir: Heir,
+    pub replacement: Replacement,
 }
 
 /// Who comes after a box that has died.
 #[derive(Clone, Copy, Debug)]
-pub enum Heir {
+pub enum Replacement {
     /// At once one that knows nothing.
     Stranger,
     /// A process that goes on with what was written down.
@@ -301,7 +301,7 @@ impl TwoBoxes {
         let is_due = |death: &&Death| death.step < self.steps && death.which == which;
         let death = *self.deaths.iter().find(is_due)?;
         self.deaths.retain(|other| other.step != death.step || other.which != death.which);
-        if let Heir::Successor { writes, .. } = death.heir {
+        if let Replacement::Successor { writes, .. } = death.replacement {
             self.boxes[which].place.vault.die_after(writes);
         }
         Some(death)
@@ -315,11 +315,11 @@ impl TwoBoxes {
         // The settings were good before.
         let Ok(next) = station(&self.config, self.protocol, &mut self.random) else { return };
         let before = std::mem::replace(&mut self.boxes[which], next);
-        match death.heir {
-            Heir::Stranger => {
+        match death.replacement {
+            Replacement::Stranger => {
                 (self.has_died, self.has_left) = (true, true);
             }
-            Heir::Successor { absent, .. } => {
+            Replacement::Successor { absent, .. } => {
                 let (vault, line) = (before.place.vault.clone(), before.protocol.line());
                 vault.die();
                 drop(before);
@@ -405,7 +405,8 @@ impl TwoBoxes {
                         Relay::Past => Verdict::Forward,
                         Relay::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
                     };
-                    let is_lost = death.is_some_and(|death| matches!(death.heir, Heir::Successor { .. }));
+                    let is_lost =
+                        death.is_some_and(|death| matches!(death.replacement, Replacement::Successor { .. }));
                     if verdict == Verdict::Forward && !is_lost {
                         self.forward(from, virtio, packet);
                     }

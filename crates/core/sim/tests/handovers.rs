@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use handover::{Outcome, Refusal};
 use sim::{
-    Between, Death, End, Heir, LogMode, Move, Network, Random, RandomRun, SimError, Tolerance, TwoBoxes,
-    Violation,
+    Between, Death, End, LogMode, Move, Network, Random, RandomRun, Replacement, SimError, Tolerance,
+    TwoBoxes, Violation,
 };
 use units::{Bytes, Duration, Instant};
 
@@ -134,11 +134,11 @@ struct TwoBoxesEnd {
 }
 
 /// A process goes on with what the box has written down.
-fn successor(random: &mut Random, absent_ms_max: u64) -> Heir {
+fn successor(random: &mut Random, absent_ms_max: u64) -> Replacement {
     let absent = if random.one_in(2) { 0 } else { random.below(absent_ms_max) };
     // Records of a few flows, and notes; or all that the step has to write.
     let writes = if random.one_in(2) { random.below(12) } else { u64::MAX };
-    Heir::Successor { writes, absent: Duration::from_millis(absent) }
+    Replacement::Successor { writes, absent: Duration::from_millis(absent) }
 }
 
 fn protocol() -> handover::Config {
@@ -199,7 +199,8 @@ fn a_box_dies_at_any_step_and_nobody_has_a_flow_twice() {
         let steps = drawn.steps(&tally);
         for _ in 0..4 {
             let which = drawn.random.below(2) as usize;
-            let death = Death { step: drawn.random.below(steps + 1), which, heir: Heir::Stranger };
+            let death =
+                Death { step: drawn.random.below(steps + 1), which, replacement: Replacement::Stranger };
             drawn.run(vec![death], Tolerance::Failures, &tally, &format!("{death:?}"));
         }
     });
@@ -219,7 +220,7 @@ fn a_box_dies_at_every_step_and_nobody_has_a_flow_twice() {
         }
         line_ups += 1;
         for_all(0..2 * steps, |n| {
-            let death = Death { step: n / 2, which: (n % 2) as usize, heir: Heir::Stranger };
+            let death = Death { step: n / 2, which: (n % 2) as usize, replacement: Replacement::Stranger };
             drawn.run(vec![death], Tolerance::Failures, &tally, &format!("{death:?}"));
         });
     }
@@ -237,7 +238,7 @@ fn a_box_dies_at_any_step_and_its_successor_goes_on() {
         let random = &mut drawn.random;
         for _ in 0..random.within(1, 6) {
             let (step, which) = (random.below(steps + 1), random.below(2) as usize);
-            deaths.push(Death { step, which, heir: successor(random, 500) });
+            deaths.push(Death { step, which, replacement: successor(random, 500) });
         }
         let what = format!("{deaths:?} {:?}", drawn.between);
         let end = drawn.run(deaths, Tolerance::Nothing, &tally, &what);
@@ -265,8 +266,8 @@ fn a_box_dies_at_every_step_and_its_successor_goes_on() {
         line_ups += 1;
         for_all(0..10 * steps, |n| {
             let writes = [0, 1, 2, 5, u64::MAX][(n % 5) as usize];
-            let heir = Heir::Successor { writes, absent: Duration::from_millis(n % 3 * 100) };
-            let death = Death { step: n / 10, which: (n / 5 % 2) as usize, heir };
+            let replacement = Replacement::Successor { writes, absent: Duration::from_millis(n % 3 * 100) };
+            let death = Death { step: n / 10, which: (n / 5 % 2) as usize, replacement };
             drawn.run(vec![death], Tolerance::Nothing, &tally, &format!("{death:?}"));
         });
     }
@@ -293,7 +294,7 @@ fn successors_that_come_too_late_have_no_flow_that_the_other_box_may_have() {
         let deaths = |steps: u64, random: &mut Random| {
             let one = |random: &mut Random| {
                 let (step, which) = (random.below(steps + 1), random.below(2) as usize);
-                Death { step, which, heir: successor(random, 25_000) }
+                Death { step, which, replacement: successor(random, 25_000) }
             };
             (0..random.within(1, 5)).map(|_| one(random)).collect::<Vec<_>>()
         };

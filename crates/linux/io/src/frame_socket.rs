@@ -251,18 +251,18 @@ mod tests {
         let kept = b.as_fd().try_clone_to_owned().unwrap();
         drop(b);
         a.send(&[0; VNET_HEADER_LEN], &[IoSlice::new(&frame_of(2))]).unwrap();
-        let heir = FrameSocket::adopt(kept, "fd");
-        assert!(heir.is_at(index).unwrap());
+        let successor = FrameSocket::adopt(kept, "fd");
+        assert!(successor.is_at(index).unwrap());
         let (mut virtio, mut frame, mut got) = ([0; VNET_HEADER_LEN], [0; 2_000], Vec::new());
         while got.len() < 2 && Clock::now() < give_up {
-            let Some(received) = heir.recv(&mut virtio, &mut frame).unwrap() else { continue };
+            let Some(received) = successor.recv(&mut virtio, &mut frame).unwrap() else { continue };
             if frame[12..14] == [0x88, 0xb5] {
                 got.push(frame[..received.len].to_vec());
             }
         }
         assert_eq!(got, [frame_of(1), frame_of(2)]);
         netlink.delete_link(index).unwrap();
-        assert!(!heir.is_at(index).unwrap(), "it is gone");
+        assert!(!successor.is_at(index).unwrap(), "it is gone");
         let file = FrameSocket::adopt(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()), "fd");
         assert!(file.is_at(index).is_err());
     }

@@ -230,16 +230,16 @@ mod tests {
         assert_eq!(image.remote, client.local_addr().unwrap());
         drop(server);
         let image: TcpImage = stored::from_bytes(1, &stored::to_bytes(&image)).unwrap();
-        let mut heir = image.put().unwrap();
+        let mut successor = image.put().unwrap();
         client.write_all(&[7; 300_000]).unwrap();
         let mut got = vec![0; 300_000];
-        heir.read_exact(&mut got).unwrap();
+        successor.read_exact(&mut got).unwrap();
         assert!(got.iter().all(|byte| *byte == 7));
-        heir.write_all(b"after").unwrap();
+        successor.write_all(b"after").unwrap();
         let mut answer = [0; 5];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"after");
-        drop(heir);
+        drop(successor);
         assert_eq!(client.read(&mut answer).unwrap(), 0, "an ordinary end");
     }
 

@@ -13,7 +13,7 @@ use run::{
     SubscriberList, SubscriberView,
 };
 use telemetry::TelemetryError;
-use top::{Ask, Secrets, Told};
+use top::{Ask, Reply, Secrets};
 
 use crate::client::{Client, PATIENCE, close, file};
 
@@ -100,19 +100,19 @@ fn play(mut way: &UnixStream, gate: &Gate) {
     }
 }
 
-fn answer(question: &Ask, ms: u64) -> Told {
+fn answer(question: &Ask, ms: u64) -> Reply {
     match question {
-        Ask::Names => Told::Names(vec![NAME.to_owned()]),
-        Ask::Metrics { .. } => Told::Metrics(Box::new(snapshot(ms))),
+        Ask::Names => Reply::Names(vec![NAME.to_owned()]),
+        Ask::Metrics { .. } => Reply::Metrics(Box::new(snapshot(ms))),
         Ask::Subscribers { .. } => {
             let subscribers = vec![line([10, 0, 0, 2].into(), 0), line([10, 0, 0, 7].into(), ms * 125)];
-            Told::Subscribers(SubscriberList { subscribers, next: None })
+            Reply::Subscribers(SubscriberList { subscribers, next: None })
         }
         Ask::Subscriber { client, .. } => {
             let subscriber = Some(line(*client, ms * 125));
-            Told::Subscriber(Box::new(SubscriberView { subscriber, ..SubscriberView::default() }))
+            Reply::Subscriber(Box::new(SubscriberView { subscriber, ..SubscriberView::default() }))
         }
-        Ask::Ab { .. } => Told::Ab(Box::new(comparison())),
+        Ask::Ab { .. } => Reply::Ab(Box::new(comparison())),
     }
 }
 

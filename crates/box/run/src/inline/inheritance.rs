@@ -9,7 +9,7 @@ use io::{FrameSocket, NamespaceId, bpf};
 use units::Duration;
 
 use super::fallback::Fallback;
-use crate::keepsakes::{Inventory, Keepsakes};
+use crate::inherited_resources::{InheritedResources, Inventory};
 use crate::record::Record;
 use crate::{Config, InlineFallback, RunError};
 
@@ -30,7 +30,7 @@ impl Inheritance {
     pub fn of(
         config: &Config,
         netlink: &Netlink,
-        kept: &mut Keepsakes,
+        kept: &mut InheritedResources,
         record: Record,
         links: &[Link; 2],
     ) -> Result<Self, RunError> {
@@ -67,7 +67,7 @@ impl Inheritance {
 fn find_fallback(
     bridge: &str,
     netlink: &Netlink,
-    kept: &mut Keepsakes,
+    kept: &mut InheritedResources,
     hang_after: Duration,
     links: &[Link; 2],
 ) -> Result<Option<Fallback>, RunError> {

@@ -10,9 +10,9 @@ use units::Instant;
 
 use super::{Beacon, Command, Fate, Outcome, Report, Terms};
 use crate::Processor;
+use crate::handover::JOBS_MAX;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::roaming::JOBS_MAX;
 use crate::snapshot::ShardMeters;
 
 const WIRED: u64 = 0;

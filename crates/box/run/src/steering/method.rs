@@ -8,7 +8,7 @@ use io::{IoError, bpf, sysctl};
 
 use super::tcx;
 use crate::firewall::Firewall;
-use crate::handover::Predecessor;
+use crate::upgrade::predecessor::Predecessor;
 use crate::{Config, Notrack, RunError, SteeringChoice, forwarding};
 
 /// How packets are steered.

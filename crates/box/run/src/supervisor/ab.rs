@@ -8,7 +8,7 @@ use super::Supervisor;
 use crate::ab::{AbPhase, AbReport};
 use crate::attachment::Attachment;
 use crate::console::{Answer, Reply};
-use crate::herald::wall_ms;
+use crate::event_broadcaster::wall_ms;
 use crate::shards::Command;
 use crate::{Event, Processor};
 

@@ -35,7 +35,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.hear(asked);
             self.packet_loop.has_answered(began);
             if self.is_succeeded {
-                return Some(Why::HandedOver);
+                return Some(Why::Upgraded);
             }
         }
         let signal = ending?;
@@ -77,13 +77,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 said(Answer::Done("draining".to_owned()))
             }
             Question::BeginAb { time_ms, seed } => self.begin_ab(Duration::from_millis(*time_ms), *seed),
-            Question::Roam { client, to } => match &self.roaming {
+            Question::MoveSubscriber { client, to } => match &self.handovers {
                 None => said(Answer::Refused(
                     "it has no peers: give it --handover-listen, a certificate and --handover-peer"
                         .to_owned(),
                 )),
                 Some(_) if self.stop.is_some() => said(Answer::Refused("it is ending".to_owned())),
-                Some(roaming) => match roaming.begin(*client, to) {
+                Some(handovers) => match handovers.begin(*client, to) {
                     Err(why) => said(Answer::Refused(why)),
                     Ok(wait) => Box::new(move || wait().map_or_else(Answer::Refused, Answer::Done)),
                 },
@@ -101,13 +101,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                     said(Answer::Done(done.to_string()))
                 }
             },
-            // The console has handed who asks so over to the herald.
+            // The console has handed who asks so over to the broadcaster.
             Question::Listen(_) => said(Answer::Refused("nothing is told here".to_owned())),
             Question::Share(offer) => said(self.share(offer)),
-            Question::HandOver(offer) => {
+            Question::Upgrade(offer) => {
                 let offer = offer.clone();
                 // It answers before it begins.
-                return self.hand_over(asked, &offer);
+                return self.give_flows(asked, &offer);
             }
         };
         asked.answer(reply);
@@ -192,7 +192,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             is_draining: self.stop.is_some(),
             uptime_ms: now.saturating_since(self.started_at).as_millis(),
             recovery: self.recovery_status(),
-            hand_overs: self.estate.history.hand_overs,
+            upgrades: self.successor_needs.history.upgrades,
             feedback_age_ms: receiver.and_then(FeedbackReceiver::last_accepted).map(age),
             others,
             passed_bytes: self.passed_bytes(),
@@ -239,8 +239,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let Some(bypass) = self.attachment.bypass() {
             bypass.counters().named().into_iter().for_each(|(name, value)| add(name, value));
         }
-        if let Some(roaming) = &self.roaming {
-            roaming.named().iter().for_each(|(name, value)| add(name, *value));
+        if let Some(handovers) = &self.handovers {
+            handovers.named().iter().for_each(|(name, value)| add(name, *value));
         }
         add("kernel_refusals", self.patience.failed());
     }

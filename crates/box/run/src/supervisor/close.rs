@@ -6,10 +6,10 @@ use units::Bytes;
 use super::upkeep::end_settling;
 use super::{Ended, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
+use crate::handover::Ledger;
 use crate::journal::Journals;
-use crate::recovery::{Haste, Passage};
-use crate::roaming::Ledger;
-use crate::{Amount, Event, EventSink, Processor, RunError, recovery};
+use crate::reset_orphans::{Haste, Passage};
+use crate::{Amount, Event, EventSink, Processor, RunError, reset_orphans};
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the
@@ -43,17 +43,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             processor,
             shards,
             mut pulse,
-            estate,
+            successor_needs,
             settling,
             console,
-            roaming,
+            handovers,
             events,
             ..
         } = self;
         drop(console);
         // Who has the flows has what is written down of them.
-        if let Some(roaming) = roaming.filter(|_| !matches!(result, Ok(Why::HandedOver))) {
-            roaming.close();
+        if let Some(handovers) = handovers.filter(|_| !matches!(result, Ok(Why::Upgraded))) {
+            handovers.close();
         }
         let (others, theirs, sharded) = shards.finish();
         counters.add(&theirs);
@@ -74,10 +74,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let is_abandoned = matches!(result, Ok(Why::Abandoned));
         if is_abandoned {
             // Nobody is left who could be told, or could ask.
-            estate.journals.discard();
+            successor_needs.journals.discard();
             Ledger::forget(&config.state_directory, namespace, &config.instance_name());
         }
-        let settled = settle(&estate.journals, passage, netlink, events);
+        let settled = settle(&successor_needs.journals, passage, netlink, events);
         end_settling(settling.filter(|_| !is_abandoned), events);
         if let Some(guardian) = pulse.guardian {
             guardian.finish()?;
@@ -105,7 +105,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let Some(guardian) = pulse.guardian {
             guardian.finish()?;
         }
-        Ok(Ended { why: Why::HandedOver, counters, queue_drops, processor: status })
+        Ok(Ended { why: Why::Upgraded, counters, queue_drops, processor: status })
     }
 }
 
@@ -139,7 +139,7 @@ fn settle(
     let bytes = owed.iter().map(|owed| u64::from(owed.entry.told.since(owed.entry.delivered))).sum();
     let bytes = Amount(Bytes::new(bytes));
     events.on_event(&Event::Undelivered { bytes, flows: owed.len() });
-    let outcome = recovery::reset_ends(&owed, passage, netlink, &Haste::default())?;
+    let outcome = reset_orphans::reset_ends(&owed, passage, netlink, &Haste::default())?;
     events.on_event(&Event::FlowsReset { outcome });
     journals.discard();
     Ok(())

@@ -56,7 +56,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.console = self.console.again(instance.path())?;
             self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
         }
-        let has_journals = self.estate.journals.are_named();
+        let has_journals = self.successor_needs.journals.are_named();
         if !has_journals {
             self.renew_journals()?;
             self.entrust();
@@ -98,7 +98,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             // One that has ended is noticed elsewhere.
             _ = answer.recv_timeout(JOURNAL_TIME_MAX);
         }
-        self.estate.journals = shared;
+        self.successor_needs.journals = shared;
         Ok(())
     }
 }

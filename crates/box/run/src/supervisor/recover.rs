@@ -1,4 +1,4 @@
-//! What is kept for a successor, and the flows of a process that has died ([`crate::keepsakes`]).
+//! What is kept for a successor, and the flows of a process that has died ([`crate::inherited_resources`]).
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,13 +12,13 @@ use units::Bytes;
 
 use super::Supervisor;
 use crate::attachment::{Attachment, Lasting};
+use crate::handover::PendingHandovers;
+use crate::inherited_resources::{History, InheritedResources, Inventory, TAKEN, is_last};
 use crate::journal::{Journals, Left};
-use crate::keepsakes::{History, Inventory, Keepsakes, TAKEN, is_last};
 use crate::leftovers::{self, Settling};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
-use crate::roaming::Fates;
 use crate::service::Service;
 use crate::{Amount, Config, Event, Processor, RecoveryStatus, RunError};
 
@@ -27,7 +27,7 @@ const GIVEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What this process has of what a successor needs.
 #[derive(Debug, Default)]
-pub(super) struct Estate {
+pub(super) struct SuccessorNeeds {
     /// Of each shard: wired, mobile.
     queues: Vec<OwnedFd>,
     /// Of each shard.
@@ -45,7 +45,7 @@ pub(super) struct Estate {
     pub(super) is_shared: bool,
 }
 
-impl Estate {
+impl SuccessorNeeds {
     pub(super) fn with(journals: Journals) -> Self {
         Self { journals, ..Self::default() }
     }
@@ -64,16 +64,16 @@ pub(super) enum Recipient<'a> {
 
 /// Who goes on in the place of a process that has died, and what that had.
 #[derive(Debug)]
-pub(super) struct Heir {
+pub(super) struct CrashedInstance {
     /// Its watchdog is at the other end; none where that has died too.
     stream: Option<UnixStream>,
-    pub(super) kept: Keepsakes,
+    pub(super) kept: InheritedResources,
     /// What it had written down.
     pub(super) record: Record,
     pub(super) journals: Journals,
 }
 
-impl Heir {
+impl CrashedInstance {
     /// What the watchdog gives, which is at the other end of standard input.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Heir {
     pub(super) fn receive(record: &Path) -> Result<Self, RunError> {
         let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(unheard)?);
         stream.set_read_timeout(Some(GIVEN_WITHIN)).map_err(unheard)?;
-        let mut kept = Keepsakes::receive(&stream)?;
+        let mut kept = InheritedResources::receive(&stream)?;
         let written = std::fs::read_to_string(record).ok().and_then(|text| Record::parse(&text));
         let directory = record.parent().unwrap_or(record);
         // Its directory may be gone, and the watchdog has what was in it.
@@ -95,7 +95,7 @@ impl Heir {
 /// What the service manager has kept of a process of this service that has died together with its watchdog.
 #[derive(Debug)]
 pub(super) struct Stored {
-    kept: Keepsakes,
+    kept: InheritedResources,
     record: Record,
     /// Its directory. Nobody else undoes it as long as this is there.
     leftover: Leftover,
@@ -113,7 +113,7 @@ impl Stored {
             service.forget(Path::new(&name));
             let stream = UnixStream::from(descriptor);
             stream.set_nonblocking(true).ok()?;
-            Some((name, Keepsakes::receive(&stream).ok()?))
+            Some((name, InheritedResources::receive(&stream).ok()?))
         });
         let mut all = all.collect::<Vec<_>>();
         if all.is_empty() || config.recover.is_some() || config.replace.is_some() {
@@ -153,10 +153,10 @@ impl Stored {
     }
 
     /// Who goes on, and the directory, which is to be forgotten then.
-    pub(super) fn into_heir(self) -> (Heir, Leftover) {
+    pub(super) fn into_crashed(self) -> (CrashedInstance, Leftover) {
         let Self { mut kept, record, leftover } = self;
         let journals = Journals::with(leftover.path(), std::mem::take(&mut kept.journals));
-        (Heir { stream: None, kept, record, journals }, leftover)
+        (CrashedInstance { stream: None, kept, record, journals }, leftover)
     }
 }
 
@@ -173,26 +173,26 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             queues.extend(packet_loop.path().share()?.into_iter().flatten());
             memories.push(processor.held_data());
         }
-        (self.estate.queues, self.estate.memories) = (queues, memories);
+        (self.successor_needs.queues, self.successor_needs.memories) = (queues, memories);
         Ok(())
     }
 
     /// Notes the queues of the first shard anew: a bridge opens others at an interface that was made anew.
     pub(super) fn renew_stock(&mut self) -> Result<(), IoError> {
         let queues = self.packet_loop.path().share()?.into_iter().flatten();
-        self.estate.queues.iter_mut().zip(queues).for_each(|(place, queue)| *place = queue);
+        self.successor_needs.queues.iter_mut().zip(queues).for_each(|(place, queue)| *place = queue);
         Ok(())
     }
 
     /// What leads packets here has changed: whoever it was shared with must ask again, and the watchdog keeps it anew.
     pub(super) fn entrust(&mut self) {
-        self.estate.is_shared = false;
+        self.successor_needs.is_shared = false;
         self.entrust_watchdog();
     }
 
     /// Has the watchdog keep what a successor needs, if there is to be one, and what it needs itself.
     pub(super) fn entrust_watchdog(&mut self) {
-        self.estate.unkept = None;
+        self.successor_needs.unkept = None;
         if self.pulse.guardian.is_none() {
             return;
         }
@@ -202,7 +202,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             && may_have_successor
         {
             self.events.on_event(&Event::NoSuccessor { error: error.clone() });
-            self.estate.unkept = Some(error);
+            self.successor_needs.unkept = Some(error);
         }
         let mut service = std::mem::take(&mut self.service);
         if may_have_successor && let Some((inventory, descriptors)) = self.inventory(Recipient::Successor) {
@@ -232,7 +232,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// What a status says of it.
     pub(super) fn recovery_status(&self) -> RecoveryStatus {
         let why_not = self.why_no_successor();
-        let History { deaths, last_death_ms, recovered, lost, .. } = self.estate.history;
+        let History { deaths, last_death_ms, recovered, lost, .. } = self.successor_needs.history;
         RecoveryStatus {
             is_ready: why_not.is_none(),
             why_not: why_not.unwrap_or_default(),
@@ -246,7 +246,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Why nobody would go on with the flows if this process died now, if so.
     pub(super) fn why_no_successor(&self) -> Option<String> {
         let config = self.ground.config;
-        let (watchdog, estate) = (&config.watchdog, &self.estate);
+        let (watchdog, successor_needs) = (&config.watchdog, &self.successor_needs);
         let has_watchdog = self.pulse.guardian.as_ref().is_some_and(|guardian| guardian.fd().is_some());
         let said = if !watchdog.is_wanted {
             "it runs without a watchdog (--no-watchdog)"
@@ -256,15 +256,15 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             "there is no command that starts a successor"
         } else if !config.may_have_successor() || self.attachment.lasting().is_none() {
             "nothing that leads packets here would outlive this process"
-        } else if estate.memories.iter().any(Option::is_none) {
+        } else if successor_needs.memories.iter().any(Option::is_none) {
             "the machine has no memory for held data that would outlive this process"
         } else if !has_watchdog {
             "the watchdog has ended"
-        } else if let Some(why) = &estate.unkept {
+        } else if let Some(why) = &successor_needs.unkept {
             why
         } else if self.journal_alarm.is_raised() {
             "the journal is full, and flows that are not in it cannot go on"
-        } else if is_last(&estate.deaths_ms, watchdog.deaths_max) {
+        } else if is_last(&successor_needs.deaths_ms, watchdog.deaths_max) {
             let deaths = watchdog.deaths_max;
             return Some(format!(
                 "the next death would be number {deaths} within a minute (--recover-deaths)"
@@ -281,22 +281,22 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         &'b self,
         for_whom: Recipient<'b>,
     ) -> Option<(Inventory, Vec<BorrowedFd<'b>>)> {
-        let (config, estate) = (self.ground.config, &self.estate);
+        let (config, successor_needs) = (self.ground.config, &self.successor_needs);
         let lasting = self.attachment.lasting()?;
         let mut inventory =
             Inventory { process: std::process::id(), gso: config.gso, ..Inventory::default() };
         let mut descriptors = Vec::new();
         let has_all = !matches!(for_whom, Recipient::Cleanup);
         if has_all {
-            inventory.shards = estate.memories.len();
-            inventory.has_memory = estate.memories.iter().map(Option::is_some).collect();
+            inventory.shards = successor_needs.memories.len();
+            inventory.has_memory = successor_needs.memories.iter().map(Option::is_some).collect();
             inventory.within_ms = config.watchdog.recover_within_ms;
-            inventory.deaths_ms.clone_from(&estate.deaths_ms);
-            inventory.history = estate.history;
+            inventory.deaths_ms.clone_from(&successor_needs.deaths_ms);
+            inventory.history = successor_needs.history;
             inventory.deaths_max = config.watchdog.deaths_max;
-            inventory.suspects.clone_from(&estate.suspects);
+            inventory.suspects.clone_from(&successor_needs.suspects);
             inventory.successor.clone_from(&config.watchdog.successor);
-            descriptors.extend(estate.queues.iter().map(AsFd::as_fd));
+            descriptors.extend(successor_needs.queues.iter().map(AsFd::as_fd));
         }
         inventory.hang_after_ms = config.hang_after().as_millis();
         let lasting = if has_all { lasting } else { Lasting { programs: None, ..lasting } };
@@ -307,11 +307,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         } else {
             // Who takes this one's place while it runs takes those by their names.
             inventory.record = self.ground.instance.recorded().and_then(|text| Record::parse(&text));
-            inventory.journals = estate.journals.shards();
-            descriptors.extend(estate.journals.descriptors());
+            inventory.journals = successor_needs.journals.shards();
+            descriptors.extend(successor_needs.journals.descriptors());
         }
         if has_all {
-            descriptors.extend(estate.memories.iter().flatten().map(AsFd::as_fd));
+            descriptors.extend(successor_needs.memories.iter().flatten().map(AsFd::as_fd));
         }
         Some((inventory, descriptors))
     }
@@ -322,10 +322,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Why that cannot be: the watchdog hears of it when this process ends.
     pub(super) fn recover_flows(
         &mut self,
-        heir: Heir,
+        crashed: CrashedInstance,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
-        let Heir { stream, mut kept, record: Record { name: heir_name, .. }, journals } = heir;
+        let CrashedInstance { stream, mut kept, record: Record { name: crashed_name, .. }, journals } =
+            crashed;
         let Some(record) = &self.ground.config.recover else { return Ok(()) };
         let directory = record.parent().unwrap_or(record);
         let others = others.iter_mut().map(|(_, processor)| processor);
@@ -340,13 +341,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             let flow = (left.entry.sink, left.entry.source);
             in_hand.contains(&flow) && kept.inventory.suspects.contains(&flow)
         };
-        let fates = Fates::read(&self.ground.config.state_directory, self.ground.namespace, &heir_name);
+        let pending_handovers =
+            PendingHandovers::read(&self.ground.config.state_directory, self.ground.namespace, &crashed_name);
         for (shard, (processor, memory)) in processors.iter_mut().zip(memories).enumerate() {
             let mut all = journals.read_shard(shard);
             // Those that are on their way to another box, or were not taken from one, are not ours.
-            all.retain(|left| fates.of(left) != Fate::Leave);
+            all.retain(|left| pending_handovers.of(left) != Fate::Leave);
             let (given_up, all): (Vec<_>, Vec<_>) =
-                all.into_iter().partition(|left| fates.of(left) == Fate::GiveUp);
+                all.into_iter().partition(|left| pending_handovers.of(left) == Fate::GiveUp);
             lost.extend(given_up.into_iter().filter(|left| left.entry.owes()));
             let (deadly, left): (Vec<_>, Vec<_>) = all.into_iter().partition(&is_deadly);
             lost.extend(deadly.into_iter().filter(|left| left.entry.owes()));
@@ -380,15 +382,15 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             deaths,
             waited_ms,
         });
-        self.estate.history = History {
+        self.successor_needs.history = History {
             recovered: recovered + flows,
             lost: lost_before + lost_now as u64,
             ..kept.inventory.history
         };
-        self.estate.deaths_ms.clone_from(&kept.inventory.deaths_ms);
-        self.estate.suspects = in_hand;
-        if is_last(&self.estate.deaths_ms, self.ground.config.watchdog.deaths_max) {
-            let error = format!("that was death {} within a minute", self.estate.deaths_ms.len());
+        self.successor_needs.deaths_ms.clone_from(&kept.inventory.deaths_ms);
+        self.successor_needs.suspects = in_hand;
+        if is_last(&self.successor_needs.deaths_ms, self.ground.config.watchdog.deaths_max) {
+            let error = format!("that was death {} within a minute", self.successor_needs.deaths_ms.len());
             self.events.on_event(&Event::NoSuccessor { error });
         }
         if !lost.is_empty() {

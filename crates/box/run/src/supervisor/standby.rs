@@ -8,7 +8,7 @@ use units::{Duration, Instant};
 
 use super::Why;
 use crate::console::{Answer, Asked, Console, Question};
-use crate::herald::{Announcer, Herald};
+use crate::event_broadcaster::{Announcer, EventBroadcaster};
 use crate::record::Record;
 use crate::service::Service;
 use crate::signals::CaughtSignals;
@@ -35,8 +35,9 @@ pub(super) fn stand_by(
     signals: &CaughtSignals,
     events: &mut dyn EventSink,
 ) -> Result<Option<Why>, RunError> {
-    let (mut service, lifeline, herald) = (Service::find(), Lifeline::inherited(), Herald::start()?);
-    let events: &mut dyn EventSink = &mut Announcer { inner: events, herald: herald.clone() };
+    let (mut service, lifeline, broadcaster) =
+        (Service::find(), Lifeline::inherited(), EventBroadcaster::start()?);
+    let events: &mut dyn EventSink = &mut Announcer { inner: events, broadcaster: broadcaster.clone() };
     let mut waiter = Waiter::new(Duration::ZERO)?;
     waiter.add(&signals.ending, Interest::Read, WOKEN)?;
     waiter.add(&signals.reload, Interest::Read, WOKEN)?;
@@ -44,7 +45,7 @@ pub(super) fn stand_by(
         waiter.add(line, Interest::Read, WOKEN)?;
     }
     // Without room for it nobody can ask, and it waits all the same.
-    let mut answering = Answering::open(config, herald).ok();
+    let mut answering = Answering::open(config, broadcaster).ok();
     if let Some(answering) = &answering {
         waiter.add(&answering.console.as_fd(), Interest::Read, WOKEN)?;
     }
@@ -95,7 +96,7 @@ struct Answering<'a> {
 }
 
 impl<'a> Answering<'a> {
-    fn open(config: &'a Config, herald: Herald) -> Result<Self, RunError> {
+    fn open(config: &'a Config, broadcaster: EventBroadcaster) -> Result<Self, RunError> {
         let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
         let record = Record {
             namespace: NamespaceId::here()?,
@@ -105,7 +106,7 @@ impl<'a> Answering<'a> {
             ..Record::default()
         };
         instance.record(&record.to_text())?;
-        let console = Console::open(instance.path(), herald, config.look_group)?;
+        let console = Console::open(instance.path(), broadcaster, config.look_group)?;
         Ok(Self { console, _instance: instance, config, since: Clock::now(), why: AT_FIRST.to_owned() })
     }
 

@@ -6,27 +6,27 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::handover::Note;
 use engine::Port;
-use handover::Note;
 use io::features::{self, Feature};
 use io::netlink::{LinkEvents, Netlink};
 use io::{Clock, Instance, Interest, Leftover, Lifeline, NamespaceId, Waiter};
 use units::Instant;
 
-use super::adopt::Adopted;
 use super::passing::Passing;
-use super::recover::{Estate, Heir, Stored};
+use super::recover::{CrashedInstance, Stored, SuccessorNeeds};
 use super::standby::stand_by;
+use super::upgrade::Adopted;
 use super::upkeep::{Overload, Sides};
 use super::{
-    CONSOLE, Ended, FEEDBACK, LIFELINE, LINKS, Links, Pulse, ROAMING, Reports, SHARDS, Supervisor, WATCHDOG,
-    Why,
+    CONSOLE, Ended, FEEDBACK, HANDOVERS, LIFELINE, LINKS, Links, Pulse, Reports, SHARDS, Supervisor,
+    WATCHDOG, Why,
 };
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
+use crate::event_broadcaster::{Announcer, EventBroadcaster};
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
-use crate::handover::{Predecessor, Turn};
-use crate::herald::{Announcer, Herald};
+use crate::handover::{self, Handovers, Ledger};
 use crate::inline::{BridgedSite, SharedHeaders};
 use crate::interfaces::Interfaces;
 use crate::journal::{self, FlowJournal, FullAlarm, Journals};
@@ -35,11 +35,11 @@ use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
 use crate::processor::BarePath;
-use crate::roaming::{self, Ledger, Roaming};
 use crate::routed::RoutedSite;
 use crate::service::Service;
 use crate::shards::{Shards, Terms, shard_of};
 use crate::signals::CaughtSignals;
+use crate::upgrade::predecessor::{Predecessor, Turn};
 use crate::watchdog::Guardian;
 use crate::{Accelerator, Config, Event, EventSink, Job, Plan, Processor, ReadSettings, RunError, log};
 
@@ -151,11 +151,11 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     let signals = CaughtSignals::catch()?;
     // Before another program is started, that would inherit it.
     let lifeline = Lifeline::inherited();
-    let herald = Herald::start()?;
+    let broadcaster = EventBroadcaster::start()?;
     if config.log_flows {
-        log::follow_flows(&herald, &config.instance_name())?;
+        log::follow_flows(&broadcaster, &config.instance_name())?;
     }
-    let events: &mut dyn EventSink = &mut Announcer { inner: events, herald: herald.clone() };
+    let events: &mut dyn EventSink = &mut Announcer { inner: events, broadcaster: broadcaster.clone() };
     let netlink = Netlink::open()?;
     let namespace = NamespaceId::here()?;
     let stored = Stored::find(config, namespace)?;
@@ -165,7 +165,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         own.recover = Some(stored.path()?);
     }
     let config = &own;
-    let (stored, dead) = stored.map(Stored::into_heir).unzip();
+    let (stored, dead) = stored.map(Stored::into_crashed).unzip();
     let removed = match config.recover {
         // Of the one that has died everything is still needed.
         Some(_) => Removed::default(),
@@ -177,26 +177,26 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         Some(_) => Instance::register_sooner_or_later(&config.state_directory, leftovers::KIND)?,
         None => Instance::register(&config.state_directory, leftovers::KIND)?,
     };
-    let (mut site, mut forebear) = find_site::<S>(config, &netlink, namespace, &instance, stored, events)?;
+    let (mut site, mut mode) = find_site::<S>(config, &netlink, namespace, &instance, stored, events)?;
     let mut processors = make(site.shards())?;
-    if let Forebear::Running(adopted) = &forebear
+    if let StartMode::Upgrade(adopted) = &mode
         && adopted.kept.inventory.held > memory_of(&processors)
     {
         let (held, memory) = (adopted.kept.inventory.held, memory_of(&processors));
         let why = format!("it holds {held} bytes, the new one may hold {memory}");
         stand_behind::<S>(config, why, events)?;
-        (site, forebear) = (S::survey(config, &netlink, namespace)?, Forebear::None);
+        (site, mode) = (S::survey(config, &netlink, namespace)?, StartMode::Fresh);
     }
     let journal_alarm = FullAlarm::default();
-    let before = match &forebear {
-        Forebear::Running(adopted) => Some(adopted.directory()),
-        Forebear::None | Forebear::Dead(_) => None,
+    let before = match &mode {
+        StartMode::Upgrade(adopted) => Some(adopted.directory()),
+        StartMode::Fresh | StartMode::Recovery(_) => None,
     };
     let journals =
         NewJournals { config, instance: &instance, headers: site.link_headers(), alarm: &journal_alarm };
     let (journals, has_journal) = journals.make(processors.len(), before)?;
     let shared = share_journals(&instance, &journals)?;
-    if let Forebear::Running(adopted) = &mut forebear {
+    if let StartMode::Upgrade(adopted) = &mut mode {
         adopted.has_journal = has_journal;
     }
     prepare(&mut processors, &site, config, journals);
@@ -204,44 +204,44 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         die_of_panics();
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance, namespace };
-    let herald_of_all = herald.clone();
+    let herald_of_all = broadcaster.clone();
     let start = Start {
         removed,
         journal_alarm,
         journals: shared,
         processors,
-        forebear,
+        mode,
         turn,
-        herald: herald_of_all,
+        broadcaster: herald_of_all,
         lifeline,
     };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
     dead.map_or(Ok(()), Leftover::forget)?;
     let result = supervisor.serve(&signals);
     let ended = supervisor.close(result);
-    herald.part();
+    broadcaster.part();
     ended
 }
 
 /// The control socket; who must go on without room for one gets it later.
-fn open_console(ground: Ground<'_>, herald: &Herald) -> Result<Console, RunError> {
+fn open_console(ground: Ground<'_>, broadcaster: &EventBroadcaster) -> Result<Console, RunError> {
     let group = ground.config.look_group;
-    let opened = Console::open(ground.instance.path(), herald.clone(), group);
+    let opened = Console::open(ground.instance.path(), broadcaster.clone(), group);
     match ground.config.recover {
-        Some(_) => opened.or_else(|_| Ok(Console::nowhere(herald.clone(), group)?)),
+        Some(_) => opened.or_else(|_| Ok(Console::nowhere(broadcaster.clone(), group)?)),
         None => Ok(opened?),
     }
 }
 
-/// Who had what this instance goes on with.
+/// Where what this instance begins with comes from.
 #[derive(Debug)]
-enum Forebear {
+enum StartMode {
     /// All is new; another instance may stand before this one.
-    None,
+    Fresh,
     /// One that has died.
-    Dead(Heir),
+    Recovery(CrashedInstance),
     /// One that runs.
-    Running(Adopted),
+    Upgrade(Adopted),
 }
 
 /// What there is to attach to: devices of an instance before this one, or new ones.
@@ -250,20 +250,20 @@ fn find_site<S: Site>(
     netlink: &Netlink,
     namespace: NamespaceId,
     instance: &Instance,
-    stored: Option<Heir>,
+    stored: Option<CrashedInstance>,
     events: &mut dyn EventSink,
-) -> Result<(S, Forebear), RunError> {
+) -> Result<(S, StartMode), RunError> {
     if let Some(record) = &config.recover {
-        let mut heir = stored.map_or_else(|| Heir::receive(record), Ok)?;
-        let site = S::inherit(config, netlink, &mut heir.kept, heir.record.clone())?;
-        return Ok((site, Forebear::Dead(heir)));
+        let mut crashed = stored.map_or_else(|| CrashedInstance::receive(record), Ok)?;
+        let site = S::inherit(config, netlink, &mut crashed.kept, crashed.record.clone())?;
+        return Ok((site, StartMode::Recovery(crashed)));
     }
     if config.replace.is_some() {
         let why = match Adopted::ask(config, instance)? {
             Ok(mut adopted) => {
                 let record = adopted.record()?;
                 match S::inherit(config, netlink, &mut adopted.kept, record) {
-                    Ok(site) => return Ok((site, Forebear::Running(adopted))),
+                    Ok(site) => return Ok((site, StartMode::Upgrade(adopted))),
                     Err(error) => error.to_string(),
                 }
             }
@@ -271,7 +271,7 @@ fn find_site<S: Site>(
         };
         stand_behind::<S>(config, why, events)?;
     }
-    Ok((S::survey(config, netlink, namespace)?, Forebear::None))
+    Ok((S::survey(config, netlink, namespace)?, StartMode::Fresh))
 }
 
 /// Says why this instance is to stand behind the one that it replaces.
@@ -381,9 +381,9 @@ struct Start<P> {
     journal_alarm: FullAlarm,
     journals: Journals,
     processors: Vec<P>,
-    forebear: Forebear,
+    mode: StartMode,
     turn: Option<Turn>,
-    herald: Herald,
+    broadcaster: EventBroadcaster,
     lifeline: Option<Lifeline>,
 }
 
@@ -403,18 +403,18 @@ impl<P: Processor + Send + 'static> Start<P> {
         let guardian =
             if config.watchdog.is_wanted { Some(Guardian::start(config, ground.instance)?) } else { None };
         let bypass = attachment.bypass().filter(|_| config.bypass).cloned();
-        let herald = self.herald.clone();
+        let broadcaster = self.broadcaster.clone();
         let routes = attachment.subscribers().cloned();
         let no_new_flows = Arc::new(AtomicBool::new(false));
         let loops = paths.into_iter().map(|path| {
             let packet_loop = PacketLoop::new(path, bypass.clone()).leading(routes.clone());
-            packet_loop.reporting(herald.clone()).refusing(Arc::clone(&no_new_flows))
+            packet_loop.reporting(broadcaster.clone()).refusing(Arc::clone(&no_new_flows))
         });
         let notes_at = Ledger::path(&config.state_directory, ground.namespace, &config.instance_name());
         let prepared = config
-            .roaming
+            .handover
             .as_ref()
-            .map(|wanted| roaming::Prepared::new(wanted, config.ipv6_prefix_len, notes_at));
+            .map(|wanted| handover::Prepared::new(wanted, config.ipv6_prefix_len, notes_at));
         let prepared = prepared.transpose()?;
         if let Some(prepared) = &prepared {
             let cautions = prepared.cautions();
@@ -445,16 +445,16 @@ impl<P: Processor + Send + 'static> Start<P> {
             waiter: Waiter::new(config.spin_margin())?,
             lifeline: self.lifeline.take(),
             settling: None,
-            estate: Estate::with(self.journals),
+            successor_needs: SuccessorNeeds::with(self.journals),
             is_succeeded: false,
             before: None,
             turn: self.turn.take(),
             journal_alarm: self.journal_alarm,
             said_missing: false,
             patience: Patience::default(),
-            console: open_console(ground, &self.herald)?,
+            console: open_console(ground, &self.broadcaster)?,
             reports: Reports { receiver: None, next_look: Instant::ZERO },
-            roaming: None,
+            handovers: None,
             service: Service::find(),
             started_at: Clock::now(),
             overload: Overload::default(),
@@ -467,25 +467,25 @@ impl<P: Processor + Send + 'static> Start<P> {
         supervisor.watch()?;
         let mut places: Vec<_> = places.collect();
         supervisor.take_stock(&places)?;
-        if let Forebear::Running(adopted) = &mut self.forebear {
+        if let StartMode::Upgrade(adopted) = &mut self.mode {
             // Before they are ours: if this process dies then, its watchdog sees by the record whether they are.
-            supervisor.estate.memories = adopted.kept.take_memories();
-            supervisor.estate.history = adopted.kept.inventory.history;
-            supervisor.estate.history.hand_overs += 1;
+            supervisor.successor_needs.memories = adopted.kept.take_memories();
+            supervisor.successor_needs.history = adopted.kept.inventory.history;
+            supervisor.successor_needs.history.upgrades += 1;
             supervisor.entrust();
             let flows = adopted.kept.inventory.flows as usize / (1 + places.len());
             let others = places.iter_mut().map(|(_, processor)| processor);
             let processors = std::iter::once(&mut supervisor.processor).chain(others);
-            for (processor, memory) in processors.zip(&supervisor.estate.memories) {
+            for (processor, memory) in processors.zip(&supervisor.successor_needs.memories) {
                 processor.expect_flows(flows, memory.as_ref().map(AsFd::as_fd));
             }
         }
-        let before = match &self.forebear {
-            Forebear::Running(adopted) => Some(adopted.name()),
+        let before = match &self.mode {
+            StartMode::Upgrade(adopted) => Some(adopted.name()),
             _ => supervisor.attachment.predecessor().map(Predecessor::name),
         };
         let before = before.filter(|before| *before != config.instance_name()).map(str::to_owned);
-        supervisor.take_over(feedback, self.forebear, &mut places)?;
+        supervisor.take_over(feedback, self.mode, &mut places)?;
         if let (Some(prepared), Some(before)) = (&prepared, before) {
             prepared.ledger().take_over(&Ledger::path(&config.state_directory, ground.namespace, &before));
         }
@@ -522,7 +522,7 @@ impl<P: Processor + Send + 'static> Start<P> {
         config: &Config,
         wanted: &FeedbackConfig,
     ) -> Result<Option<FeedbackReceiver>, RunError> {
-        if let Forebear::Running(adopted) = &mut self.forebear
+        if let StartMode::Upgrade(adopted) = &mut self.mode
             && let Some(receiver) = adopted.take_reports(wanted)
         {
             return Ok(Some(receiver));
@@ -550,15 +550,19 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     }
 
     /// Has subscribers go to other boxes and come from them.
-    fn receive_subscribers(&mut self, prepared: roaming::Prepared, notes: Vec<Note>) -> Result<(), RunError> {
+    fn receive_subscribers(
+        &mut self,
+        prepared: handover::Prepared,
+        notes: Vec<Note>,
+    ) -> Result<(), RunError> {
         let (count, prefix_len) = (self.shards.count(), self.ground.config.ipv6_prefix_len);
         let shard_of = Box::new(move |client| shard_of(client, prefix_len, count));
         let memory_max = self.processor.memory().0 * count as u64 / 4;
         let lease = self.processor.debt_timeout();
         let hands = self.shards.hands();
-        let roaming = Roaming::start(prepared, hands, shard_of, lease, memory_max, notes)?;
-        self.waiter.add(roaming.woken(), Interest::Read, ROAMING)?;
-        self.roaming = Some(roaming);
+        let handovers = Handovers::start(prepared, hands, shard_of, lease, memory_max, notes)?;
+        self.waiter.add(handovers.woken(), Interest::Read, HANDOVERS)?;
+        self.handovers = Some(handovers);
         Ok(())
     }
 
@@ -567,19 +571,19 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn take_over(
         &mut self,
         feedback: Option<FeedbackReceiver>,
-        forebear: Forebear,
+        mode: StartMode,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
         let config = self.ground.config;
         self.reports.receiver = feedback;
         // Last, so that it goes on where this start fails; before the first packet is read here, so that no
         // flow is taken over by both. It ends by itself once its flows are ours.
-        let is_replacing = match forebear {
-            Forebear::Dead(heir) => self.recover_flows(heir, others).map(|()| false)?,
-            Forebear::Running(adopted) => self.succeed(adopted, others).map(|()| true)?,
-            Forebear::None => {
+        let is_replacing = match mode {
+            StartMode::Recovery(crashed) => self.recover_flows(crashed, others).map(|()| false)?,
+            StartMode::Upgrade(adopted) => self.succeed(adopted, others).map(|()| true)?,
+            StartMode::Fresh => {
                 let are_taken = self.take_flows(others);
-                if !are_taken && self.attachment.predecessor().is_some() && config.roaming.is_some() {
+                if !are_taken && self.attachment.predecessor().is_some() && config.handover.is_some() {
                     let name = config.replace.clone().unwrap_or_default();
                     let why = "its flows do not move, and other boxes would speak with both";
                     return Err(RunError::NotReplaced { name, why: why.to_owned() });

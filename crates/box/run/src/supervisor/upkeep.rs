@@ -97,8 +97,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if self.settling.as_ref().is_some_and(Settling::is_finished) {
             end_settling(self.settling.take(), self.events);
         }
-        if let Some(roaming) = self.roaming.as_ref().filter(|_| self.settling.is_none()) {
-            let lost = roaming.take_lost();
+        if let Some(handovers) = self.handovers.as_ref().filter(|_| self.settling.is_none()) {
+            let lost = handovers.take_lost();
             self.settling = (!lost.is_empty()).then(|| Settling::of_flows(lost, self.ground.config));
         }
         if let Some(why) = self.hear_watchdog(are_alive)? {

@@ -19,12 +19,12 @@ use super::command_of;
 use super::said::Said;
 use super::watch::Watched;
 use crate::console::{self, Question};
+use crate::handover::{Ledger, PendingHandovers};
+use crate::inherited_resources::{InheritedResources, TAKEN, is_last};
 use crate::journal::Journals;
-use crate::keepsakes::{Keepsakes, TAKEN, is_last};
 use crate::leftovers::KIND;
 use crate::record::Record;
-use crate::recovery::{self, Haste};
-use crate::roaming::{Fates, Ledger};
+use crate::reset_orphans::{self, Haste};
 use crate::service::Service;
 use crate::{RunError, log, notrack};
 
@@ -80,7 +80,7 @@ impl Remains {
         Some(Self::new(watched_record, said.kept.as_ref(), record))
     }
 
-    fn new(watched_record: &Path, kept: Option<&Keepsakes>, record: Record) -> Self {
+    fn new(watched_record: &Path, kept: Option<&InheritedResources>, record: Record) -> Self {
         let directory = watched_record.parent().unwrap_or(watched_record).to_owned();
         let journals = kept.map_or(&[][..], |kept| &kept.journals);
         let journals = journals.iter().map(OwnedFd::try_clone).collect::<std::io::Result<_>>();
@@ -93,8 +93,8 @@ impl Remains {
         self.directory.parent().unwrap_or(&self.directory)
     }
 
-    fn fates(&self) -> Fates {
-        Fates::read(self.state(), self.record.namespace, &self.record.name)
+    fn pending_handovers(&self) -> PendingHandovers {
+        PendingHandovers::read(self.state(), self.record.namespace, &self.record.name)
     }
 
     /// Has the next start find what stands: it is written down anew where others have deleted it.
@@ -229,7 +229,7 @@ enum Need {
     /// Flows are owed data that nobody else has.
     Debt,
     /// Other boxes may ask for subscribers, or have them: their packets go there.
-    Roaming,
+    Handovers,
     /// Without it no packet passes.
     CutWire,
 }
@@ -240,8 +240,8 @@ impl Need {
         if !remains.journals.read_owed().is_empty() {
             return Some(Self::Debt);
         }
-        if remains.fates().are_awaited() {
-            return Some(Self::Roaming);
+        if remains.pending_handovers().are_awaited() {
+            return Some(Self::Handovers);
         }
         (remains.record.is_inline && remains.record.bridge.is_none()).then_some(Self::CutWire)
     }
@@ -253,10 +253,10 @@ impl Need {
 /// Nothing is taken away from it, and it need not have ended: once a process has got SIGKILL it executes nothing of
 /// its own any more, also one that is frozen, or waits in the kernel. The system call in which it hangs takes or sends
 /// one packet at most, which is a loss or a late packet to TCP.
-pub(super) fn fence(kept: &Keepsakes, remains: &Remains, socket: &UnixStream) -> bool {
+pub(super) fn fence(kept: &InheritedResources, remains: &Remains, socket: &UnixStream) -> bool {
     let why = match Need::of(remains) {
         Some(Need::Debt) => "owes flows data",
-        Some(Need::Roaming) => "has subscribers on their way between boxes",
+        Some(Need::Handovers) => "has subscribers on their way between boxes",
         Some(Need::CutWire) => "the wire is cut without it",
         None => return false,
     };
@@ -270,7 +270,7 @@ pub(super) fn fence(kept: &Keepsakes, remains: &Remains, socket: &UnixStream) ->
 }
 
 /// Kills the process, and waits for its end for a moment.
-fn kill_and_wait(kept: &Keepsakes) -> Result<(), IoError> {
+fn kill_and_wait(kept: &InheritedResources) -> Result<(), IoError> {
     const SIGKILL: i32 = 9;
     let process = PidFd::open(kept.inventory.process)?;
     process.send_signal(SIGKILL)?;
@@ -292,7 +292,7 @@ fn kill_and_wait(kept: &Keepsakes) -> Result<(), IoError> {
 ///
 /// # Errors
 /// Why it does not: then it is not there any more, and nothing is kept.
-fn succeed(mut kept: Keepsakes, record_path: &Path) -> Result<u32, String> {
+fn succeed(mut kept: InheritedResources, record_path: &Path) -> Result<u32, String> {
     const EPIPE: i32 = 32;
     kept.beat();
     if !kept.inventory.note_death() {
@@ -327,7 +327,7 @@ fn start(successor: &[String], further: &[&OsStr], input: Stdio) -> Result<Child
 }
 
 /// Waits until the successor, `process`, has the flows. Its time is that in which it has a processor.
-fn await_successor(mut stream: &UnixStream, kept: &Keepsakes, process: u32) -> Result<(), String> {
+fn await_successor(mut stream: &UnixStream, kept: &InheritedResources, process: u32) -> Result<(), String> {
     let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
     waiter.add(stream, Interest::Read, 0).map_err(|error| error.to_string())?;
     let within = Duration::from_millis(kept.inventory.within_ms);
@@ -398,15 +398,15 @@ fn end_inline(remains: &Remains, netlink: &Netlink) -> Result<(), IoError> {
 fn settle(remains: &Remains, netlink: &Netlink) {
     let mut owed = remains.journals.read_owed();
     // Another box may have them: the next start asks.
-    let fates = remains.fates();
-    owed.retain(|left| fates.of(left) != Fate::Leave);
+    let pending_handovers = remains.pending_handovers();
+    owed.retain(|left| pending_handovers.of(left) != Fate::Leave);
     if owed.is_empty() {
         return;
     }
     let count = owed.len();
     let text = format!("the accelerator died and owed {count} flows data: resetting their ends");
     log::warn(&text);
-    match recovery::reset_ends(&owed, remains.record.passage(), netlink, &Haste::until_abandoned()) {
+    match reset_orphans::reset_ends(&owed, remains.record.passage(), netlink, &Haste::until_abandoned()) {
         Ok(outcome) => log::warn(&outcome.to_string()),
         Err(error) => {
             let text = format!("cannot reset {count} flows that will stall: {error}");

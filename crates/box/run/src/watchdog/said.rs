@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use units::Duration;
 
 use super::{CLOSING, ENDS, FORGET, GIVEN, KEEP, RESUMED};
-use crate::keepsakes::Keepsakes;
+use crate::inherited_resources::InheritedResources;
 use crate::log;
 
 /// Longest step of undoing everything. The state of many flows is given back in one step: seconds of silence are no
@@ -19,7 +19,7 @@ pub(super) struct Said {
     text: Option<Vec<u8>>,
     /// Descriptors that came with it.
     descriptors: Vec<OwnedFd>,
-    pub kept: Option<Keepsakes>,
+    pub kept: Option<InheritedResources>,
     pub has_resumed: bool,
     is_closing: bool,
     /// It ends in good order.
@@ -49,7 +49,7 @@ impl Said {
             match (self.text.as_mut(), byte) {
                 (Some(_), b'\n') => {
                     let text = self.text.take().unwrap_or_default();
-                    let kept = Keepsakes::parse(&text, std::mem::take(&mut self.descriptors));
+                    let kept = InheritedResources::parse(&text, std::mem::take(&mut self.descriptors));
                     self.kept = kept
                         .inspect_err(|error| {
                             let text = format!("no successor can go on: {error}");

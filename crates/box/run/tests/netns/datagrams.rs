@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use run::{Config, SteeringChoice};
 
-use crate::roaming::pause;
+use crate::handover::pause;
 use crate::topology::{PATIENCE, Program, SERVER, Topology, wait_until};
 
 const DATAGRAMS: u64 = 300;

@@ -16,7 +16,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::firewall::{BETWEEN_BOTH, add, load, steering_of, transfer};
 use crate::nat::Downloads;
-use crate::successor::{Late, heir};
+use crate::successor::{Late, successor};
 use crate::topology::{Connection, Program, SERVER, SIGKILL, SIGTERM, Topology, is_soon, wait_until};
 
 /// A packet filter of a router.
@@ -319,7 +319,7 @@ impl Story<'_> {
         // Where nothing is owed nobody has to go on.
         wait_until("something is owed", || topology.status().processor.debt_bytes > 0);
         second.signal(SIGKILL);
-        let last = heir(&mut second);
+        let last = successor(&mut second);
         late.into_iter().for_each(Late::finish);
         self.note("crash", "works", "");
         under_way.end();

@@ -1,479 +1,346 @@
-//! H34: another instance takes the place of the running one.
+//! A client that moves between two boxes: its flows go on, with kernel TCP at both ends.
+//!
+//! ```text
+//!             ┌ 10.1 ─ box a ─ 10.2 ┐
+//!   client ───┤          │ 10.5     ├─── server
+//!   10.9.0.2  └ 10.3 ─ box b ─ 10.4 ┘    10.8.0.2
+//! ```
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use io::netlink::Family;
-use io::{Clock, Waiter, sysctl};
-use run::{Answer, Config, FeedbackConfig, InlineFallback, Question, SteeringChoice, WatchdogConfig};
+use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
+use run::{Answer, Config, HandoverConfig, PeerConfig, Question};
 use units::Duration;
 
-use crate::accelerated::verdict;
-use crate::firewall::by_state;
-use crate::nat::masquerade;
-use crate::successor::Late;
-use crate::topology::{
-    Connection, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Topology, is_soon, unwatched, wait_until,
-};
+use crate::topology::{Connection, PATIENCE, Program, SIGKILL, Topology, pattern, wait_until};
 
-const PIECE: usize = 20_000;
-const PIECES: usize = 150;
+pub const CLIENT: &str = "10.9.0.2";
+const SERVER: &str = "10.8.0.2";
 
-/// A download that takes as long as the server wants: pieces at intervals.
-fn trickle(connection: Connection) {
-    trickle_while(connection, |piece| piece < PIECES);
+const A: [&str; 2] = [include_str!("certificates/a.pem"), include_str!("certificates/a.key")];
+pub const B: [&str; 2] = [include_str!("certificates/b.pem"), include_str!("certificates/b.key")];
+const STRANGER: [&str; 2] =
+    [include_str!("certificates/stranger.pem"), include_str!("certificates/stranger.key")];
+
+pub struct Sites {
+    /// Client, box a and server.
+    pub a: Topology,
+    /// Box b.
+    pub b: Topology,
 }
 
-/// The same while `goes_on` says so of the next piece.
-pub fn trickle_while(connection: Connection, goes_on: impl Fn(usize) -> bool + Send) {
-    let Connection { mut client, mut server, .. } = connection;
-    std::thread::scope(|scope| {
-        let serving = scope.spawn(move || {
-            let mut waiter = Waiter::new(Duration::ZERO).unwrap();
-            let mut pieces = 0;
-            while goes_on(pieces) {
-                server.write_all(&[pieces as u8; PIECE]).unwrap();
-                waiter.wait(Some(Clock::now() + Duration::from_millis(20))).unwrap();
-                pieces += 1;
-            }
-            server.shutdown(Shutdown::Write).unwrap();
-            assert_eq!(server.read(&mut [0]).unwrap(), 0);
-            pieces
-        });
-        let mut got = Vec::new();
-        client.read_to_end(&mut got).unwrap();
-        let is_whole = got.chunks(PIECE).enumerate().all(|(n, piece)| piece.iter().all(|&b| b == n as u8));
-        client.shutdown(Shutdown::Write).unwrap();
-        let pieces = serving.join().unwrap();
-        assert!(got.len() == PIECE * pieces && is_whole, "{} bytes of {pieces} pieces", got.len());
-    });
-}
-
-fn replaced_in_the_middle(topology: &Topology) {
-    let before = topology.snapshot();
-    let old = Program::start_engine(topology, &Config { name: "old".to_owned(), ..topology.config() });
-    old_is_replaced_in_the_middle(topology, old, &topology.config());
-    assert_eq!(topology.snapshot(), before);
-}
-
-/// The successor has the settings of `config`.
-fn old_is_replaced_in_the_middle(topology: &Topology, old: Program, config: &Config) {
-    let mut idle = SERVER.map(|address| topology.connect(&topology.server, address));
-    idle.iter_mut().for_each(|connection| connection.exchange(b"idle-now"));
-    let under_way: Vec<Connection> =
-        (0..8).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
-    let config = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..config.clone() };
-    let new = std::thread::scope(|scope| {
-        let transfers: Vec<_> =
-            under_way.into_iter().map(|connection| scope.spawn(|| trickle(connection))).collect();
-        let flows = topology.steered_packets();
-        wait_until("all are under way", || topology.steered_packets() > flows + 200);
-        let mut new = Program::start_engine(topology, &config);
-        SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
-        new.await_line("the replaced one has ended");
-        assert!(transfers.iter().all(|transfer| !transfer.is_finished()), "ended before the old one did");
-        transfers.into_iter().for_each(|transfer| transfer.join().unwrap());
-        new
-    });
-    let (status, said) = old.wait();
-    assert!(status.success(), "{said}");
-    assert_eq!(verdict(&said), (10, 0), "{said}");
-    assert!(said.contains("handed over 10 flows"), "{said}");
-    // They are accelerated still, all of them.
-    let counters = topology.status().processor;
-    let wrong = ["unacceptable_acks", "inexact_resets", "bytes_acked_but_lost", "out_of_window"];
-    assert_eq!(wrong.map(|name| counters.counter(name)), [0; 4], "{counters:?}");
-    let handed_back = |reason: &&str| !["closed", "idle"].contains(reason);
-    let passed: Vec<&str> = counters.passed.keys().map(String::as_str).filter(handed_back).collect();
-    assert_eq!(passed, [""; 0], "{counters:?}");
-    idle.iter_mut().for_each(|connection| connection.exchange(b"new-one."));
-    SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
-    let said = new.stop(topology);
-    assert_eq!(verdict(&said), (14, 0), "{said}");
-    idle.iter_mut().for_each(|connection| connection.exchange(b"plain---"));
-}
-
-/// The rules of each successor come behind those of the one before, or that one's flows would be
-/// led past it, for ever.
-#[test]
-fn h34_replaced_again_and_again_by_rules() {
-    let topology = Topology::build("replagain");
-    let before = topology.snapshot();
-    let by_rules = Config { steering: SteeringChoice::Rules, ..topology.config() };
-    let mut running =
-        Program::start_engine(&topology, &Config { name: "first".to_owned(), ..by_rules.clone() });
-    // With other devices each time, or the same.
-    let names = [("first", "second"), ("second", "third"), ("third", "fourth"), ("fourth", "old")];
-    for ((replaced, name), gso) in names.into_iter().zip([false, true, true, false]) {
-        let replace = Some(replaced.to_owned());
-        let config = Config { name: name.to_owned(), replace, gso, ..by_rules.clone() };
-        let mut successor = Program::start_engine(&topology, &config);
-        successor.await_line("the replaced one has ended");
-        let (status, said) = std::mem::replace(&mut running, successor).wait();
-        assert!(status.success(), "{said}");
-        let rules = topology.netlink().rules(Family::V4).unwrap();
-        let priorities: Vec<u32> =
-            rules.iter().filter(|rule| rule.is_own).map(|rule| rule.priority).collect();
-        assert_eq!(priorities, [206, 206, 206, 207, 207], "they have moved to the front");
+impl Sites {
+    pub fn build(what: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let a = Topology::build(what);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let tag = format!("ct-roam-{what}-{}-{number}", std::process::id());
+        let create = |role: &str| Namespace::create(&format!("{tag}-{role}")).unwrap();
+        let b = Topology {
+            client: create("c"),
+            middle: create("b"),
+            server: create("s"),
+            state: std::env::temp_dir().join(&tag),
+        };
+        let sites = Self { a, b };
+        let Self { a, b } = &sites;
+        let name = |namespace: &Namespace| namespace.name().to_owned();
+        let (client, server, box_b) = (name(&a.client), name(&a.server), name(&b.middle));
+        sysctl::write(&b.middle, "net/ipv4/ip_forward", "1").unwrap();
+        for (at, command) in [
+            (&a.client, format!("ip link add c1 type veth peer name m0 netns {box_b}")),
+            (&a.server, format!("ip link add s1 type veth peer name w0 netns {box_b}")),
+            (&a.middle, format!("ip link add ab type veth peer name ab netns {box_b}")),
+            (&a.client, "ip addr add 10.3.0.2/24 dev c1".to_owned()),
+            (&a.client, format!("ip addr add {CLIENT}/32 dev lo")),
+            (&a.client, "ip link set lo up".to_owned()),
+            (&a.client, "ip link set c1 up".to_owned()),
+            (&a.server, "ip addr add 10.4.0.2/24 dev s1".to_owned()),
+            (&a.server, format!("ip addr add {SERVER}/32 dev lo")),
+            (&a.server, "ip link set lo up".to_owned()),
+            (&a.server, "ip link set s1 up".to_owned()),
+            (&b.middle, "ip addr add 10.3.0.1/24 dev m0".to_owned()),
+            (&b.middle, "ip addr add 10.4.0.1/24 dev w0".to_owned()),
+            (&b.middle, "ip addr add 10.5.0.2/24 dev ab".to_owned()),
+            (&b.middle, "ip link set m0 up".to_owned()),
+            (&b.middle, "ip link set w0 up".to_owned()),
+            (&b.middle, "ip link set ab up".to_owned()),
+            (&a.middle, "ip addr add 10.5.0.1/24 dev ab".to_owned()),
+            (&a.middle, "ip link set ab up".to_owned()),
+            (&a.middle, format!("ip route add {CLIENT}/32 via 10.1.0.2")),
+            (&a.middle, format!("ip route add {SERVER}/32 via 10.2.0.2")),
+            (&b.middle, format!("ip route add {CLIENT}/32 via 10.3.0.2")),
+            (&b.middle, format!("ip route add {SERVER}/32 via 10.4.0.2")),
+        ] {
+            shell(at, &command);
+        }
+        assert!(client != server);
+        sites.route_over(false);
+        sites
     }
-    old_is_replaced_in_the_middle(&topology, running, &by_rules);
-    assert_eq!(topology.snapshot(), before);
-}
 
-/// What a start undoes it may not have forgotten when it is killed itself: the next one finds it once more.
-#[test]
-fn h02_what_is_undone_a_second_time_is_not_that_of_who_has_come_since() {
-    for (what, inline) in [("twicerule", None), ("twicebridge", Some(InlineFallback::Bridge))] {
-        let topology = Topology::build(what);
-        let config = Config { watchdog: unwatched(), steering: SteeringChoice::Rules, ..topology.config() };
-        let (config, address) = match inline {
-            None => (config, SERVER[0]),
-            Some(_) => {
-                crate::inline::settle_in(&topology);
-                (Config { inline, steering: SteeringChoice::Auto, ..config }, crate::inline::HERE[0])
-            }
-        };
-        let start = |config: &Config| {
-            let mut program = Program::launch_with(&topology, config, &["--engine"]);
-            program.await_line("ready");
-            program
-        };
-        let killed = start(&config);
-        let directory = topology.state.join(format!("run-{}", killed.pid()));
-        killed.signal(SIGKILL);
-        killed.wait();
-        let copy = |from: &Path, to: &Path| {
-            std::fs::create_dir_all(to).unwrap();
-            for file in ["owner", "record"] {
-                std::fs::copy(from.join(file), to.join(file)).unwrap();
-            }
-        };
-        let kept = topology.state.with_extension("kept");
-        copy(&directory, &kept);
-        let old = start(&Config { name: "old".to_owned(), ..config.clone() });
-        assert!(!directory.exists(), "it was undone");
-        // Without the subscriber's, which comes and goes.
-        let set_up = || topology.leftovers().into_iter().filter(|left| left != "20800").count();
-        let at_first = set_up();
-        let mut idle = topology.connect(&topology.server, address);
-        idle.exchange(b"opening.");
-        copy(&kept, &directory);
-        std::fs::remove_dir_all(&kept).unwrap();
-        let replace = Some("old".to_owned());
-        let mut new = start(&Config { name: "new".to_owned(), replace, ..config.clone() });
-        new.await_line("the replaced one has ended");
-        let (status, said) = old.wait();
-        assert!(status.success() && said.contains("handed over 1 flows"), "{said}");
-        assert!(!directory.exists());
-        assert_eq!(set_up(), at_first, "{:?}", topology.leftovers());
-        idle.exchange(b"new-one.");
-        idle.download(1_000_000);
-        let said = new.stop(&topology);
-        assert!(said.contains("left behind"), "{said}");
+    /// Packets of client and server go over box a, or b.
+    pub fn route_over(&self, is_b: bool) {
+        let [up, down] = if is_b { ["10.3.0.1", "10.4.0.1"] } else { ["10.1.0.1", "10.2.0.1"] };
+        shell(&self.a.client, &format!("ip route replace {SERVER}/32 via {up} src {CLIENT}"));
+        shell(&self.a.server, &format!("ip route replace {CLIENT}/32 via {down} src {SERVER}"));
     }
-}
 
-#[test]
-fn h34_replaced_it_hands_over_and_no_flow_notices() {
-    replaced_in_the_middle(&Topology::build("replace"));
-}
-
-/// Twenty upgrades one after the other, while downloads are under way.
-#[test]
-fn h34_flows_outlive_twenty_upgrades() {
-    let topology = Topology::build("upgrades");
-    let before = topology.snapshot();
-    let feedback = FeedbackConfig { listen: "0.0.0.0:7411".parse().unwrap(), key: None, delay_us: 0 };
-    let named = |name: String, replace: Option<String>| {
-        let feedback = Some(feedback.clone());
-        Config { name, replace, feedback, ..topology.config() }
-    };
-    let mut running = Program::start_engine(&topology, &named("number-0".to_owned(), None));
-    let under_way: Vec<Connection> =
-        (0..6).map(|n| topology.connect(&topology.server, SERVER[n % 2])).collect();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let goes_on = |_| !is_over.load(Ordering::Relaxed);
-        let devices = || ["cellw0", "cellm0"].map(|name| topology.netlink().index_of(name).unwrap());
-        let before = devices();
-        for connection in under_way {
-            scope.spawn(move || trickle_while(connection, goes_on));
-        }
-        for number in 1..=20 {
-            let config = named(format!("number-{number}"), Some(format!("number-{}", number - 1)));
-            let mut successor = Program::start_engine(&topology, &config);
-            successor.await_line("the replaced one has ended");
-            let (status, said) = std::mem::replace(&mut running, successor).wait();
-            assert!(status.success() && said.contains("handed over 6 flows"), "{said}");
-            assert!(!said.contains("without reports"), "{said}");
-            assert_eq!(devices(), before, "the same ones");
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
-    let said = running.stop(&topology);
-    assert_eq!(verdict(&said), (6, 0), "{said}");
-    assert_eq!(topology.snapshot(), before);
-}
-
-/// Who is killed, while one takes the place of the other.
-#[derive(Clone, Copy, Debug)]
-enum Victim {
-    Old,
-    New,
-}
-
-/// The new one's devices stand behind those of the old one.
-#[test]
-fn h34_replaced_by_one_with_other_devices_no_flow_notices() {
-    let topology = Topology::build("replgso");
-    let before = topology.snapshot();
-    let old = Program::start_engine(&topology, &Config { name: "old".to_owned(), ..topology.config() });
-    old_is_replaced_in_the_middle(&topology, old, &Config { gso: false, ..topology.config() });
-    assert_eq!(topology.snapshot(), before);
-}
-
-/// One that stands behind another one waits for its flows, and is there meanwhile.
-#[test]
-fn h34_who_waits_for_the_one_before_does_not_hang() {
-    let topology = Topology::build("replwait");
-    // Its programs have packets wait for it all the time.
-    let watchdog = WatchdogConfig { hang_after_ms: 20_000, ..unwatched() };
-    let old = Config { name: "old".to_owned(), watchdog, ..topology.config() };
-    let old = Program::start_engine(&topology, &old);
-    let mut connection = topology.connect(&topology.server, SERVER[0]);
-    connection.exchange(b"opening.");
-    let replace = Some("old".to_owned());
-    let config = Config { name: "new".to_owned(), replace, gso: false, ..topology.config() };
-    let mut new = Program::launch_with(&topology, &config, &["--engine"]);
-    new.await_line("stand behind them");
-    old.signal(SIGSTOP);
-    // More than twice as long as a process may be silent.
-    Waiter::new(Duration::ZERO).unwrap().wait(Some(Clock::now() + Duration::from_millis(2_500))).unwrap();
-    old.signal(SIGCONT);
-    new.await_line("took over 1 flows");
-    connection.exchange(b"new-one.");
-    assert!(old.wait().0.success());
-    let said = new.stop(&topology);
-    assert!(!said.contains("no sign of life") && !said.contains("hung"), "{said}");
-}
-
-/// Either is killed at some moment of an upgrade: one of them has the flows afterwards, or a successor, and no
-/// flow notices.
-#[test]
-fn h34_killed_in_the_middle_of_an_upgrade() {
-    let topology = Topology::build("replkill");
-    killed_in_the_middle(&topology, &topology.config(), SERVER, Duration::from_millis(85));
-}
-
-/// Upgrades with the settings of `config`, while flows from `servers` are under way. The last one is killed `last`
-/// after its start, the others before that.
-pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str; 2], last: Duration) {
-    const UPGRADES: u64 = 24;
-    const FIRST_US: u64 = 2_000;
-    let with_heir = |name: String, replace: Option<String>| {
-        let mut config = Config { name, replace, ..config.clone() };
-        config.watchdog.successor = vec!["self".to_owned()];
-        config.watchdog.recover_within_ms = 10_000;
-        // Each of them begins a line of its own.
-        config.watchdog.deaths_max = 100;
-        config
-    };
-    let running = || run::find(&topology.state).unwrap();
-    let mut programs = vec![Program::start_ready(topology, &with_heir("number-0".to_owned(), None))];
-    let under_way: Vec<Connection> =
-        (0..4).map(|n| topology.connect(&topology.server, servers[n % 2])).collect();
-    // It is owed something all the time.
-    let Connection { client, server, .. } = topology.connect(&topology.server, servers[0]);
-    let before = topology.received_packets();
-    let late = Late::start(client, server, 5_000_000);
-    wait_until("it is owed something", || topology.received_packets() > before + 30);
-    let is_over = AtomicBool::new(false);
-    let mut endings = [0; 3];
-    let mut deaths = vec![(0, 0)];
-    std::thread::scope(|scope| {
-        // Threads end, too, when what follows fails.
-        let _end = Flag(&is_over);
-        for connection in under_way {
-            scope.spawn(|| trickle_while(connection, |_| !is_over.load(Ordering::Relaxed)));
-        }
-        let mut waiter = Waiter::new(Duration::ZERO).unwrap();
-        for number in 1..=UPGRADES {
-            let old = running().remove(0);
-            let config = with_heir(format!("number-{number}"), Some(old.name.clone()));
-            let new = Program::launch_with(topology, &config, &["--engine"]);
-            let span_us = last.as_micros().saturating_sub(FIRST_US);
-            let moment = Duration::from_micros(FIRST_US + number * span_us / UPGRADES);
-            waiter.wait(Some(Clock::now() + moment)).unwrap();
-            let (victim, process) =
-                if number % 2 == 0 { (Victim::Old, old.process) } else { (Victim::New, new.pid()) };
-            if let Ok(process) = io::PidFd::open(process) {
-                drop(process.send_signal(SIGKILL));
-            }
-            programs.push(new);
-            let mut seen = String::new();
-            let mut goes_on = None;
-            let is_well = is_soon(|| {
-                programs.iter_mut().for_each(Program::reap);
-                let all = running();
-                seen = format!("{all:?}");
-                let [one] = all.as_slice() else { return false };
-                // One that was launched may take its place at any time: what it says itself is true of it.
-                let deaths = (one.process != process).then(|| deaths_of(one)).flatten();
-                goes_on = deaths.map(|deaths| (one.process, deaths));
-                goes_on.is_some()
-            });
-            if !is_well {
-                let said: Vec<String> = programs.drain(..).map(|program| program.wait().1).collect();
-                panic!("{victim:?} {process} killed after {moment}, {seen}: {said:#?}");
-            }
-            let (last, dead) = goes_on.unwrap();
-            // One that was launched for an earlier upgrade may have waited for a successor, and come late.
-            let is_launched = programs.iter().any(|program| program.pid() == last);
-            let ending = match last == old.process {
-                true => 0,
-                false if is_launched => 1,
-                false => 2,
+    pub fn configs(&self) -> [Config; 2] {
+        let config =
+            |topology: &Topology, own: [&str; 2], at: &str, (peer, address, theirs): (&str, &str, &str)| {
+                let peer = PeerConfig {
+                    name: peer.to_owned(),
+                    address: address.parse().unwrap(),
+                    certificate: theirs.to_owned(),
+                    takes: None,
+                    gives: None,
+                };
+                let [certificate, key] = own.map(str::to_owned);
+                let handover = HandoverConfig {
+                    listen: at.parse().unwrap(),
+                    certificate,
+                    key,
+                    authorities: None,
+                    encapsulation: String::new(),
+                    peers: vec![peer],
+                };
+                Config { handover: Some(handover), ..topology.config() }
             };
-            endings[ending] += 1;
-            // One that was launched may also take the place of the successor of a dead one.
-            deaths.push((ending, dead));
+        [
+            config(&self.a, A, "10.5.0.1:7320", ("b", "10.5.0.2:7320", B[0])),
+            config(&self.b, B, "10.5.0.2:7320", ("a", "10.5.0.1:7320", A[0])),
+        ]
+    }
+
+    pub fn start(&self) -> [Program; 2] {
+        self.start_with(self.configs())
+    }
+
+    pub fn start_with(&self, [a, b]: [Config; 2]) -> [Program; 2] {
+        let programs =
+            [Program::start_both_ways_with(&self.a, &a), Program::start_both_ways_with(&self.b, &b)];
+        self.await_connected();
+        programs
+    }
+
+    pub fn await_connected(&self) {
+        wait_until("the boxes hear each other", || {
+            [&self.a, &self.b].iter().all(|one| counter(one, "handover_peers_connected") == 1)
+        });
+    }
+
+    pub fn connect(&self) -> Connection {
+        self.connect_from(CLIENT)
+    }
+
+    /// From another of the client's addresses.
+    pub fn connect_from(&self, client: &str) -> Connection {
+        let listener = self.a.server.run(|| TcpListener::bind((SERVER, 0))).unwrap().unwrap();
+        let to = listener.local_addr().unwrap();
+        let from: SocketAddr = format!("{client}:0").parse().unwrap();
+        let connect = || {
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+            socket.bind(&from.into())?;
+            socket.connect_timeout(&to.into(), PATIENCE)?;
+            Ok::<TcpStream, std::io::Error>(socket.into())
+        };
+        let client = self.a.client.run(connect).unwrap().unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(PATIENCE)).unwrap();
+            end.set_write_timeout(Some(PATIENCE)).unwrap();
         }
+        Connection { client, server, peer }
+    }
+}
+
+pub fn shell(at: &Namespace, line: &str) {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).stdout(Stdio::null());
+    let status = at.spawn(command, SpawnOptions::default()).unwrap().wait().unwrap();
+    assert!(status.success(), "{line}");
+}
+
+pub fn counter(at: &Topology, name: &str) -> u64 {
+    at.status().processor.counter(name)
+}
+
+pub fn hand_over(from: &Topology, to: &str) -> Answer {
+    hand_over_of(CLIENT, from, to)
+}
+
+pub fn hand_over_of(client: &str, from: &Topology, to: &str) -> Answer {
+    let found = run::choose(run::find(&from.state).unwrap(), None).unwrap();
+    found.ask(&Question::MoveSubscriber { client: client.parse().unwrap(), to: to.to_owned() }).unwrap()
+}
+
+pub fn pause(ms: u64) {
+    let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+    waiter.wait(Some(Clock::now() + Duration::from_millis(ms))).unwrap();
+}
+
+/// Sends `data` in pieces, until it is told that it is enough and all of it has gone at least once.
+pub fn send(mut stream: TcpStream, data: &[u8], is_over: &AtomicBool) -> usize {
+    let mut rounds = 0;
+    while rounds == 0 || !is_over.load(Ordering::Relaxed) {
+        for piece in data.chunks(30_000) {
+            stream.write_all(piece).unwrap();
+            pause(3);
+        }
+        rounds += 1;
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    rounds
+}
+
+/// Reads to the end: every byte must be that of `data`, again and again.
+pub fn receive(mut stream: TcpStream, data: &[u8]) -> usize {
+    let (mut at, mut buffer) = (0, vec![0; 65_536]);
+    loop {
+        let len = stream.read(&mut buffer).unwrap();
+        if len == 0 {
+            return at;
+        }
+        for byte in &buffer[..len] {
+            assert_eq!(*byte, data[at % data.len()], "byte {at}");
+            at += 1;
+        }
+    }
+}
+
+/// To and fro, while a download, an upload and an exchange are under way.
+#[test]
+fn a_client_moves_to_and_fro_and_no_flow_notices() {
+    let sites = Sites::build("move");
+    let programs = sites.start();
+    let [down, up, mut idle, mut talk] = [(); 4].map(|()| sites.connect());
+    idle.exchange(b"idle-now");
+    let data = pattern(1_000_000);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (data, is_over) = (&data[..], &is_over);
+        let Connection { client, server, .. } = down;
+        let sent_down = scope.spawn(move || send(server, data, is_over));
+        let got_down = scope.spawn(move || receive(client, data));
+        let Connection { client, server, .. } = up;
+        let sent_up = scope.spawn(move || send(client, data, is_over));
+        let got_up = scope.spawn(move || receive(server, data));
+        let talks = scope.spawn(move || {
+            let mut times = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                talk.exchange(b"question");
+                pause(5);
+                times += 1;
+            }
+            times
+        });
+        for turn in 0..6 {
+            pause(400);
+            let (from, to) = if turn % 2 == 0 { (&sites.a, "b") } else { (&sites.b, "a") };
+            let answer = hand_over(from, to);
+            let Answer::Done(line) = &answer else { panic!("turn {turn}: {answer:?}") };
+            assert!(line.contains("4 flows moved") || line.contains("8 flows moved"), "{line}");
+            pause(20);
+            sites.route_over(turn % 2 == 0);
+        }
+        pause(400);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(got_down.join().unwrap(), sent_down.join().unwrap() * data.len());
+        assert_eq!(got_up.join().unwrap(), sent_up.join().unwrap() * data.len());
+        assert!(talks.join().unwrap() > 50);
     });
-    late.finish();
-    println!("{endings:?}: the old one went on, the new one has them, a successor goes on");
-    // Upgrades do not begin the count anew.
-    for pair in deaths.windows(2) {
-        let [(_, before), (ending, after)] = [pair[0], pair[1]];
-        let possible: [&[u64]; 3] = [&[0], &[0, 1], &[1]];
-        assert!(after >= before && possible[ending].contains(&(after - before)), "{deaths:?}");
+    idle.exchange(b"six-more");
+    for site in [&sites.a, &sites.b] {
+        assert_eq!(
+            [("handover_gone", 3), ("handover_come", 3), ("handover_broken", 0), ("bytes_acked_but_lost", 0)]
+                .map(|(name, expected)| (name, counter(site, name) == expected))
+                .iter()
+                .filter(|(_, is)| !is)
+                .count(),
+            0,
+            "{:?}",
+            site.status().processor.counters
+        );
     }
-    assert_eq!(topology.status().recovery.flows_lost, 0);
-    let last = running().remove(0).process;
-    io::PidFd::open(last).unwrap().send_signal(SIGTERM).unwrap();
-    wait_until("all is undone", || topology.leftovers().is_empty());
-    for program in programs {
-        let (_, said) = program.wait();
-        assert!(!said.contains("resetting") && !said.contains("flows reset"), "{said}");
-    }
-}
-
-/// True when it serves, with all flows.
-/// The deaths of its line, once it has the flows.
-fn deaths_of(found: &run::Found) -> Option<u64> {
-    let Ok(Answer::Status(status)) = found.ask(&Question::Status) else { return None };
-    (status.processor.counter("flows_now") >= 5).then_some(status.recovery.deaths)
-}
-
-/// Set when it is dropped.
-struct Flag<'a>(&'a AtomicBool);
-
-impl Drop for Flag<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+    let early = [&sites.a, &sites.b].map(|site| counter(site, "handover_packets_early"));
+    println!("packets that came before their flows: {early:?}");
+    let [a, b] = programs;
+    let said = a.stop(&sites.a);
+    assert!(said.contains("has moved to b") && said.contains("has moved from b"), "{said}");
+    b.stop(&sites.b);
 }
 
 #[test]
-fn h34_replaced_behind_masquerade() {
-    let topology = Topology::build("replnat");
-    masquerade(&topology);
-    replaced_in_the_middle(&topology);
-}
-
-#[test]
-fn h08_replaced_behind_a_firewall_by_state() {
-    let topology = Topology::build("replfw");
-    by_state(&topology);
-    replaced_in_the_middle(&topology);
-}
-
-#[test]
-fn h34_replaced_where_the_reverse_path_is_checked() {
-    let topology = Topology::build("replrp");
-    for interface in ["all", "w0", "m0"] {
-        topology.set(&format!("net/ipv4/conf/{interface}/rp_filter"), "1");
+fn without_a_key_or_with_anothers_nothing_moves() {
+    let sites = Sites::build("key");
+    let [a, _] = sites.configs();
+    let without = Program::start_both_ways_with(&sites.b, &sites.b.config());
+    let Answer::Refused(why) = hand_over(&sites.b, "a") else { panic!("it moves without a key") };
+    assert!(why.contains("has no peers"), "{why}");
+    without.stop(&sites.b);
+    let program = Program::start_both_ways_with(&sites.a, &a);
+    let [_, mut b] = sites.configs();
+    if let Some(handover) = b.handover.as_mut() {
+        [handover.certificate, handover.key] = STRANGER.map(str::to_owned);
     }
-    replaced_in_the_middle(&topology);
-    for interface in ["all", "w0", "m0"] {
-        let path = format!("net/ipv4/conf/{interface}/rp_filter");
-        assert_eq!(sysctl::read(&topology.middle, &path).unwrap(), "1");
-    }
+    let stranger = Program::start_both_ways_with(&sites.b, &b);
+    let mut connection = sites.connect();
+    connection.exchange(b"first---");
+    let Answer::Refused(why) = hand_over(&sites.a, "b") else { panic!("a stranger has it") };
+    assert!(why.contains("does not answer"), "{why}");
+    let Answer::Refused(why) = hand_over(&sites.a, "c") else { panic!("there is no such peer") };
+    assert!(why.contains("there are: b"), "{why}");
+    assert_eq!(counter(&sites.a, "handover_peers_connected"), 0);
+    connection.exchange(b"goes on-");
+    drop(connection);
+    program.stop(&sites.a);
+    stranger.stop(&sites.b);
 }
 
+/// The box that a client has come from dies: the other one goes on.
 #[test]
-fn h34_a_start_that_fails_leaves_the_running_one_as_it_was() {
-    let topology = Topology::build("replfail");
-    let before = topology.snapshot();
-    let old = Program::start_engine(&topology, &Config { name: "old".to_owned(), ..topology.config() });
-    let running = topology.snapshot();
-    let mut under_way = SERVER.map(|address| topology.connect(&topology.server, address));
-    under_way.iter_mut().for_each(|connection| connection.exchange(b"old-one."));
-    // An address that this machine does not have.
-    let feedback = FeedbackConfig { listen: "192.0.2.1:9".parse().unwrap(), key: None, delay_us: 0 };
-    let replace = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..topology.config() };
-    for config in [
-        Config { feedback: Some(feedback), ..replace.clone() },
-        // After everything is set up.
-        Config {
-            watchdog: WatchdogConfig {
-                command: vec!["/nonexistent/watchdog".to_owned()],
-                ..replace.watchdog.clone()
-            },
-            ..replace
-        },
-    ] {
-        let (status, said) = Program::launch(&topology, &config).wait();
-        assert!(!status.success(), "{said}");
-        assert_eq!(topology.snapshot(), running);
-        assert!(!topology.status().is_draining, "{said}");
-    }
-    under_way.iter_mut().for_each(|connection| connection.exchange(b"the-same"));
-    SERVER.iter().for_each(|address| topology.connect(&topology.server, address).download(300_000));
-    let said = old.stop(&topology);
-    assert_eq!(verdict(&said), (4, 0), "{said}");
-    assert_eq!(topology.snapshot(), before);
+fn the_box_that_a_client_has_left_dies() {
+    let sites = Sites::build("left");
+    let [a, b] = sites.start();
+    let connection = sites.connect();
+    let data = pattern(500_000);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (data, is_over) = (&data[..], &is_over);
+        let Connection { client, server, .. } = connection;
+        let sent = scope.spawn(move || send(server, data, is_over));
+        let got = scope.spawn(move || receive(client, data));
+        pause(300);
+        let answer = hand_over(&sites.a, "b");
+        assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
+        sites.route_over(true);
+        pause(100);
+        a.signal(SIGKILL);
+        pause(500);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(got.join().unwrap(), sent.join().unwrap() * data.len());
+    });
+    assert_eq!(counter(&sites.b, "handover_broken"), 0);
+    b.stop(&sites.b);
 }
 
+/// The box that a client is to go to has died: the client stays.
 #[test]
-fn what_is_not_there_is_not_replaced() {
-    let topology = Topology::build("replnone");
-    let config = Config { replace: Some("nobody".to_owned()), ..topology.config() };
-    let (status, said) = Program::launch(&topology, &config).wait();
-    assert!(!status.success() && said.contains("no accelerator 'nobody'"), "{said}");
-    assert_eq!(topology.leftovers(), [""; 0]);
-}
-
-/// Who wants to take its place while another one does so waits, and then takes the place of who has its name.
-#[test]
-fn h34_one_at_a_time_takes_an_instances_place() {
-    let topology = Topology::build("replturn");
-    let config = Config { name: "same".to_owned(), ..topology.config() };
-    let first = Program::start_engine(&topology, &config);
-    let directory = topology.state.join(format!("run-{}", first.pid()));
-    let turn = std::fs::File::open(&directory).unwrap();
-    assert!(io::try_lock(&turn).unwrap());
-    let mut connection = topology.connect(&topology.server, SERVER[0]);
-    connection.exchange(b"opening.");
-    let replace = Config { replace: Some("same".to_owned()), ..config };
-    let mut waiting: Vec<Program> =
-        (0..3).map(|_| Program::launch_with(&topology, &replace, &["--engine"])).collect();
-    // Alone, each would have taken its place by then.
-    assert!(!waiting.iter_mut().any(|program| program.says_within("ready: ", 300)), "out of turn");
-    assert_eq!(topology.status().process, first.pid());
-    drop(turn);
-    let (status, said) = first.wait();
-    assert!(status.success() && said.contains("handed over 1 flows"), "{said}");
-    waiting.iter_mut().for_each(|program| drop(program.await_line("ready: ")));
-    connection.exchange(b"the-same");
-    wait_until("one is left", || run::find(&topology.state).unwrap().len() == 1);
-    let last = topology.status().process;
-    let (last, replaced): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|program| program.pid() == last);
-    for program in replaced {
-        let (status, said) = program.wait();
-        assert!(status.success() && said.contains("took over 1 flows"), "{said}");
-    }
-    connection.exchange(b"last-one");
-    last.into_iter().for_each(|program| drop(program.stop(&topology)));
+fn a_box_that_has_died_gets_no_client() {
+    let sites = Sites::build("dead");
+    let [a, b] = sites.start();
+    let mut connection = sites.connect();
+    connection.exchange(b"first---");
+    b.signal(SIGKILL);
+    let (_, _) = b.wait();
+    let Answer::Refused(why) = hand_over(&sites.a, "b") else { panic!("a dead box has it") };
+    assert!(why.contains("does not answer"), "{why}");
+    connection.exchange(b"goes on-");
+    drop(connection);
+    a.stop(&sites.a);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use run::Config;
 
 use crate::firewall::BETWEEN_BOTH;
-use crate::successor::{Late, heir, signal};
+use crate::successor::{Late, signal, successor};
 use crate::topology::{
     Connection, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until,
 };
@@ -110,13 +110,13 @@ fn after_a_death_the_successor_s_watchdog_is_the_main_process() {
     let late = Late::start(client, server, 5_000_000);
     wait_until("the transfer is under way", || topology.received_packets() > before + 20);
     program.signal(SIGKILL);
-    let heir = heir(&mut program);
+    let successor = successor(&mut program);
     let next = manager.await_main(|next| next != main);
-    assert_eq!(parent(next), Some(heir), "told by the successor, of its own watchdog");
+    assert_eq!(parent(next), Some(successor), "told by the successor, of its own watchdog");
     manager.await_line("READY=1");
     manager.await_line("WATCHDOG=1");
     late.finish();
-    signal(heir, SIGTERM);
+    signal(successor, SIGTERM);
     wait_until("nothing is left", || topology.leftovers().is_empty());
 }
 

@@ -8,7 +8,7 @@ use run::Config;
 use units::Duration;
 
 use crate::crash::{assert_reset, with_debt};
-use crate::successor::{Late, heir, signal};
+use crate::successor::{Late, signal, successor};
 use crate::topology::{Program, SERVER, SIGKILL, SIGTERM, Topology, wait_until};
 
 fn config(topology: &Topology) -> Config {
@@ -106,7 +106,7 @@ fn h37_a_frozen_process_is_followed_before_it_can_die() {
     freezer.write("cgroup.procs", &program.pid().to_string());
     freezer.write("freezer.state", "FROZEN");
     program.await_line("hangs and owes flows data: it is killed");
-    let next = heir(&mut program);
+    let next = successor(&mut program);
     late.finish();
     assert_eq!(topology.status().recovery.flows_lost, 0);
     // What it would do is not done.

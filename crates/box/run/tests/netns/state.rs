@@ -7,7 +7,7 @@ use io::PidFd;
 use run::{Config, InlineFallback, SteeringChoice};
 
 use crate::crash::{assert_reset, with_debt};
-use crate::successor::{Late, heir, signal};
+use crate::successor::{Late, signal, successor};
 use crate::topology::{Program, SERVER, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until};
 
 /// One that is followed by another process, however long that takes on a loaded machine.
@@ -41,7 +41,7 @@ fn h02_another_process_goes_on_although_the_directory_was_deleted() {
         });
         wait_until("they are under way", || topology.steered_packets() > 20);
         delete_and_kill(&program, &topology.state);
-        let next = heir(&mut program);
+        let next = successor(&mut program);
         late.into_iter().for_each(Late::finish);
         wait_until("it can be asked", || !run::find(&topology.state).unwrap().is_empty());
         assert_eq!(topology.status().recovery.flows_lost, 0);
@@ -64,7 +64,7 @@ fn h02_another_process_goes_on_although_a_dead_one_had_the_same_interfaces() {
     std::fs::create_dir(&dead).unwrap();
     std::fs::copy(own.join(io::RECORD), dead.join(io::RECORD)).unwrap();
     delete_and_kill(&program, &own);
-    let next = heir(&mut program);
+    let next = successor(&mut program);
     late.finish();
     std::fs::remove_dir_all(&dead).unwrap();
     signal(next, SIGTERM);
@@ -160,7 +160,7 @@ fn h02_another_process_goes_on_although_there_is_no_room_for_its_directory() {
     let fill = topology.state.join("fill");
     drop(std::fs::write(&fill, vec![0; 4 << 20]));
     program.signal(SIGKILL);
-    let next = heir(&mut program);
+    let next = successor(&mut program);
     late.finish();
     std::fs::remove_file(&fill).unwrap();
     wait_until("it can be asked", || !run::find(&topology.state).unwrap().is_empty());

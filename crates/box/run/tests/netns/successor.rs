@@ -22,7 +22,7 @@ fn config(topology: &Topology) -> Config {
 }
 
 /// Waits until another process goes on; gives its number.
-pub fn heir(program: &mut Program) -> u32 {
+pub fn successor(program: &mut Program) -> u32 {
     let line = program.await_line("goes on with the flows of the one that died");
     let (_, after) = line.split_once("process ").unwrap();
     after.split_ascii_whitespace().next().unwrap().parse().unwrap()
@@ -80,10 +80,10 @@ pub fn no_flow_notices(topology: &Topology, config: &Config, servers: [&str; 2])
     let recovery = topology.status().recovery;
     assert_eq!(recovery, RecoveryStatus { is_ready: true, ..RecoveryStatus::default() });
     program.signal(SIGKILL);
-    let first = heir(&mut program);
+    let first = successor(&mut program);
     idle[0].exchange(b"between.");
     signal(first, SIGKILL);
-    let last = heir(&mut program);
+    let last = successor(&mut program);
     let recovery = topology.status().recovery;
     assert_eq!((recovery.deaths, recovery.flows_lost), (2, 0), "{recovery:?}");
     // Each flow is in the tables of both directions, and went on twice.
@@ -133,7 +133,7 @@ fn h37_a_hang_with_debt_becomes_a_death_and_another_process_goes_on() {
     wait_until("it is under way", || topology.steered_packets() > 20);
     program.signal(SIGSTOP);
     program.await_line("hangs and owes flows data: it is killed");
-    let heir = heir(&mut program);
+    let successor = successor(&mut program);
     late.finish();
     // Who listened to the one that died, and looks for who goes on, hears of it.
     let found = run::choose(run::find(&topology.state).unwrap(), None).unwrap();
@@ -141,7 +141,7 @@ fn h37_a_hang_with_debt_becomes_a_death_and_another_process_goes_on() {
     let mut line = String::new();
     found.listen(wishes, PATIENCE).unwrap().read_line(&mut line).unwrap();
     assert!(line.contains("flows-recovered") && line.contains("\"deaths\":1"), "{line}");
-    signal(heir, SIGTERM);
+    signal(successor, SIGTERM);
     program.wait();
     wait_until("all is undone", || topology.leftovers().is_empty());
 }

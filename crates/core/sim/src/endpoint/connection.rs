@@ -13,7 +13,7 @@ use super::EndpointStats;
 use super::ack_compression::{AckCompression, BLOCKS};
 use super::auto_tuning::AutoTuning;
 use super::config::{BeyondWindow, EndpointConfig, Protocol, Reading, ReceiveWindow};
-use super::mark_response::{Answering, Echo, Told};
+use super::mark_response::{Answering, Echo, MarkFeedback};
 use super::marks::Marks;
 use super::program::Program;
 use super::reno_sack::RenoSack;
@@ -304,7 +304,7 @@ impl Connection {
         if self.marks.is_none() && self.echo.is_none() {
             return None;
         }
-        self.answering.on_ack(&Told {
+        self.answering.on_ack(&MarkFeedback {
             ece: tcp.flags.contains(TcpFlags::ECE),
             ace: tcp.flags.ace(),
             is_accurate: self.marks.is_some(),

@@ -52,7 +52,7 @@ pub(super) struct Answering {
 
 /// What of an acknowledgement that delivers something is about marks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct MarkFeedback {
     pub ece: bool,
     pub ace: u8,
     pub is_accurate: bool,
@@ -80,7 +80,7 @@ impl Answering {
     }
 
     /// Takes in an acknowledgement that delivers something: what it asks the controller for.
-    pub(super) fn on_ack(&mut self, told: &Told) -> Option<Mark> {
+    pub(super) fn on_ack(&mut self, told: &MarkFeedback) -> Option<Mark> {
         if self.response == MarkResponse::Nothing {
             return None;
         }
@@ -102,13 +102,13 @@ impl Answering {
         })
     }
 
-    fn counted(&mut self, told: &Told) -> u32 {
+    fn counted(&mut self, told: &MarkFeedback) -> u32 {
         let more = told.ace.wrapping_sub(std::mem::replace(&mut self.ace, told.ace)) & 7;
         u32::from(more)
     }
 
     /// What says ECE before it can have heard of the last CWR says nothing new.
-    fn echoed(&mut self, told: &Told) -> u32 {
+    fn echoed(&mut self, told: &MarkFeedback) -> u32 {
         let is_old = self.owes_cwr || self.cwr_end.is_some_and(|end| told.una.is_before(end));
         u32::from(told.ece && !is_old)
     }
@@ -146,9 +146,9 @@ impl Echo {
 mod tests {
     use super::*;
 
-    fn told(una: u32, ace: u8) -> Told {
+    fn told(una: u32, ace: u8) -> MarkFeedback {
         let (una, nxt) = (SeqNum::new(una), SeqNum::new(una + 10_000));
-        Told { ece: false, ace, is_accurate: true, una, nxt, packets: 10 }
+        MarkFeedback { ece: false, ace, is_accurate: true, una, nxt, packets: 10 }
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn an_echo_counts_again_once_what_said_cwr_is_acknowledged() {
         let mut answering = Answering::new(MarkResponse::Classic, SeqNum::new(0));
-        let ack = |una| Told { ece: true, is_accurate: false, ..told(una, 0) };
+        let ack = |una| MarkFeedback { ece: true, is_accurate: false, ..told(una, 0) };
         assert_eq!(answering.on_ack(&ack(1_000)), Some(Mark::Classic));
         assert_eq!(answering.on_ack(&ack(2_000)), None);
         assert!(answering.take_cwr(SeqNum::new(12_000)) && !answering.take_cwr(SeqNum::new(13_000)));

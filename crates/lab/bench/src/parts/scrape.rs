@@ -130,7 +130,7 @@ impl Measure for ScrapePart {
                 let sum = &mut sums[usize::from(does)];
                 let looks = (does && looker == Looker::Page).then(|| page.look(stage, &name)).transpose()?;
                 let (begin, before) = (Clock::now(), held.received()?);
-                let told = Told::of(&boxed)?;
+                let told = AnswerCounts::of(&boxed)?;
                 let end = begin + stage.time;
                 let mut next = if does && looker == Looker::Prometheus { begin } else { end };
                 while next < end {
@@ -141,7 +141,7 @@ impl Measure for ScrapePart {
                     stage.pause.wait(next.min(end).saturating_since(Clock::now()))?;
                 }
                 stage.pause.wait(end.saturating_since(Clock::now()))?;
-                let now = Told::of(&boxed)?;
+                let now = AnswerCounts::of(&boxed)?;
                 sum.bytes += held.received()?.saturating_sub(before);
                 sum.seconds += Clock::now().saturating_since(begin).as_secs_f64();
                 // The first of the two readings is counted in the second.
@@ -169,12 +169,12 @@ impl Measure for ScrapePart {
 }
 
 /// What the box says of its answers so far.
-struct Told {
+struct AnswerCounts {
     answers: u64,
     answering_ns: u64,
 }
 
-impl Told {
+impl AnswerCounts {
     fn of(boxed: &BoxProgram) -> Result<Self, BenchError> {
         let snapshot = boxed.snapshot()?;
         Ok(Self { answers: snapshot.answers, answering_ns: snapshot.answering_ns })

@@ -58,7 +58,7 @@ pub struct Options {
 pub struct Accelerator {
     child: Tethered,
     /// Another process that goes on with its flows since it died.
-    heir: Option<(u32, PidFd)>,
+    successor: Option<(u32, PidFd)>,
     name: String,
     lines: mpsc::Receiver<String>,
     /// Lines that were looked at, and are to be looked at again.
@@ -128,7 +128,7 @@ impl Accelerator {
                 });
             });
         }
-        Ok(Self { child, heir: None, name: name.to_owned(), lines, seen: Vec::new() })
+        Ok(Self { child, successor: None, name: name.to_owned(), lines, seen: Vec::new() })
     }
 
     /// Waits until it is ready; an error if it ends before that.
@@ -158,7 +158,7 @@ impl Accelerator {
     }
 
     pub fn process(&self) -> u32 {
-        self.heir.as_ref().map_or(self.child.id(), |(process, _)| *process)
+        self.successor.as_ref().map_or(self.child.id(), |(process, _)| *process)
     }
 
     /// Waits until `watchdog` has done what it does after a death; true when another process goes on.
@@ -168,8 +168,8 @@ impl Accelerator {
         }
         // It has said so before it ended; the thread that reads may not have been there yet.
         let lines = self.said_within(Duration::from_millis(200));
-        match lines.iter().filter_map(|line| heir_of(line)).next_back() {
-            Some(heir) => self.follow(heir).map(|()| true),
+        match lines.iter().filter_map(|line| successor_of(line)).next_back() {
+            Some(successor) => self.follow(successor).map(|()| true),
             None => Ok(false),
         }
     }
@@ -193,9 +193,9 @@ impl Accelerator {
         self.seen.iter().any(|line| line.ends_with(KILLED))
     }
 
-    fn follow(&mut self, heir: u32) -> Result<(), String> {
-        let process = PidFd::open(heir).map_err(|error| error.to_string())?;
-        self.heir = Some((heir, process));
+    fn follow(&mut self, successor: u32) -> Result<(), String> {
+        let process = PidFd::open(successor).map_err(|error| error.to_string())?;
+        self.successor = Some((successor, process));
         Ok(())
     }
 
@@ -219,18 +219,18 @@ impl Accelerator {
         }
         let lines = self.said_within(SUCCESSION);
         let is_killed_for_hang = lines.iter().any(|line| line.ends_with(KILLED));
-        let heir = lines.iter().filter_map(|line| heir_of(line)).next_back();
-        match heir.filter(|_| is_killed_for_hang) {
-            Some(heir) => self.follow(heir),
+        let successor = lines.iter().filter_map(|line| successor_of(line)).next_back();
+        match successor.filter(|_| is_killed_for_hang) {
+            Some(successor) => self.follow(successor),
             None => checked,
         }
     }
 
     fn is_there(&mut self) -> Result<(), String> {
-        if let Some((process, heir)) = &self.heir {
+        if let Some((process, successor)) = &self.successor {
             let has_ended =
                 format!("process {process}, which went on for {}, has ended by itself", self.name);
-            return if has_ended_by(heir, Clock::now())? { Err(has_ended) } else { Ok(()) };
+            return if has_ended_by(successor, Clock::now())? { Err(has_ended) } else { Ok(()) };
         }
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -246,8 +246,8 @@ impl Accelerator {
 
     /// Waits for its end.
     pub fn await_end(&mut self) -> Result<(), String> {
-        if let Some((_, heir)) = &self.heir {
-            return await_end_of(heir, &self.name);
+        if let Some((_, successor)) = &self.successor {
+            return await_end_of(successor, &self.name);
         }
         let give_up = Clock::now() + units::Duration::from_nanos(PATIENCE.as_nanos() as u64);
         while Clock::now() < give_up {
@@ -276,7 +276,7 @@ impl Accelerator {
 }
 
 /// The process that goes on, or has started anew, if a watchdog's line says so.
-fn heir_of(line: &str) -> Option<u32> {
+fn successor_of(line: &str) -> Option<u32> {
     let (_, rest) = line.split_once("cellerator: process ")?;
     let ways = [" goes on with the flows of the one that died", " has started anew in its place"];
     ways.iter().find_map(|way| rest.strip_suffix(way))?.parse().ok()

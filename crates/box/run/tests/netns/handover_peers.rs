@@ -16,9 +16,9 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, Signa
 use units::{Duration, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, VirtioNetHeader};
 
+use crate::handover::{B, CLIENT, Sites, counter, pause, shell};
+use crate::handover_deaths::Over;
 use crate::raw::Raw;
-use crate::roaming::{B, CLIENT, Sites, counter, pause, shell};
-use crate::roaming_deaths::Over;
 use crate::topology::{Program, wait_until};
 
 /// Takes whatever certificate it is shown.
@@ -196,8 +196,8 @@ fn a_handshake_has_a_time_in_all() {
 fn a_box_that_means_harm_gets_nothing_but_its_own() {
     let sites = Sites::build("harm");
     let [mut a, _] = sites.configs();
-    if let Some(roaming) = a.roaming.as_mut() {
-        roaming.peers[0].gives = Some(vec!["10.9.0.0/24".to_owned()]);
+    if let Some(handover) = a.handover.as_mut() {
+        handover.peers[0].gives = Some(vec!["10.9.0.0/24".to_owned()]);
     }
     let a = Program::start_both_ways_with(&sites.a, &a);
     let mut talk = sites.connect();

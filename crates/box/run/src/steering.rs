@@ -123,7 +123,7 @@ impl<'a> Steering<'a> {
         let record = Record {
             namespace: plan.namespace,
             name: name.to_owned(),
-            sysctls: plan.sysctls.iter().chain(&plan.handover_sysctls).cloned().collect(),
+            sysctls: plan.sysctls.iter().chain(&plan.upgrade_sysctls).cloned().collect(),
             tuns: plan.sides.each_ref().map(|side| side.tun.clone()),
             wired: plan.side(Port::Wired).interface.clone(),
             mobile: plan.side(Port::Mobile).interface.clone(),
@@ -148,7 +148,7 @@ impl<'a> Steering<'a> {
         for setting in &steering.record.sysctls {
             match sysctl::write_here(&setting.path, &setting.during) {
                 // The instance before owed little and has ended already, its devices with it.
-                Err(e) if e.is_not_there() && steering.plan.handover_sysctls.contains(setting) => {}
+                Err(e) if e.is_not_there() && steering.plan.upgrade_sysctls.contains(setting) => {}
                 result => result?,
             }
         }
@@ -349,8 +349,8 @@ impl<'a> Steering<'a> {
             self.replace_notrack()?;
             self.open_notrack()?;
         }
-        Record::put_back(&self.plan.handover_sysctls)?;
-        self.record.sysctls.retain(|setting| !self.plan.handover_sysctls.contains(setting));
+        Record::put_back(&self.plan.upgrade_sysctls)?;
+        self.record.sysctls.retain(|setting| !self.plan.upgrade_sysctls.contains(setting));
         self.record.rules = self.rules().iter().map(RecordedRule::from).collect();
         self.instance.record_sooner_or_later(&self.record.to_text());
         Ok(())

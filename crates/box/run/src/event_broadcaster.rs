@@ -1,8 +1,8 @@
-//! [`Herald`]: tells those who listen at the control socket what happens, and keeps nobody else waiting.
+//! [`EventBroadcaster`]: tells those who listen at the control socket what happens, and keeps nobody else waiting.
 //!
 //! ```text
 //!   supervisor ── Event ──┐                                 ┌─ bounded queue ─ thread ─▶ a listener
-//!   packet loop ─ Notice ─┴─ bounded queue ─ herald, a line ┴─ bounded queue ─ thread ─▶ another one
+//!   packet loop ─ Notice ─┴─ bounded queue ─ broadcaster, a line ┴─ bounded queue ─ thread ─▶ another one
 //! ```
 //!
 //! Whoever has no room is passed over, and what it lost is counted and told to it. Packet loops note nothing while
@@ -261,9 +261,9 @@ struct Shared {
 
 /// Where it is told what happens. The thread behind it ends with the last of its copies.
 #[derive(Clone, Debug)]
-pub(crate) struct Herald(Arc<Shared>);
+pub(crate) struct EventBroadcaster(Arc<Shared>);
 
-impl Herald {
+impl EventBroadcaster {
     /// One to whom nobody listens yet.
     pub fn start() -> Result<Self, IoError> {
         let (items, take) = mpsc::sync_channel(ITEMS_MAX);
@@ -278,7 +278,7 @@ impl Herald {
             }
         };
         let failed = |error| IoError::system("start the thread that tells what happens", error);
-        thread::Builder::new().name("herald".to_owned()).spawn(tell).map_err(failed)?;
+        thread::Builder::new().name("broadcaster".to_owned()).spawn(tell).map_err(failed)?;
         Ok(Self(shared))
     }
 
@@ -441,12 +441,12 @@ fn has_gone(stream: &mut UnixStream) -> std::io::Result<bool> {
 /// The events of an instance, for whoever started it and for those who listen.
 pub(crate) struct Announcer<'a> {
     pub inner: &'a mut dyn EventSink,
-    pub herald: Herald,
+    pub broadcaster: EventBroadcaster,
 }
 
 impl EventSink for Announcer<'_> {
     fn on_event(&mut self, event: &Event) {
-        self.herald.event(event);
+        self.broadcaster.event(event);
         self.inner.on_event(event);
     }
 }
@@ -454,19 +454,19 @@ impl EventSink for Announcer<'_> {
 /// A packet loop's end.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    herald: Herald,
+    broadcaster: EventBroadcaster,
     wants: u8,
 }
 
 impl Reporter {
-    pub fn new(herald: Herald) -> Self {
-        Self { herald, wants: 0 }
+    pub fn new(broadcaster: EventBroadcaster) -> Self {
+        Self { broadcaster, wants: 0 }
     }
 
     /// Hands on what the processor has noted; one look at a number while nobody listens.
     #[inline]
     pub fn report(&mut self, processor: &mut impl Processor) {
-        let shared = &self.herald.0;
+        let shared = &self.broadcaster.0;
         let wants = shared.wants.load(Ordering::Relaxed);
         if wants | self.wants == 0 {
             return;

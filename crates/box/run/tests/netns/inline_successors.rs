@@ -11,11 +11,11 @@ use units::{Duration, SeqNum};
 use wire::{Tcp, TcpFlags, TcpHeaderSpec, Transport};
 
 use crate::crash::{assert_reset, with_debt};
-use crate::handover::{killed_in_the_middle, trickle_while};
 use crate::inline::{HERE, bridges, build};
 use crate::raw::syn;
-use crate::successor::{Late, heir, no_flow_notices, signal};
+use crate::successor::{Late, no_flow_notices, signal, successor};
 use crate::topology::{Connection, PATIENCE, Program, SIGKILL, SIGSTOP, SIGTERM, Topology, wait_until};
+use crate::upgrade::{killed_in_the_middle, trickle_while};
 
 /// A bridge that is followed by another process, however long that takes on a loaded machine.
 fn build_with_heir(what: &str, fallback: InlineFallback) -> (Topology, Config) {
@@ -131,7 +131,7 @@ fn h02_frames_wait_for_a_successor_that_takes_long() {
     let before = dropped_by_machine();
     let (sent, came) = Numbered::open(&topology).pass(Duration::from_millis(30), || {
         program.signal(SIGKILL);
-        last = heir(&mut program);
+        last = successor(&mut program);
     });
     assert!(sent > 60, "{sent}");
     assert_come(sent, &came, 1, dropped_by_machine() - before);
@@ -163,7 +163,7 @@ fn h02_another_process_goes_on_with_a_bridge_whose_interface_was_made_anew() {
     let late = Late::start(connection.client, connection.server, 5_000_000);
     wait_until("it is under way", || topology.received_packets() > before + 20);
     program.signal(SIGKILL);
-    let last = heir(&mut program);
+    let last = successor(&mut program);
     late.finish();
     end(&topology, last, program);
 }
@@ -181,7 +181,7 @@ fn h02_another_process_goes_on_with_a_bridge_whose_interface_is_down() {
     switch(false);
     program.await_line("interface 'm0' is down");
     program.signal(SIGKILL);
-    let last = heir(&mut program);
+    let last = successor(&mut program);
     wait_until("it has seen that, too", || topology.status().interfaces[1] == "down");
     switch(true);
     late.finish();
@@ -201,7 +201,7 @@ fn h37_a_bridge_that_hangs_with_debt_is_killed_and_another_process_goes_on() {
         wait_until("both are under way", || held(&topology) > 1_000_000);
         program.signal(SIGSTOP);
         program.await_line("hangs and owes flows data: it is killed");
-        let last = heir(&mut program);
+        let last = successor(&mut program);
         late.into_iter().for_each(Late::finish);
         idle.exchange(b"survived");
         let said = end(&topology, last, program);
@@ -218,10 +218,10 @@ fn h37_a_bridge_with_nothing_beside_it_is_succeeded_without_debt_too() {
     wait_until("nothing is owed", || held(&topology) == 0);
     program.signal(SIGSTOP);
     program.await_line("hangs and the wire is cut without it: it is killed");
-    let first = heir(&mut program);
+    let first = successor(&mut program);
     idle.exchange(b"between.");
     signal(first, SIGKILL);
-    let last = heir(&mut program);
+    let last = successor(&mut program);
     idle.exchange(b"survived");
     opened(&topology, 1).download(1_000_000);
     end(&topology, last, program);
@@ -456,7 +456,7 @@ fn h13_addresses_and_tags_go_along_with_a_flow() {
         // It is owed these bytes. Neither end says anything from here on.
         let last = if is_killed {
             program.signal(SIGKILL);
-            heir(&mut program)
+            successor(&mut program)
         } else {
             let config = Config { name: "new".to_owned(), replace: Some("old".to_owned()), ..config };
             let new = Program::start_ready(&topology, &config);

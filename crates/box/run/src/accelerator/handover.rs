@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
+use ::handover::{Copies, Elsewhere, Loaded, Note, Peer, Survey};
 use engine::FlowEnds;
 use engine::{JournalEntry, MovedFlow, Port};
-use handover::{Copies, Elsewhere, Loaded, Note, Peer, Survey};
 use io::Clock;
 use units::Instant;
 use wire::VirtioNetHeader;
 
 use super::Accelerator;
+use crate::handover::Relayed;
 use crate::journal::Left;
-use crate::roaming::Relayed;
-use crate::{Ledger, Roam};
+use crate::{HandoverRequest, Ledger};
 
 /// Packets of subscribers that are promised to this box at most: what has no room is lost, as on any link.
 const EARLY_MAX: usize = 1_024;
@@ -93,8 +93,8 @@ impl Accelerator {
         }
     }
 
-    /// As [`crate::Processor::roam`].
-    pub(super) fn do_roam(&mut self, request: Roam, now: Instant) {
+    /// As [`crate::Processor::handle_handover_request`].
+    pub(super) fn do_handover_request(&mut self, request: HandoverRequest, now: Instant) {
         let began = Clock::now();
         self.do_step(request, now);
         if let Some(ledger) = &self.ledger {
@@ -102,15 +102,15 @@ impl Accelerator {
         }
     }
 
-    fn do_step(&mut self, request: Roam, now: Instant) {
+    fn do_step(&mut self, request: HandoverRequest, now: Instant) {
         match request {
             // Who asked and has gone misses nothing.
-            Roam::Survey(client, answer) => drop(answer.send(Survey::of(&self.engine, client))),
-            Roam::Copies(client, sent, len_max, answer) => {
+            HandoverRequest::Survey(client, answer) => drop(answer.send(Survey::of(&self.engine, client))),
+            HandoverRequest::Copies(client, sent, len_max, answer) => {
                 drop(answer.send(Copies::of(&self.engine, client, &sent, len_max)));
             }
-            Roam::Mtu(answer) => drop(answer.send(self.mtus.iter().min().copied())),
-            Roam::GiveAway(freeze, turn, answer) => {
+            HandoverRequest::Mtu(answer) => drop(answer.send(self.mtus.iter().min().copied())),
+            HandoverRequest::GiveAway(freeze, turn, answer) => {
                 if !turn.begin() {
                     return;
                 }
@@ -127,7 +127,7 @@ impl Accelerator {
                 // Who asked waits for it.
                 drop(answer.send(is_written.then_some(flows)));
             }
-            Roam::TakeIn(claim, flows, turn, answer) => {
+            HandoverRequest::TakeIn(claim, flows, turn, answer) => {
                 if !turn.begin() {
                     return;
                 }
@@ -148,34 +148,34 @@ impl Accelerator {
                 // Who asked waits for it.
                 drop(answer.send((is_taken, flows)));
             }
-            Roam::TakeBack(flows, note, answer) => {
+            HandoverRequest::TakeBack(flows, note, answer) => {
                 let are_here = self.take_each(&flows, now);
                 self.elsewhere.take_in(note.name().subscriber);
                 self.settle(&note);
                 // Who asked may have lost patience: that changes nothing.
                 let _ = answer.send(are_here);
             }
-            Roam::Lead(client, to, flows) => {
+            HandoverRequest::Lead(client, to, flows) => {
                 self.elsewhere.lead(client, to, &flows);
                 self.early.keep_led(&self.elsewhere);
             }
-            Roam::Announce(client, to, flows) => self.elsewhere.announce(client, to, &flows),
-            Roam::HandBack(client, relay, answer) => {
+            HandoverRequest::Announce(client, to, flows) => self.elsewhere.announce(client, to, &flows),
+            HandoverRequest::HandBack(client, relay, answer) => {
                 let is_here = self.hand_back(client, relay, now);
                 // Who asked and has gone asks again.
                 let _ = answer.send(is_here);
             }
-            Roam::Doubt(flows) => flows.iter().for_each(|flow| self.engine.doubt(flow, now)),
-            Roam::LetStay(client, stay) => {
+            HandoverRequest::Doubt(flows) => flows.iter().for_each(|flow| self.engine.doubt(flow, now)),
+            HandoverRequest::LetStay(client, stay) => {
                 self.elsewhere.let_stay(client, stay.as_ref());
                 self.early.keep_led(&self.elsewhere);
             }
-            Roam::Forget(client) => self.elsewhere.forget(client),
-            Roam::BreakOff(flows, note) => {
+            HandoverRequest::Forget(client) => self.elsewhere.forget(client),
+            HandoverRequest::BreakOff(flows, note) => {
                 flows.iter().for_each(|flow| self.engine.break_off(flow, now));
                 self.settle(&note);
             }
-            Roam::BreakFrozen(flows, note) => {
+            HandoverRequest::BreakFrozen(flows, note) => {
                 self.take_each(&flows, now);
                 self.elsewhere.take_in(note.name().subscriber);
                 flows.iter().for_each(|(flow, _)| self.engine.break_off(&flow.ends, now));

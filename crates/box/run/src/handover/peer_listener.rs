@@ -1,4 +1,4 @@
-//! [`Listener`]: lets the peers' couriers in, and hears them.
+//! [`PeerListener`]: lets the peers' senders in, and hears them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,10 +10,10 @@ use io::Clock;
 use rustls::{ServerConnection, StreamOwned};
 use units::{Duration, Instant};
 
-use super::channel::{PAUSE, packet_of, prepare};
+use super::peer_sender::{PAUSE, packet_of, prepare};
 use super::places::{Backlog, Place, Places};
 use super::tls::Identity;
-use super::{Hands, Told};
+use super::{Hands, Input};
 
 /// How long a handshake may take in all, however slowly bytes come.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
@@ -22,9 +22,9 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 const FRAME_MAX: Duration = Duration::from_secs(10);
 
 /// Where peers connect to.
-pub(super) struct Listener {
+pub(super) struct PeerListener {
     pub tls: Identity,
-    pub told: mpsc::SyncSender<Told>,
+    pub told: mpsc::SyncSender<Input>,
     pub hands: Arc<Hands>,
     pub places: Places,
 }
@@ -63,7 +63,7 @@ impl Write for Until<'_> {
     }
 }
 
-impl Listener {
+impl PeerListener {
     /// Listens for ever; one that is replaced may listen there still, for a while.
     pub fn run(self, listen: SocketAddr) {
         let listener = loop {
@@ -104,11 +104,11 @@ impl Listener {
         let Some(backlog) = backlogs.get(peer).filter(|_| place.is_of(peer as Peer)) else { return Ok(()) };
         prepare(&socket)?;
         let mut stream = StreamOwned::new(connection, socket);
-        // Where the desk has gone nobody needs to hear.
-        let _ = self.told.send(Told::Heard(peer as Peer));
+        // Where the protocol has gone nobody needs to hear.
+        let _ = self.told.send(Input::Heard(peer as Peer));
         let heard = self.hear(&mut stream, peer as Peer, backlog);
         if place.leave(peer as Peer) {
-            let _ = self.told.send(Told::Lost(peer as Peer));
+            let _ = self.told.send(Input::Lost(peer as Peer));
         }
         heard
     }
@@ -133,7 +133,7 @@ impl Listener {
                 Some((1, message)) => {
                     let waiting = backlog.wait(len);
                     let Ok(message) = Message::decode(message) else { return Ok(()) };
-                    if self.told.send(Told::Message(peer, message, waiting)).is_err() {
+                    if self.told.send(Input::Message(peer, message, waiting)).is_err() {
                         return Ok(());
                     }
                 }

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::{PeerConfig, RoamingConfig};
+use crate::{HandoverConfig, PeerConfig};
 
 /// Where subscribers go to, and come from.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Hand-over to other boxes")]
-pub(super) struct RoamingArgs {
+pub(super) struct HandoverArgs {
     /// Listen for other boxes at this address and port (docs/handover.md)
     #[arg(long, value_name = "ADDR:PORT", requires_all = ["handover_certificate", "handover_key", "handover_peer"])]
     handover_listen: Option<SocketAddr>,
@@ -82,9 +82,9 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
     Ok(Peer { name: name.to_owned(), address, certificate: certificate.map(PathBuf::from) })
 }
 
-impl RoamingArgs {
+impl HandoverArgs {
     /// The other boxes, if there are any; an error is one line.
-    pub(super) fn config(&self) -> Result<Option<RoamingConfig>, String> {
+    pub(super) fn config(&self) -> Result<Option<HandoverConfig>, String> {
         let Some(listen) = self.handover_listen else { return Ok(None) };
         let (Some(certificate), Some(key)) = (&self.handover_certificate, &self.handover_key) else {
             return Err("--handover-listen needs --handover-certificate and --handover-key".to_owned());
@@ -118,7 +118,7 @@ impl RoamingArgs {
         let authorities = self.handover_authorities.as_deref().map(read).transpose()?;
         let (certificate, key) = (read(certificate)?, read_key(key)?);
         let encapsulation = self.handover_encapsulation.clone().unwrap_or_default();
-        Ok(Some(RoamingConfig { listen, certificate, key, authorities, encapsulation, peers }))
+        Ok(Some(HandoverConfig { listen, certificate, key, authorities, encapsulation, peers }))
     }
 }
 
@@ -140,10 +140,10 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        roaming: RoamingArgs,
+        roaming: HandoverArgs,
     }
 
-    fn parse(words: &[&str]) -> Result<Option<RoamingConfig>, String> {
+    fn parse(words: &[&str]) -> Result<Option<HandoverConfig>, String> {
         let line = Line::try_parse_from(std::iter::once(&"run").chain(words));
         line.map_err(|error| error.to_string())?.roaming.config()
     }

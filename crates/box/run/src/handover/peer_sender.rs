@@ -1,4 +1,4 @@
-//! The wire: [`Courier`] sends to a peer, whose [`super::listener::Listener`] hears it.
+//! The wire: [`PeerSender`] sends to a peer, whose [`super::peer_listener::PeerListener`] hears it.
 //!
 //! What is written is sent in order. So little is written at a time, and data that goes ahead of a hand-over only when
 //! nothing else waits.
@@ -74,14 +74,14 @@ impl Waiting {
 }
 
 /// Sends to one peer, and connects again and again.
-pub(super) struct Courier {
+pub(super) struct PeerSender {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
     number: usize,
     board: Arc<Board>,
 }
 
-impl Courier {
+impl PeerSender {
     pub fn new(peer: &PeerConfig, tls: &Identity, number: usize, board: Arc<Board>) -> Result<Self, String> {
         Ok(Self { address: peer.address, tls: tls.client(number)?, number, board })
     }

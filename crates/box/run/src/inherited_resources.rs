@@ -1,4 +1,4 @@
-//! [`Keepsakes`]: what the watchdog keeps of the process that it watches, so that a successor can go on with
+//! [`InheritedResources`]: what the watchdog keeps of the process that it watches, so that a successor can go on with
 //! its flows when it dies.
 //!
 //! ```text
@@ -155,8 +155,8 @@ pub(crate) struct History {
     /// Flows that were owed something, and were reset.
     pub lost: u64,
     /// Upgrades: a process took another one's place with its devices.
-    #[serde(default)]
-    pub hand_overs: u64,
+    #[serde(default, rename = "hand_overs")]
+    pub upgrades: u64,
 }
 
 /// True when after so many deaths, at `deaths_ms` by the clock, nobody would go on after another one now.
@@ -168,7 +168,7 @@ pub(crate) fn is_last(deaths_ms: &[u64], deaths_max: usize) -> bool {
 
 /// The descriptors with their list.
 #[derive(Debug)]
-pub(crate) struct Keepsakes {
+pub(crate) struct InheritedResources {
     pub inventory: Inventory,
     pub queues: Vec<OwnedFd>,
     pub links: Vec<OwnedFd>,
@@ -180,7 +180,7 @@ pub(crate) struct Keepsakes {
     pub memories: Vec<OwnedFd>,
 }
 
-impl Keepsakes {
+impl InheritedResources {
     /// Those that came beside `text`.
     ///
     /// # Errors
@@ -325,7 +325,7 @@ mod tests {
     fn numbers_beyond_counting_are_refused_or_stay() {
         let half = Inventory { shards: usize::MAX / 2 + 1, links: 7, ..Inventory::default() };
         assert_eq!(half.descriptors(), usize::MAX);
-        let why = Keepsakes::parse(&serde_json::to_vec(&half).unwrap(), Vec::new()).unwrap_err();
+        let why = InheritedResources::parse(&serde_json::to_vec(&half).unwrap(), Vec::new()).unwrap_err();
         assert!(why.to_string().contains("0 descriptors came"), "{why}");
         let history = History { deaths: u64::MAX, ..History::default() };
         let mut last = Inventory { history, ..Inventory::default() };
@@ -354,7 +354,7 @@ mod tests {
             [wired.as_fd(), mobile.as_fd()].into_iter().chain(noted).chain([memory.as_fd()]).collect();
         let (own, theirs) = UnixStream::pair().unwrap();
         send(&own, &[], &inventory, &all).unwrap();
-        let mut kept = Keepsakes::receive(&theirs).unwrap();
+        let mut kept = InheritedResources::receive(&theirs).unwrap();
         assert!(kept.inventory.is_bridge && kept.passed.is_none() && kept.shared.is_some());
         assert!(!kept.is_fresh(Duration::from_millis(100)), "it has never beaten");
         kept.beat();

@@ -10,10 +10,10 @@ fn outage() -> Notice {
     Notice::OutageEnded { subscriber: "10.0.0.7".parse().unwrap(), lasted: units::Duration::from_millis(700) }
 }
 
-fn listener(herald: &Herald, wishes: Wishes) -> BufReader<UnixStream> {
+fn listener(broadcaster: &EventBroadcaster, wishes: Wishes) -> BufReader<UnixStream> {
     let (own, other) = UnixStream::pair().unwrap();
     own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    assert!(herald.add(other, wishes));
+    assert!(broadcaster.add(other, wishes));
     BufReader::new(own)
 }
 
@@ -74,14 +74,14 @@ fn lines_have_the_fields_of_their_schema() {
 
 #[test]
 fn each_hears_what_it_wishes() {
-    let herald = Herald::start().unwrap();
-    let mut all = listener(&herald, ALL);
-    let mut events = listener(&herald, Wishes { events: true, ..Wishes::default() });
-    assert_eq!(herald.0.wants.load(Ordering::Relaxed), EVENTS | ENDED);
-    herald.0.hand_in(Item::Notice(outage()));
+    let broadcaster = EventBroadcaster::start().unwrap();
+    let mut all = listener(&broadcaster, ALL);
+    let mut events = listener(&broadcaster, Wishes { events: true, ..Wishes::default() });
+    assert_eq!(broadcaster.0.wants.load(Ordering::Relaxed), EVENTS | ENDED);
+    broadcaster.0.hand_in(Item::Notice(outage()));
     let mut said = Vec::new();
     let mut inner = |event: &Event| said.push(event.line());
-    let mut announcer = Announcer { inner: &mut inner, herald: herald.clone() };
+    let mut announcer = Announcer { inner: &mut inner, broadcaster: broadcaster.clone() };
     announcer.on_event(&Event::WatchdogDied);
     let outage = line(&mut all);
     assert_eq!((&outage["event"], &outage["lasted_ms"]), (&"outage-ended".into(), &700.into()));
@@ -97,11 +97,11 @@ fn each_hears_what_it_wishes() {
 #[test]
 fn who_is_slow_loses_lines_and_is_told_how_many_and_nobody_waits() {
     const LINES: u64 = 200_000;
-    let herald = Herald::start().unwrap();
-    let mut slow = listener(&herald, ALL);
+    let broadcaster = EventBroadcaster::start().unwrap();
+    let mut slow = listener(&broadcaster, ALL);
     // It takes in nothing, so that its socket and its queue fill up.
     for _ in 0..LINES {
-        herald.0.hand_in(Item::Notice(outage()));
+        broadcaster.0.hand_in(Item::Notice(outage()));
     }
     // What had no room yet is lost with the lines before; the last line says so.
     let (mut heard, mut lost) = (0, 0);
@@ -118,11 +118,11 @@ fn who_is_slow_loses_lines_and_is_told_how_many_and_nobody_waits() {
 #[test]
 fn what_was_told_last_is_heard_before_the_end() {
     for _ in 0..20 {
-        let herald = Herald::start().unwrap();
-        let mut events = listener(&herald, ALL);
+        let broadcaster = EventBroadcaster::start().unwrap();
+        let mut events = listener(&broadcaster, ALL);
         let mut inner = |_: &Event| {};
-        Announcer { inner: &mut inner, herald: herald.clone() }.on_event(&Event::ReplacedEnded);
-        herald.part();
+        Announcer { inner: &mut inner, broadcaster: broadcaster.clone() }.on_event(&Event::ReplacedEnded);
+        broadcaster.part();
         assert_eq!(line(&mut events)["event"], "replaced-ended");
         assert_eq!(events.read_line(&mut String::new()).unwrap(), 0, "that is the end");
     }
@@ -130,15 +130,15 @@ fn what_was_told_last_is_heard_before_the_end() {
 
 #[test]
 fn who_goes_is_forgotten_and_nothing_is_noted_any_more() {
-    let herald = Herald::start().unwrap();
-    let listeners: Vec<_> = (0..LISTENERS_MAX).map(|_| listener(&herald, ALL)).collect();
+    let broadcaster = EventBroadcaster::start().unwrap();
+    let listeners: Vec<_> = (0..LISTENERS_MAX).map(|_| listener(&broadcaster, ALL)).collect();
     let (_own, other) = UnixStream::pair().unwrap();
-    assert!(!herald.add(other, ALL), "one too many");
+    assert!(!broadcaster.add(other, ALL), "one too many");
     drop(listeners);
     let began = Clock::now();
-    while herald.0.wants.load(Ordering::Relaxed) != 0 {
+    while broadcaster.0.wants.load(Ordering::Relaxed) != 0 {
         assert!(Clock::now().saturating_since(began) < units::Duration::from_secs(10));
         thread::yield_now();
     }
-    drop(listener(&herald, ALL));
+    drop(listener(&broadcaster, ALL));
 }

@@ -14,10 +14,10 @@ use run::{Answer, Config, Question, SteeringChoice};
 use units::{Duration, Instant};
 use wire::{TcpFlags, TcpHeaderSpec};
 
+use crate::handover::{CLIENT, Sites, counter, hand_over, hand_over_of, pause, receive, send, shell};
+use crate::handover_deaths::Over;
 use crate::raw::Raw;
-use crate::roaming::{CLIENT, Sites, counter, hand_over, hand_over_of, pause, receive, send, shell};
-use crate::roaming_deaths::Over;
-use crate::successor::{Late, heir};
+use crate::successor::{Late, successor};
 use crate::topology::{Connection, Program, SIGKILL, SIGTERM, Topology, is_soon, pattern, wait_until};
 
 /// A way between two boxes that takes its time: ends when it is dropped.
@@ -95,8 +95,8 @@ fn far(sites: &Sites, delay: Duration) -> ([Config; 2], [Way; 2]) {
     ];
     let mut configs = sites.configs();
     for (config, way) in configs.iter_mut().zip(["10.5.0.1:7321", "10.5.0.2:7321"]) {
-        if let Some(roaming) = config.roaming.as_mut() {
-            roaming.peers[0].address = way.parse().unwrap();
+        if let Some(handover) = config.handover.as_mut() {
+            handover.peers[0].address = way.parse().unwrap();
         }
     }
     (configs, ways)
@@ -264,12 +264,14 @@ fn dies_at(what: &str, victim: usize, seen_at: usize, is_it: impl Fn(&Note) -> b
         let asked = scope.spawn(|| {
             let found = run::choose(run::find(&sites.a.state).unwrap(), None).unwrap();
             // Who is asked may die.
-            drop(found.ask(&Question::Roam { client: CLIENT.parse().unwrap(), to: "b".to_owned() }));
+            drop(
+                found.ask(&Question::MoveSubscriber { client: CLIENT.parse().unwrap(), to: "b".to_owned() }),
+            );
         });
         let at = [&sites.a, &sites.b];
         await_note(at[seen_at], is_it);
         programs[victim].signal(SIGKILL);
-        heir(&mut programs[victim]);
+        successor(&mut programs[victim]);
         asked.join().unwrap();
         let is_decided = |at: &Topology| {
             let found = run::choose(run::find(&at.state).ok()?, None).ok()?;

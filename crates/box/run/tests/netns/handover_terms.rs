@@ -6,7 +6,7 @@ use io::Clock;
 use run::{Answer, Config, FeedbackConfig};
 use wire::{FeedbackKey, HandoverOrder};
 
-use crate::roaming::{CLIENT, Sites, counter, hand_over, shell};
+use crate::handover::{CLIENT, Sites, counter, hand_over, shell};
 use crate::topology::wait_until;
 
 /// The packets of its flows do not fit through the other box: the client stays, and is told why.
@@ -40,8 +40,8 @@ fn a_box_whose_devices_take_shorter_packets_gets_no_client() {
 fn a_box_where_packets_are_encapsulated_otherwise_gets_no_client() {
     let sites = Sites::build("capsule");
     let [a, mut b] = sites.configs();
-    if let Some(roaming) = b.roaming.as_mut() {
-        "gtp-u".clone_into(&mut roaming.encapsulation);
+    if let Some(handover) = b.handover.as_mut() {
+        "gtp-u".clone_into(&mut handover.encapsulation);
     }
     let [a, b] = sites.start_with([a, b]);
     let mut connection = sites.connect();

@@ -28,9 +28,9 @@ use io::{FrameSocket, IoError, NamespaceId, Waiter};
 
 use crate::attachment::{Attachment, Ground, Lasting, PATHS, Site};
 use crate::firewall::{self, FilterWatch, Watched, WatchedWay};
+use crate::inherited_resources::InheritedResources;
 use crate::interfaces::{Condition, Interfaces};
 use crate::journal::Journals;
-use crate::keepsakes::Keepsakes;
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
 use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn, leftovers};
@@ -119,7 +119,7 @@ impl Site for BridgedSite {
     fn inherit(
         config: &Config,
         netlink: &Netlink,
-        kept: &mut Keepsakes,
+        kept: &mut InheritedResources,
         record: Record,
     ) -> Result<Self, RunError> {
         // One that is down now is waited for.

@@ -1,17 +1,17 @@
-//! Flows that go to another instance, and flows that come from one ([`crate::transfer`]).
+//! Flows that go to another instance, and flows that come from one ([`crate::upgrade::transfer`]).
 
 use engine::PassThrough;
 use io::{Clock, Interest, RECORD};
 
-use super::{FEEDBACK, Supervisor, Why};
 use crate::attachment::Attachment;
 use crate::console::{Answer, Asked, Question};
 use crate::feedback::FeedbackReceiver;
+use crate::handover::Paused;
 use crate::packet_loop::PacketLoop;
-use crate::roaming::Paused;
 use crate::shards::Fate;
 use crate::supervisor::passing::Passing;
-use crate::transfer::{self, Door, Holder, Offer};
+use crate::supervisor::{FEEDBACK, Supervisor, Why};
+use crate::upgrade::transfer::{self, Holder, Offer, StateReceiver};
 use crate::watchdog::Guardian;
 use crate::{Event, Processor};
 use units::Duration;
@@ -24,9 +24,9 @@ const BEAT_EVERY: Duration = Duration::from_millis(20);
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Gives all flows to the instance that makes `offer`, and ends then; or says why not, and goes on.
-    pub(super) fn hand_over(&mut self, asked: Asked, offer: &Offer) {
+    pub(in crate::supervisor) fn give_flows(&mut self, asked: Asked, offer: &Offer) {
         // Until the flows are another process's, or stay: nothing of a hand-over changes meanwhile.
-        let paused = match self.pause_roaming() {
+        let paused = match self.pause_handovers() {
             Ok(paused) => paused,
             Err(why) => return asked.answer(Box::new(move || Answer::Refused(why))),
         };
@@ -39,7 +39,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             is_ending: self.stop.is_some(),
             is_undecided: paused.as_ref().is_some_and(|paused| paused.is_undecided),
             is_passed: self.passing != Passing::No || self.pulse.is_unsteered,
-            is_shared: self.estate.is_shared,
+            is_shared: self.successor_needs.is_shared,
         };
         if let Some(why) = holder.objection(offer) {
             return asked.answer(Box::new(move || Answer::Refused(why)));
@@ -64,7 +64,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                     self.ground.instance.give();
                     self.pulse.guardian.iter_mut().for_each(Guardian::given);
                 } else {
-                    self.begin_stop(Why::HandedOver, None);
+                    self.begin_stop(Why::Upgraded, None);
                 }
                 Event::HandedOver { flows, held: holder.held, waited_us: waited_us(began) }
             }
@@ -79,10 +79,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     }
 
     /// Has hand-overs wait, if this box has any peers.
-    fn pause_roaming(&mut self) -> Result<Option<Paused>, String> {
-        let Some(roaming) = &self.roaming else { return Ok(None) };
+    fn pause_handovers(&mut self) -> Result<Option<Paused>, String> {
+        let Some(handovers) = &self.handovers else { return Ok(None) };
         let (packet_loop, processor) = (&mut self.packet_loop, &mut self.processor);
-        let paused = roaming.pause(|job| {
+        let paused = handovers.pause(|job| {
             // A device that is gone is noticed in the next turn.
             drop(packet_loop.work(job, processor));
         });
@@ -151,7 +151,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Takes over the flows of the instance whose place this one takes; false when there is none, or it keeps
     /// them. No packet was read yet. `others` are further shards.
-    pub(super) fn take_flows(&mut self, others: &mut [(PacketLoop<A::Path>, P)]) -> bool {
+    pub(in crate::supervisor) fn take_flows(&mut self, others: &mut [(PacketLoop<A::Path>, P)]) -> bool {
         let Some(before) = self.attachment.predecessor() else { return false };
         let (mut loops, mut processors) = (vec![&mut self.packet_loop], vec![&mut self.processor]);
         for (packet_loop, processor) in others {
@@ -160,11 +160,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         let memory = processors.iter().map(|processor| processor.memory().0).sum();
         let config = self.ground.config;
-        let begun = Door::open(self.ground.instance.path()).map_err(|error| error.to_string());
+        let begun = StateReceiver::open(self.ground.instance.path()).map_err(|error| error.to_string());
         let mut hand_on = || loops.iter_mut().for_each(|one| one.finish(&mut PassThrough));
-        let asked = begun.and_then(|door| {
+        let asked = begun.and_then(|receiver| {
             let question =
-                Question::HandOver(door.offer(processors.len(), config.ipv6_prefix_len, memory, false));
+                Question::Upgrade(receiver.offer(processors.len(), config.ipv6_prefix_len, memory, false));
             // What the old one lets through comes here already, and does not wait for its answer.
             let answer = std::thread::scope(|scope| {
                 let asking = scope.spawn(|| before.ask(config, &question));
@@ -183,12 +183,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 asking.join()
             });
             let answer = answer.map_err(|_| "who asked it has panicked".to_owned())?;
-            Ok((door, answer.map_err(|error| error.to_string())?))
+            Ok((receiver, answer.map_err(|error| error.to_string())?))
         });
         let began = Clock::now();
         let taken = match asked {
-            Ok((door, Answer::Done(_))) => {
-                door.take_in(&mut processors, hand_on).and_then(|arrived| arrived.commit(&mut processors))
+            Ok((receiver, Answer::Done(_))) => {
+                receiver.take_in(&mut processors, hand_on).and_then(|arrived| arrived.commit(&mut processors))
             }
             Ok((_, Answer::Refused(why))) | Err(why) => Err(why),
             Ok((_, other)) => Err(format!("it answers {other:?}")),

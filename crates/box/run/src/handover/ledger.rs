@@ -217,9 +217,9 @@ impl Ledger {
 }
 
 /// What the notes in a directory say of flows of a journal.
-pub(crate) struct Fates(Vec<Note>);
+pub(crate) struct PendingHandovers(Vec<Note>);
 
-impl Fates {
+impl PendingHandovers {
     /// By the notes of an instance; none where it has none.
     pub fn read(state: &Path, namespace: NamespaceId, name: &str) -> Self {
         let notes = read(&Ledger::path(state, namespace, name), &boot());

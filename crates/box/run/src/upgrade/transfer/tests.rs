@@ -105,12 +105,12 @@ fn transfer(
     takers: &mut [Flows],
 ) -> (Result<(), String>, Result<(), String>) {
     let scratch = Scratch::make(what);
-    let door = Door::open(&scratch.0).unwrap();
-    let offer = door.offer(1, 64, 0, false);
+    let receiver = StateReceiver::open(&scratch.0).unwrap();
+    let offer = receiver.offer(1, 64, 0, false);
     let sending = thread::spawn(move || send(&offer, &sent, NOWHERE.as_ref(), || {}));
     let mut handed_on = 0;
     let mut takers = takers.iter_mut().collect::<Vec<_>>();
-    let arrived = door.take_in(&mut takers, || handed_on += 1);
+    let arrived = receiver.take_in(&mut takers, || handed_on += 1);
     let taken = arrived.and_then(|arrived| arrived.commit(&mut takers));
     assert_eq!(handed_on, 1, "before anything is taken over");
     (sending.join().unwrap(), taken)
@@ -144,10 +144,10 @@ fn another_number_of_shards_is_refused() {
 #[test]
 fn who_ends_before_it_commits_has_nothing() {
     let scratch = Scratch::make("ends");
-    let door = Door::open(&scratch.0).unwrap();
-    let offer = door.offer(1, 64, 0, false);
+    let receiver = StateReceiver::open(&scratch.0).unwrap();
+    let offer = receiver.offer(1, 64, 0, false);
     let sending = thread::spawn(move || send(&offer, &states(&[b"first"]), NOWHERE.as_ref(), || {}));
-    let stream = door.accept().unwrap();
+    let stream = receiver.accept().unwrap();
     assert_eq!(content(&receive(&stream).unwrap()[0]), b"first");
     drop(stream);
     assert!(sending.join().unwrap().is_err());
@@ -156,12 +156,12 @@ fn who_ends_before_it_commits_has_nothing() {
 #[test]
 fn who_commits_too_late_has_nothing() {
     let scratch = Scratch::make("late");
-    let door = Door::open(&scratch.0).unwrap();
-    let offer = door.offer(1, 64, 0, false);
+    let receiver = StateReceiver::open(&scratch.0).unwrap();
+    let offer = receiver.offer(1, 64, 0, false);
     let mut beats = 0;
     let sending =
         thread::spawn(move || (send(&offer, &states(&[b"first"]), NOWHERE.as_ref(), || beats += 1), beats));
-    let mut stream = door.accept().unwrap();
+    let mut stream = receiver.accept().unwrap();
     let (sent, beats) = sending.join().unwrap();
     assert!(sent.is_err());
     assert!(beats >= 10, "it showed that it was alive: {beats}");
@@ -180,15 +180,15 @@ fn transfer_by_record(
     let (old, new) = (old.unwrap(), new.unwrap());
     old.record("what was set up").unwrap();
     let record = old.path().join(io::RECORD);
-    let door = Door::open(new.path()).unwrap();
+    let receiver = StateReceiver::open(new.path()).unwrap();
     // Nobody is killed here.
-    let offer = Offer { process: 0, ..door.offer(1, 64, 0, true) };
+    let offer = Offer { process: 0, ..receiver.offer(1, 64, 0, true) };
     let sending = thread::spawn({
         let record = record.clone();
         move || send(&offer, &states(&[b"first"]), &record, || {})
     });
     let mut taker = Flows::default();
-    let arrived = door.take_in(&mut [&mut taker], || {}).unwrap();
+    let arrived = receiver.take_in(&mut [&mut taker], || {}).unwrap();
     let wanted = if is_there { record } else { NOWHERE.into() };
     let taken = arrived.commit_by_record(&mut [&mut taker], &wanted, &new, has_journal);
     let sent = sending.join().unwrap();

@@ -8,7 +8,7 @@ use io::Clock;
 use run::{Answer, Config};
 use units::Duration;
 
-use crate::roaming::{Sites, counter, hand_over, pause, receive, send};
+use crate::handover::{Sites, counter, hand_over, pause, receive, send};
 use crate::topology::{Connection, Program, SIGKILL, pattern};
 
 /// Has the transfers end, also where a check fails.

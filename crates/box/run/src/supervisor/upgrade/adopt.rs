@@ -1,5 +1,5 @@
 //! Devices and steering that go from a running instance to the one that takes its place
-//! ([`crate::transfer`]).
+//! ([`crate::upgrade::transfer`]).
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 
 use io::{Clock, Instance};
 
-use super::Supervisor;
-use super::recover::Recipient;
 use crate::attachment::Attachment;
 use crate::console::{Answer, Question};
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
-use crate::handover::Predecessor;
+use crate::inherited_resources::{InheritedResources, Inventory};
 use crate::journal::Journals;
-use crate::keepsakes::{Inventory, Keepsakes};
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
-use crate::transfer::{self, Door, Offer};
+use crate::supervisor::Supervisor;
+use crate::supervisor::recover::Recipient;
+use crate::upgrade::predecessor::Predecessor;
+use crate::upgrade::transfer::{self, Offer, StateReceiver};
 use crate::{Config, Event, Processor, RunError};
 
 /// What a running instance has shared; it is that one's until its flows are ours.
 #[derive(Debug)]
-pub(super) struct Adopted {
-    door: Door,
-    pub(super) kept: Keepsakes,
+pub(in crate::supervisor) struct Adopted {
+    receiver: StateReceiver,
+    pub(in crate::supervisor) kept: InheritedResources,
     before: Predecessor,
     /// Where the other one has written down what it has set up.
     record: PathBuf,
     /// The processors go on with its journal.
-    pub(super) has_journal: bool,
+    pub(in crate::supervisor) has_journal: bool,
 }
 
 impl Adopted {
@@ -37,39 +37,45 @@ impl Adopted {
     ///
     /// # Errors
     /// When there is no such instance.
-    pub(super) fn ask(config: &Config, instance: &Instance) -> Result<Result<Self, String>, RunError> {
+    pub(in crate::supervisor) fn ask(
+        config: &Config,
+        instance: &Instance,
+    ) -> Result<Result<Self, String>, RunError> {
         let Some(before) = Predecessor::find(config)? else {
             return Ok(Err("none is to be replaced".to_owned()));
         };
         let ask = || {
             let text = |error: RunError| error.to_string();
-            let door = Door::open(instance.path()).map_err(|error| error.to_string())?;
+            let receiver = StateReceiver::open(instance.path()).map_err(|error| error.to_string())?;
             // It says what it has.
-            let offer = door.offer(0, config.ipv6_prefix_len, u64::MAX, true);
+            let offer = receiver.offer(0, config.ipv6_prefix_len, u64::MAX, true);
             match before.ask(config, &Question::Share(offer)).map_err(text)? {
                 Answer::Done(_) => {}
                 Answer::Refused(why) => return Err(why),
                 other => return Err(format!("it answers {other:?}")),
             }
-            let kept = door.take_kept().map_err(|error| error.to_string())?;
+            let kept = receiver.take_kept().map_err(|error| error.to_string())?;
             let record = before.record_path();
-            Ok(Self { door, kept, before, record, has_journal: false })
+            Ok(Self { receiver, kept, before, record, has_journal: false })
         };
         Ok(ask())
     }
 
     /// Where reports of base stations come in, if that is where `config` has them come in.
-    pub(super) fn take_reports(&mut self, config: &FeedbackConfig) -> Option<FeedbackReceiver> {
+    pub(in crate::supervisor) fn take_reports(
+        &mut self,
+        config: &FeedbackConfig,
+    ) -> Option<FeedbackReceiver> {
         FeedbackReceiver::adopt(self.kept.reports.take()?, config)
     }
 
     /// What the other one is called.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::supervisor) fn name(&self) -> &str {
         self.before.name()
     }
 
     /// The directory of the other one.
-    pub(super) fn directory(&self) -> &Path {
+    pub(in crate::supervisor) fn directory(&self) -> &Path {
         self.record.parent().unwrap_or(&self.record)
     }
 
@@ -77,7 +83,7 @@ impl Adopted {
     ///
     /// # Errors
     /// When it cannot be read: it has ended, or another one has taken its place.
-    pub(super) fn record(&self) -> Result<Record, RunError> {
+    pub(in crate::supervisor) fn record(&self) -> Result<Record, RunError> {
         let text = fs::read_to_string(&self.record).ok();
         let record = text.and_then(|text| Record::parse(&text));
         record.ok_or_else(|| RunError::Settings("the one to be replaced has ended meanwhile".to_owned()))
@@ -86,7 +92,7 @@ impl Adopted {
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Shares what leads packets here with the instance that makes `offer`, and goes on.
-    pub(super) fn share(&mut self, offer: &Offer) -> Answer {
+    pub(in crate::supervisor) fn share(&mut self, offer: &Offer) -> Answer {
         if self.stop.is_some() {
             return Answer::Refused("it is ending already".to_owned());
         }
@@ -107,7 +113,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         };
         match sent {
             Ok(()) => {
-                self.estate.is_shared = true;
+                self.successor_needs.is_shared = true;
                 Answer::Done("shared".to_owned())
             }
             Err(why) => Answer::Refused(why),
@@ -119,25 +125,25 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     ///
     /// # Errors
     /// Why not: then all is the other one's, as before.
-    pub(super) fn succeed(
+    pub(in crate::supervisor) fn succeed(
         &mut self,
         adopted: Adopted,
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
-        let Adopted { door, before, record, has_journal, .. } = adopted;
+        let Adopted { receiver, before, record, has_journal, .. } = adopted;
         let config = self.ground.config;
         let others = others.iter_mut().map(|(_, processor)| processor);
         let mut processors: Vec<_> = std::iter::once(&mut self.processor).chain(others).collect();
         let memory = processors.iter().map(|processor| processor.memory().0).sum();
-        let offer = door.offer(processors.len(), config.ipv6_prefix_len, memory, true);
+        let offer = receiver.offer(processors.len(), config.ipv6_prefix_len, memory, true);
         let refused = |why: String| RunError::NotReplaced { name: before.name().to_owned(), why };
-        match before.ask(config, &Question::HandOver(offer))? {
+        match before.ask(config, &Question::Upgrade(offer))? {
             Answer::Done(_) => {}
             Answer::Refused(why) => return Err(refused(why)),
             other => return Err(refused(format!("it answers {other:?}"))),
         }
         let began = Clock::now();
-        let arrived = door.take_in(&mut processors, || {}).map_err(&refused)?;
+        let arrived = receiver.take_in(&mut processors, || {}).map_err(&refused)?;
         if let Some(directory) = record.parent() {
             self.attachment.learn(&Journals::of(directory));
         }
@@ -155,7 +161,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     }
 
     /// Says once that the instance before has ended, whose devices these are.
-    pub(super) fn part_from_before(&mut self) {
+    pub(in crate::supervisor) fn part_from_before(&mut self) {
         if self.before.take_if(|before| !before.is_there(self.ground.config)).is_some() {
             self.events.on_event(&Event::ReplacedEnded);
         }

@@ -14,7 +14,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::RoamingConfig;
+use super::HandoverConfig;
 use crate::pinned::{Pinned, Signatures, certificates_of, tls_provider, unknown};
 
 /// Who this box is, and whom it knows.
@@ -29,7 +29,7 @@ pub(super) struct Identity {
 impl Identity {
     /// # Errors
     /// One line: what is no certificate or key.
-    pub fn new(config: &RoamingConfig) -> Result<Self, String> {
+    pub fn new(config: &HandoverConfig) -> Result<Self, String> {
         let chain = certificates_of(&config.certificate)
             .map_err(|error| format!("the certificate for hand-overs is none (PEM): {error}"))?;
         let key = PrivateKeyDer::from_pem_slice(config.key.as_bytes())
@@ -226,7 +226,7 @@ mod tests {
     use rustls::{ClientConnection, ServerConnection};
 
     use super::*;
-    use crate::{PeerConfig, RoamingConfig};
+    use crate::{HandoverConfig, PeerConfig};
 
     const AUTHORITY: &str = include_str!("../../tests/netns/certificates/authority.pem");
     const NORTH: [&str; 2] = [
@@ -242,7 +242,7 @@ mod tests {
         include_str!("../../tests/netns/certificates/stranger.key"),
     ];
 
-    fn config(own: [&str; 2], authorities: Option<&str>, peers: &[(&str, &str)]) -> RoamingConfig {
+    fn config(own: [&str; 2], authorities: Option<&str>, peers: &[(&str, &str)]) -> HandoverConfig {
         let [certificate, key] = own.map(str::to_owned);
         let peer = |&(name, certificate): &(&str, &str)| PeerConfig {
             name: name.to_owned(),
@@ -254,11 +254,11 @@ mod tests {
         let listen = "192.0.2.1:7320".parse().unwrap();
         let authorities = authorities.map(str::to_owned);
         let (peers, encapsulation) = (peers.iter().map(peer).collect(), String::new());
-        RoamingConfig { listen, certificate, key, authorities, encapsulation, peers }
+        HandoverConfig { listen, certificate, key, authorities, encapsulation, peers }
     }
 
     /// The number that the second one knows the first one by, if both take each other.
-    fn meet(client: &RoamingConfig, server: &RoamingConfig) -> Result<Option<usize>, Error> {
+    fn meet(client: &HandoverConfig, server: &HandoverConfig) -> Result<Option<usize>, Error> {
         let [client, server] = [client, server].map(|config| Identity::new(config).unwrap());
         let name = ServerName::try_from("192.0.2.1").unwrap();
         let mut a = ClientConnection::new(client.client(0).unwrap(), name)?;
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_peer_is_said() {
-        let wrong = |config: &RoamingConfig, part: &str| {
+        let wrong = |config: &HandoverConfig, part: &str| {
             let error = Identity::new(config).err().unwrap();
             assert!(error.contains(part), "{error}");
         };

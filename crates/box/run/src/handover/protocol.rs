@@ -1,4 +1,4 @@
-//! [`Desk`]: the thread that drives the protocol, and the flows as it moves them.
+//! [`Protocol`]: the thread that drives the protocol, and the flows as it moves them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -15,7 +15,7 @@ use handover::{
 use io::Clock;
 use units::{Duration, Instant, SeqNum};
 
-use super::{Board, Frame, Hands, Job, Ledger, Outlets, Roam, Told, Turn, line_of};
+use super::{Board, Frame, HandoverRequest, Hands, Input, Job, Ledger, Outlets, Turn, line_of};
 
 /// How long a packet loop may take to answer.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
@@ -27,7 +27,7 @@ const LOOK: StdDuration = StdDuration::from_secs(1);
 const CONNECTED_WITHIN: Duration = Duration::from_secs(3);
 
 /// The protocol, and whom it speaks to.
-pub(super) struct Desk {
+pub(super) struct Protocol {
     pub protocol: Handover,
     pub ledger: Ledger,
     pub hands: Arc<Hands>,
@@ -43,9 +43,9 @@ pub(super) struct Desk {
     pub unheard: BTreeSet<Peer>,
 }
 
-impl Desk {
+impl Protocol {
     /// Works until nobody can tell it anything.
-    pub fn run(mut self, inbox: &mpsc::Receiver<Told>) {
+    pub fn run(mut self, inbox: &mpsc::Receiver<Input>) {
         let hands = Arc::clone(&self.hands);
         let ledger = self.ledger.clone();
         let mut flows = Remote { hands: &hands, ledger: &ledger };
@@ -55,16 +55,16 @@ impl Desk {
                 StdDuration::from_nanos(at.saturating_since(Clock::now()).as_nanos()).min(LOOK)
             });
             match inbox.recv_timeout(wait) {
-                Ok(Told::Message(from, message, _waiting)) => {
+                Ok(Input::Message(from, message, _waiting)) => {
                     self.unheard.remove(&from);
                     self.protocol.on_message(from, message, &mut flows, Clock::now());
                 }
-                Ok(Told::Heard(peer)) => drop(self.unheard.remove(&peer)),
-                Ok(Told::Lost(peer)) => self.protocol.on_peer_lost(peer, &mut flows, Clock::now()),
-                Ok(Told::Begin(client, to, answer)) => self.begin(client, to, answer, &mut flows),
+                Ok(Input::Heard(peer)) => drop(self.unheard.remove(&peer)),
+                Ok(Input::Lost(peer)) => self.protocol.on_peer_lost(peer, &mut flows, Clock::now()),
+                Ok(Input::Begin(client, to, answer)) => self.begin(client, to, answer, &mut flows),
                 // Below.
-                Ok(Told::End) => {}
-                Ok(Told::Pause(answer, resumed)) => {
+                Ok(Input::End) => {}
+                Ok(Input::Pause(answer, resumed)) => {
                     if answer.send(self.protocol.is_undecided()).is_ok() {
                         // Nothing is ever sent: it ends when the other end is dropped.
                         let _ = resumed.recv();
@@ -143,9 +143,9 @@ struct Remote<'a> {
 }
 
 impl Remote<'_> {
-    fn ask<T: Default>(&self, client: IpAddr, request: impl FnOnce(mpsc::Sender<T>) -> Roam) -> T {
+    fn ask<T: Default>(&self, client: IpAddr, request: impl FnOnce(mpsc::Sender<T>) -> HandoverRequest) -> T {
         let (answer, answered) = mpsc::channel();
-        self.hands.give(client, Job::Roam(request(answer)));
+        self.hands.give(client, Job::Handover(request(answer)));
         answered.recv_timeout(PATIENCE).unwrap_or_default()
     }
 
@@ -153,10 +153,10 @@ impl Remote<'_> {
     fn have_done<T: Default>(
         &self,
         client: IpAddr,
-        request: impl FnOnce(Turn, mpsc::Sender<T>) -> Roam,
+        request: impl FnOnce(Turn, mpsc::Sender<T>) -> HandoverRequest,
     ) -> T {
         let ((answer, answered), turn) = (mpsc::channel(), Turn::default());
-        self.hands.give(client, Job::Roam(request(turn.clone(), answer)));
+        self.hands.give(client, Job::Handover(request(turn.clone(), answer)));
         match answered.recv_timeout(PATIENCE) {
             Ok(done) => done,
             Err(_) if turn.withdraw() => T::default(),
@@ -165,31 +165,33 @@ impl Remote<'_> {
         }
     }
 
-    fn give(&self, client: IpAddr, request: Roam) {
-        self.hands.give(client, Job::Roam(request));
+    fn give(&self, client: IpAddr, request: HandoverRequest) {
+        self.hands.give(client, Job::Handover(request));
     }
 }
 
 impl Flows for Remote<'_> {
     fn survey(&mut self, subscriber: IpAddr) -> Survey {
-        self.ask(subscriber, |answer| Roam::Survey(subscriber, answer))
+        self.ask(subscriber, |answer| HandoverRequest::Survey(subscriber, answer))
     }
 
     fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies {
-        self.ask(subscriber, |answer| Roam::Copies(subscriber, sent, len_max, answer))
+        self.ask(subscriber, |answer| HandoverRequest::Copies(subscriber, sent, len_max, answer))
     }
 
     fn mtu(&mut self, subscriber: IpAddr) -> Option<u32> {
-        self.ask(subscriber, Roam::Mtu)
+        self.ask(subscriber, HandoverRequest::Mtu)
     }
 
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
-        self.have_done(freeze.name.subscriber, |turn, answer| Roam::GiveAway(*freeze, turn, answer))
+        self.have_done(freeze.name.subscriber, |turn, answer| {
+            HandoverRequest::GiveAway(*freeze, turn, answer)
+        })
     }
 
     fn take_in(&mut self, claim: &Claim, flows: Vec<Loaded>, _: Instant) -> bool {
         let subscriber = claim.name.subscriber;
-        let request = |turn, answer| Roam::TakeIn(claim.clone(), flows, turn, answer);
+        let request = |turn, answer| HandoverRequest::TakeIn(claim.clone(), flows, turn, answer);
         let (is_taken, flows) = self.have_done(subscriber, request);
         // Here, and not where packets wait.
         drop::<Vec<Loaded>>(flows);
@@ -199,42 +201,42 @@ impl Flows for Remote<'_> {
     fn take_back(&mut self, flows: &[Loaded], note: &Note, _: Instant) -> bool {
         let subscriber = note.name().subscriber;
         let (answer, answered) = mpsc::channel();
-        self.give(subscriber, Roam::TakeBack(flows.to_vec(), note.clone(), answer));
+        self.give(subscriber, HandoverRequest::TakeBack(flows.to_vec(), note.clone(), answer));
         // It is done however long it takes.
         answered.recv_timeout(PATIENCE).unwrap_or(true)
     }
 
     fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
-        self.give(subscriber, Roam::Lead(subscriber, to, flows.to_vec()));
+        self.give(subscriber, HandoverRequest::Lead(subscriber, to, flows.to_vec()));
     }
 
     fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
-        self.give(subscriber, Roam::Announce(subscriber, to, flows.to_vec()));
+        self.give(subscriber, HandoverRequest::Announce(subscriber, to, flows.to_vec()));
     }
 
     fn hand_back(&mut self, subscriber: IpAddr, relay: Peer, _: Instant) -> bool {
-        self.ask(subscriber, |answer| Roam::HandBack(subscriber, relay, answer))
+        self.ask(subscriber, |answer| HandoverRequest::HandBack(subscriber, relay, answer))
     }
 
     fn doubt(&mut self, subscriber: IpAddr, flows: &[FlowEnds], _: Instant) {
-        self.give(subscriber, Roam::Doubt(flows.to_vec()));
+        self.give(subscriber, HandoverRequest::Doubt(flows.to_vec()));
     }
 
     fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
-        self.give(subscriber, Roam::LetStay(subscriber, stay.cloned()));
+        self.give(subscriber, HandoverRequest::LetStay(subscriber, stay.cloned()));
     }
 
     fn forget(&mut self, subscriber: IpAddr) {
-        self.give(subscriber, Roam::Forget(subscriber));
+        self.give(subscriber, HandoverRequest::Forget(subscriber));
         self.ledger.erase(subscriber);
     }
 
     fn break_off(&mut self, flows: &[FlowEnds], note: &Note, _: Instant) {
-        self.give(note.name().subscriber, Roam::BreakOff(flows.to_vec(), note.clone()));
+        self.give(note.name().subscriber, HandoverRequest::BreakOff(flows.to_vec(), note.clone()));
     }
 
     fn break_frozen(&mut self, flows: &[Loaded], note: &Note, _: Instant) {
-        self.give(note.name().subscriber, Roam::BreakFrozen(flows.to_vec(), note.clone()));
+        self.give(note.name().subscriber, HandoverRequest::BreakFrozen(flows.to_vec(), note.clone()));
     }
 
     fn note(&mut self, note: &Note) {

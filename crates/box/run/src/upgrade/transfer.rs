@@ -1,11 +1,11 @@
-//! The flows of a running instance go over to the one that takes its place ([`crate::handover`]).
+//! The flows of a running instance go over to the one that takes its place ([`crate::upgrade::predecessor`]).
 //!
 //! ```text
 //!   old                                             new
 //!    │◀────────────── Question::Share ────────────────│
 //!    │── queues, links, maps, lifeline, held data ───▶│  fits? no: it makes devices of its own (below)
 //!    │                                                │  maps them, starts its watchdog
-//!    │◀──────────── Question::HandOver ───────────────│
+//!    │◀──────────── Question::Upgrade ───────────────│
 //!  freeze: every shard stops after a turn             │
 //!    │── a line of JSON, and the state of each shard ▶│  makes flows of it, notes them in its journal
 //!    │                                                │  takes the old one's record: rename(2)
@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 use units::{Duration, Instant};
 
 use crate::Processor;
-use crate::keepsakes::{self, Inventory, Keepsakes};
+use crate::inherited_resources::{self, InheritedResources, Inventory};
 
 /// Name of the socket in the new instance's directory.
 const SOCKET: &str = "transfer";
@@ -157,7 +157,7 @@ pub(crate) fn share(
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), String> {
     let stream = connect(&offer.socket)?;
-    keepsakes::send(&stream, &[], inventory, descriptors).map_err(|error| error.to_string())
+    inherited_resources::send(&stream, &[], inventory, descriptors).map_err(|error| error.to_string())
 }
 
 fn connect(socket: &Path) -> Result<UnixStream, String> {
@@ -232,12 +232,12 @@ fn await_commit(mut stream: &UnixStream, beat: &mut impl FnMut()) -> bool {
 
 /// Where the new instance takes flows in.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct StateReceiver {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Door {
+impl StateReceiver {
     /// Opens it in the instance's directory.
     ///
     /// # Errors
@@ -261,8 +261,8 @@ impl Door {
     ///
     /// # Errors
     /// When it does not come whole.
-    pub fn take_kept(&self) -> Result<Keepsakes, IoError> {
-        Keepsakes::receive(&self.accept()?)
+    pub fn take_kept(&self) -> Result<InheritedResources, IoError> {
+        InheritedResources::receive(&self.accept()?)
     }
 
     /// Takes the flows in, for each processor those of its shard: they are the other one's still.
@@ -373,7 +373,7 @@ impl Arrived {
     }
 }
 
-impl Drop for Door {
+impl Drop for StateReceiver {
     fn drop(&mut self) {
         // It goes with the directory otherwise.
         drop(std::fs::remove_file(&self.path));
