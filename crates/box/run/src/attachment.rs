@@ -6,7 +6,6 @@
 //!
 //! There are two: [`crate::routed`] takes TCP out of what a router forwards, [`crate::inline`] is a bridge.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use engine::Port;
@@ -15,14 +14,16 @@ use io::netlink::{InterfaceIndex, Netlink};
 use io::{Instance, IoError, NamespaceId, Waiter};
 
 use crate::inherited_resources::InheritedResources;
-use crate::inline::SharedHeaders;
+use crate::inline::link_headers::SharedHeaders;
 use crate::interfaces::Interfaces;
 use crate::journal::Journals;
+use crate::lasting::Lasting;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::patience::Patience;
 use crate::record::Record;
-use crate::steering::{Bypass, SubscriberRoutes};
+use crate::steering::bypass::Bypass;
+use crate::steering::subscribers::SubscriberRoutes;
 use crate::upgrade::predecessor::Predecessor;
 use crate::{Config, EventSink, RunError};
 
@@ -37,28 +38,6 @@ pub(crate) struct Ground<'a> {
     pub instance: &'a Instance,
     /// The network namespace.
     pub namespace: NamespaceId,
-}
-
-/// What leads packets into queues, whoever reads from those.
-#[derive(Debug)]
-pub(crate) struct Lasting<'a> {
-    /// The devices: wired, mobile. None of a bridge, whose queues are sockets at its interfaces.
-    pub tuns: Option<[String; 2]>,
-    /// Where programs steer, or keep frames from the bridge that stands by.
-    pub programs: Option<LastingPrograms<'a>>,
-    /// As long as somebody has it, the nft table is there.
-    pub lifeline: Option<BorrowedFd<'a>>,
-}
-
-/// Programs at work.
-#[derive(Debug)]
-pub(crate) struct LastingPrograms<'a> {
-    /// At the wired interface, at the mobile one.
-    pub links: Vec<BorrowedFd<'a>>,
-    /// The flows that they leave to the kernel, where they know any.
-    pub passed: Option<BorrowedFd<'a>>,
-    /// The array with the heartbeat, and its length in words.
-    pub shared: (BorrowedFd<'a>, usize),
 }
 
 /// Two interfaces that can be attached to, with the devices that takes; no packet comes yet.

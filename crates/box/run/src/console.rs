@@ -11,7 +11,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Shutdown};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,16 +21,10 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use io::{Caller, Instance, IoError, Running};
-use serde::{Deserialize, Serialize};
+use io::{Caller, IoError};
 
 use crate::event_broadcaster::{EventBroadcaster, Wishes};
-use crate::record::Record;
-use crate::{AbReport, FlowList, Offer, Snapshot, Status, SubscriberList, SubscriberView, leftovers};
-
-/// Names of the sockets in an instance's directory.
-const CONSOLE: &str = "console";
-const LOOK: &str = "look";
+use crate::question::{Answer, CONSOLE, LOOK, PATIENCE, Question, line_of, question_of};
 
 /// Of a directory with a socket for a group: everybody may look for names in it that they know.
 const ENTERED_BY_ALL: u32 = 0o711;
@@ -41,97 +35,11 @@ const LISTED_BY_ALL: u32 = 0o055;
 /// Longest question.
 const QUESTION_LEN_MAX: u64 = 4_096;
 
-/// How long either end may take to say or to take in its line.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Time between two attempts to take in a connection that could not be taken in.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Questions that wait for the end of what they are about, at most.
 const WAITING_MAX: usize = 256;
-
-/// What can be asked of a running instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Question {
-    /// Counters and levels.
-    Status,
-    /// What is shown as metrics.
-    Metrics,
-    /// Tell what happens from here on: the answer is one line, and what was wished follows, a line of JSON each.
-    Listen(Wishes),
-    /// Flows from the `skip`th on; the answer is a part of bounded size, empty behind the last one.
-    Flows {
-        /// Flows to leave out.
-        skip: usize,
-    },
-    /// Subscribers from a place on, 0 or where the answer before says: a part of bounded size.
-    Subscribers {
-        /// The place.
-        from: u64,
-    },
-    /// A subscriber, and part of its flows, from a place on: 0, or where the answer before says.
-    Subscriber {
-        /// An address of it.
-        client: IpAddr,
-        /// The place.
-        from: u64,
-    },
-    /// Stop early acknowledgements, deliver what is owed, hand the flows back, and end.
-    Drain {
-        /// Longest time for it, ms; the instance's own setting if not given.
-        time_ms_max: Option<u64>,
-    },
-    /// Hand a subscriber over to another box, with its flows; the answer comes when that has ended.
-    #[serde(rename = "roam")]
-    MoveSubscriber {
-        /// An address of it.
-        client: IpAddr,
-        /// What the other box is called in the settings.
-        to: String,
-    },
-    /// Read the settings anew.
-    Reload,
-    /// Begin an A/B phase: half of the subscribers are passed from here on, for comparison.
-    BeginAb {
-        /// How long it lasts, ms.
-        time_ms: u64,
-        /// Which half; from the clock if not given.
-        seed: Option<u32>,
-    },
-    /// End the A/B phase under way.
-    EndAb,
-    /// The comparison of the A/B phase that is under way, or was last.
-    Ab,
-    /// Share with the instance that asks what leads packets here, and go on.
-    Share(Offer),
-    /// Give all flows to the instance that asks, and end.
-    #[serde(rename = "hand-over")]
-    Upgrade(Offer),
-}
-
-impl Question {
-    /// True when the answer changes nothing.
-    #[must_use]
-    pub fn only_looks(&self) -> bool {
-        match self {
-            Self::Status
-            | Self::Metrics
-            | Self::Listen(_)
-            | Self::Flows { .. }
-            | Self::Subscribers { .. }
-            | Self::Subscriber { .. }
-            | Self::Ab => true,
-            Self::Drain { .. }
-            | Self::MoveSubscriber { .. }
-            | Self::Reload
-            | Self::BeginAb { .. }
-            | Self::EndAb
-            | Self::Share(_)
-            | Self::Upgrade(_) => false,
-        }
-    }
-}
 
 /// Who may ask what through a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,28 +82,6 @@ impl Level {
             }
         }
     }
-}
-
-/// What a running instance answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Answer {
-    /// To [`Question::Status`].
-    Status(Box<Status>),
-    /// To [`Question::Metrics`].
-    Metrics(Box<Snapshot>),
-    /// To [`Question::Flows`].
-    Flows(FlowList),
-    /// To [`Question::Subscribers`].
-    Subscribers(SubscriberList),
-    /// To [`Question::Subscriber`].
-    Subscriber(Box<SubscriberView>),
-    /// To [`Question::Ab`], [`Question::BeginAb`] and [`Question::EndAb`].
-    Ab(Box<AbReport>),
-    /// It is done, or begun, with one line of comment.
-    Done(String),
-    /// It cannot be done; why, in one line.
-    Refused(String),
 }
 
 /// The instance's end of the socket.
@@ -466,21 +352,6 @@ fn serve(mut stream: &UnixStream, queue: &mut QuestionQueue) -> std::io::Result<
     stream.write_all(line_of(&answer)?.as_bytes())
 }
 
-/// The question that a line is.
-///
-/// # Errors
-/// Why it is none, in one line.
-pub(crate) fn question_of(line: &str) -> Result<Question, String> {
-    serde_json::from_str(line)
-        .map_err(|error| io::one_line(format!("the question is not understood: {error}")))
-}
-
-fn line_of(answer: &Answer) -> std::io::Result<String> {
-    let mut text = serde_json::to_string(answer)?;
-    text.push('\n');
-    Ok(text)
-}
-
 impl QuestionQueue {
     /// Has the broadcaster go on with a connection.
     fn start_listening(&self, mut stream: &UnixStream, wishes: Wishes) -> std::io::Result<()> {
@@ -532,146 +403,10 @@ impl QuestionQueue {
     }
 }
 
-/// A running instance, as others find it.
-#[derive(Debug)]
-pub struct Found {
-    /// Its name.
-    pub name: String,
-    /// Its process.
-    pub process: u32,
-    directory: PathBuf,
-}
-
-/// The running instances below `state_directory`, in order of their processes.
-///
-/// # Errors
-/// When the directory exists and cannot be read.
-pub fn find(state_directory: &Path) -> Result<Vec<Found>, IoError> {
-    let running = Instance::running(state_directory, leftovers::KIND)?;
-    let found = running.into_iter().map(|Running { owner, path }| {
-        let record = fs::read_to_string(path.join("record")).ok();
-        let name = record.and_then(|text| Record::parse(&text)).map(|record| record.name);
-        Found { name: name.unwrap_or_default(), process: owner.pid(), directory: path }
-    });
-    Ok(found.collect())
-}
-
-/// The instance among `all` that `name` means: a name, or a process number.
-///
-/// # Errors
-/// When none or more than one is meant; says which there are.
-pub fn choose(all: Vec<Found>, name: Option<&str>) -> Result<Found, String> {
-    let names: Vec<String> = all.iter().map(|f| format!("{} (process {})", f.name, f.process)).collect();
-    let there_are = match names.as_slice() {
-        [] => "no accelerator is running, or this user may not see it".to_owned(),
-        names => format!("running: {}", names.join(", ")),
-    };
-    let is_meant =
-        |found: &Found| name.is_none_or(|name| found.name == name || found.process.to_string() == name);
-    let mut meant: Vec<Found> = all.into_iter().filter(is_meant).collect();
-    match (meant.len(), name) {
-        (1, _) => Ok(meant.remove(0)),
-        (0, Some(name)) => Err(format!("no accelerator '{name}'; {there_are}")),
-        (0, None) => Err(there_are),
-        // Names are given by people: the same twice is possible.
-        (_, _) => Err(format!("say which one, by name or process; {there_are}")),
-    }
-}
-
-impl Found {
-    /// Where it keeps its files.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// What it has set up.
-    pub(crate) fn record(&self) -> Option<Record> {
-        Record::parse(&std::fs::read_to_string(self.directory.join("record")).ok()?)
-    }
-
-    /// Asks it.
-    ///
-    /// # Errors
-    /// When it has ended, hangs, or is of a version that speaks otherwise.
-    pub fn ask(&self, question: &Question) -> Result<Answer, IoError> {
-        self.ask_within(question, PATIENCE + PATIENCE)
-    }
-
-    /// Asks it, and waits so long for the answer.
-    ///
-    /// # Errors
-    /// As [`Found::ask`].
-    pub fn ask_within(&self, question: &Question, patience: Duration) -> Result<Answer, IoError> {
-        let failed = |error| {
-            IoError::system(format!("ask the accelerator '{}' (process {})", self.name, self.process), error)
-        };
-        let ask = || {
-            let mut stream = self.connect(question)?;
-            stream.set_read_timeout(Some(patience))?;
-            stream.set_write_timeout(Some(patience))?;
-            let mut text = serde_json::to_string(question)?;
-            text.push('\n');
-            stream.write_all(text.as_bytes())?;
-            let mut line = String::new();
-            BufReader::new(&stream).read_line(&mut line)?;
-            Ok(serde_json::from_str(&line)?)
-        };
-        ask().map_err(failed)
-    }
-
-    /// Listens to it: lines of JSON, until it ends. A read gives up after `patience`, and may be tried again.
-    ///
-    /// # Errors
-    /// As [`Found::ask`].
-    pub fn listen(&self, wishes: Wishes, patience: Duration) -> Result<BufReader<UnixStream>, IoError> {
-        let failed = |error| {
-            IoError::system(
-                format!("listen to the accelerator '{}' (process {})", self.name, self.process),
-                error,
-            )
-        };
-        let listen = || {
-            let question = Question::Listen(wishes);
-            let mut stream = self.connect(&question)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            let mut text = serde_json::to_string(&question)?;
-            text.push('\n');
-            stream.write_all(text.as_bytes())?;
-            let mut stream = BufReader::new(stream);
-            let mut line = String::new();
-            stream.read_line(&mut line)?;
-            match serde_json::from_str(&line)? {
-                Answer::Done(_) => {}
-                Answer::Refused(why) => return Err(std::io::Error::other(why)),
-                _ => return Err(std::io::Error::other("it is of another version")),
-            }
-            stream.get_ref().set_read_timeout(Some(patience))?;
-            Ok(stream)
-        };
-        listen().map_err(failed)
-    }
-
-    /// By the socket that gives no more rights than the question needs; an older program has but one.
-    fn connect(&self, question: &Question) -> std::io::Result<UnixStream> {
-        let look = question.only_looks().then(|| UnixStream::connect(self.directory.join(LOOK)));
-        match look {
-            Some(Ok(stream)) => Ok(stream),
-            Some(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(error),
-            _ => UnixStream::connect(self.directory.join(CONSOLE)),
-        }
-    }
-
-    /// True while it runs.
-    #[must_use]
-    pub fn is_there(&self) -> bool {
-        self.directory.exists()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instances::Found;
     use io::Clock;
     use units::Duration;
 

@@ -43,6 +43,12 @@ pub struct Finding {
     pub mend: String,
 }
 
+/// A finding of texts: what there is, what that means, what mends it.
+fn finding(subject: &str, health: Health, [found, means, mend]: [&str; 3]) -> Finding {
+    let [found, means, mend] = [found, means, mend].map(str::to_owned);
+    Finding { subject: subject.to_owned(), health, found, means, mend }
+}
+
 /// How good something is for an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -12,7 +12,24 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use units::Bytes;
 
-use crate::reset_orphans::Outcome;
+/// What became of the flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Outcome {
+    /// Flows whose receiving host turned out to have everything.
+    pub whole: usize,
+    /// Flows that were owed something.
+    pub flows: usize,
+    /// Ends of those, of two each, that said that they are reset.
+    pub ends_reset: usize,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { whole, flows, ends_reset } = self;
+        write!(f, "{flows} flows reset: {ends_reset} of {} ends are gone", 2 * flows)?;
+        if *whole > 0 { write!(f, "; {whole} had everything and go on") } else { Ok(()) }
+    }
+}
 
 /// How much attention an event asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -25,9 +25,9 @@ use io::{Clock, FrameSocket, IoError, TunQueue};
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
-use crate::attachment::{Lasting, LastingPrograms};
+use crate::lasting::{Lasting, LastingPrograms};
 use crate::record::Record;
-use crate::steering::HEARTBEAT_WORD;
+use crate::steering::program::HEARTBEAT_WORD;
 
 /// Said by the successor: it has the flows.
 pub(crate) const TAKEN: u8 = b't';

@@ -13,9 +13,9 @@
 //! A bridge that dies cuts the wire, unless a [`fallback`] stands by.
 
 mod fallback;
-mod frame;
+pub(crate) mod frame;
 mod inheritance;
-mod link_headers;
+pub(crate) mod link_headers;
 mod neighbors;
 mod path;
 
@@ -26,20 +26,21 @@ use io::features::Feature;
 use io::netlink::{InterfaceIndex, Link, Netlink};
 use io::{FrameSocket, IoError, NamespaceId, Waiter};
 
-use crate::attachment::{Attachment, Ground, Lasting, PATHS, Site};
+use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::firewall::{self, FilterWatch, Watched, WatchedWay};
 use crate::inherited_resources::InheritedResources;
+use crate::instances::refuse_taken;
 use crate::interfaces::{Condition, Interfaces};
 use crate::journal::Journals;
+use crate::lasting::Lasting;
 use crate::packet_loop::PacketLoop;
 use crate::record::Record;
-use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn, leftovers};
+use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn};
 use fallback::Fallback;
 use inheritance::Inheritance;
 use path::InlinePath;
 
-pub(crate) use frame::{ETHERNET_LEN, kind_of, moved, split, write};
-pub(crate) use link_headers::{LinkHeader, Seen, SharedHeaders};
+use link_headers::SharedHeaders;
 
 /// Two interfaces that can be joined.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl BridgedSite {
         };
         // Written down first: of two that start at the same time at least one sees the other.
         instance.record(&record.to_text())?;
-        leftovers::refuse_taken(config, self.namespace, true, std::process::id())?;
+        refuse_taken(config, self.namespace, true, std::process::id())?;
         let [wired, mobile] = self.links.map(|(index, _)| index);
         let sockets = [FrameSocket::open(wired, &config.wired)?, FrameSocket::open(mobile, &config.mobile)?];
         let fallback = if config.inline == Some(InlineFallback::Bridge) {

@@ -22,8 +22,8 @@ use engine::{FlowRecord, Journal, JournalEntry, Port, RECORD_VERSION, RECORD_WOR
 use io::{IoError, SharedWords};
 use units::SeqNum;
 
-use crate::Event;
-use crate::inline::{LinkHeader, SharedHeaders};
+use crate::event::Event;
+use crate::inline::link_headers::{LinkHeader, SharedHeaders};
 
 /// Names of the files in an instance's directory, and where those are who are owed: clients,
 /// servers. The names of further shards have the shard's number behind.

@@ -9,13 +9,11 @@ use io::{Clock, IoError, Leftover, NamespaceId, Waiter};
 use units::Duration;
 
 use crate::handover::PendingHandovers;
+use crate::instances::{self, KIND};
 use crate::journal::{Journals, Left};
 use crate::record::Record;
 use crate::reset_orphans::{self, Haste};
-use crate::{Config, Event, RunError, console};
-
-/// The kind under which instances are registered.
-pub(crate) const KIND: &str = "run";
+use crate::{Config, Event};
 
 /// How long to wait for a watchdog that is undoing a killed instance.
 const UNDO_TIME_MAX: Duration = Duration::from_secs(3);
@@ -93,7 +91,9 @@ impl Settling {
 
 fn settle_one(indebted: Indebted, haste: &Haste) -> Event {
     let Indebted { leftover, owed, record } = indebted;
-    let reset = || reset_orphans::reset_ends(&owed, record.passage(), &Netlink::open()?, haste);
+    let reset = || {
+        reset_orphans::reset_ends(&owed, reset_orphans::Passage::of_record(&record), &Netlink::open()?, haste)
+    };
     let (flows, result) = (owed.len(), reset());
     if haste.is_pressing()
         && let Err(error) = result
@@ -106,28 +106,6 @@ fn settle_one(indebted: Indebted, haste: &Haste) -> Event {
         Ok(outcome) => Event::DebtOfKilledSettled { outcome: format!("{outcome}{rest}") },
         Err(error) => Event::DebtOfKilledLeft { flows, error: format!("{error}{rest}") },
     }
-}
-
-/// Refuses an interface of `config` that another running instance in this namespace bridges, or steers by
-/// programs: their names are not for everybody to see. With `is_inline` set also one that another steers in any
-/// way, since a bridge takes all frames. `process` is not another. Who replaces one may stand behind it.
-pub(crate) fn refuse_taken(
-    config: &Config,
-    namespace: NamespaceId,
-    is_inline: bool,
-    process: u32,
-) -> Result<(), RunError> {
-    for found in console::find(&config.state_directory)?.iter().filter(|found| found.process != process) {
-        let Some(record) = found.record().filter(|record| record.namespace.is(&namespace)) else { continue };
-        let theirs = [&record.wired, &record.mobile];
-        let shared = [&config.wired, &config.mobile].into_iter().find(|name| theirs.contains(name));
-        let has_programs = config.replace.is_none() && record.rules.is_empty();
-        if let Some(interface) = shared.filter(|_| is_inline || record.is_inline || has_programs) {
-            let how = format!("by '{}', process {}", found.name, found.process);
-            return Err(RunError::AlreadySteered { interface: interface.clone(), how });
-        }
-    }
-    Ok(())
 }
 
 /// Undoes what killed instances left in this namespace.
@@ -145,7 +123,7 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: NamespaceId) -> 
         match record {
             Some(ref record) if !record.namespace.is(&namespace) && !is_in_our_way => continue,
             Some(ref record) if !record.namespace.is(&namespace) => {}
-            Some(ref record) => record.undo_all(netlink, leftover.path())?,
+            Some(ref record) => instances::undo_all(record, netlink, leftover.path())?,
             // Killed before anything was set up.
             None => {}
         }

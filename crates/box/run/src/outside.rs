@@ -12,7 +12,8 @@ use units::Instant;
 use crate::firewall::{self, Face, Names};
 use crate::handover::ledger;
 use crate::inherited_resources::Inventory;
-use crate::inline::{self, SharedHeaders};
+use crate::inline::frame;
+use crate::inline::link_headers::{self, SharedHeaders};
 use crate::record::Record;
 use crate::upgrade::transfer::Holder;
 use crate::{Offer, journal};
@@ -44,7 +45,10 @@ pub fn record(text: &str) -> Option<String> {
     let record = Record::parse(text)?;
     let rules: Vec<io::netlink::Rule> = record.rules.iter().map(Into::into).collect();
     // Undone by name, and named in errors.
-    let _ = (record.passage(), rules.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let _ = (
+        crate::reset_orphans::Passage::of_record(&record),
+        rules.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    );
     Some(record.to_text())
 }
 
@@ -73,7 +77,7 @@ pub fn kept(text: &[u8]) -> Option<String> {
 /// # Errors
 /// What the answer says in place.
 pub fn question(line: &str) -> Result<crate::Question, String> {
-    crate::console::question_of(line)
+    crate::question::question_of(line)
 }
 
 /// Why flows do not go to who makes an offer, for holders of every kind.
@@ -106,13 +110,13 @@ pub fn note(bytes: &[u8], boot: &str) -> Option<(Vec<String>, Note)> {
 /// A frame's addresses and the packet in it, where it is IP.
 #[must_use]
 pub fn frame(frame: &[u8], tag: Option<[u8; 4]>) -> Option<([u8; 12], &[u8])> {
-    inline::split(frame, tag).map(|(header, packet)| (header.addresses, packet))
+    frame::split(frame, tag).map(|(header, packet)| (header.addresses, packet))
 }
 
 /// A virtio header whose places are so much further on.
 #[must_use]
 pub fn moved(virtio: VnetHeader, by: i16) -> VnetHeader {
-    inline::moved(virtio, by)
+    frame::moved(virtio, by)
 }
 
 /// What flows have in front, as a bridge learns it of frames.
@@ -128,8 +132,8 @@ impl Learnt {
 
     /// Learns of a frame with these addresses that goes to `to`; false when the flow is another network's.
     pub fn learn(&self, flow: Ends, to: Port, addresses: [u8; 12], tag: Option<[u8; 4]>) -> bool {
-        let (mut headers, header) = (self.0.lock(), inline::LinkHeader { addresses, tag });
-        let is_its = headers.see(flow, to, header) != inline::Seen::Elsewhere;
+        let (mut headers, header) = (self.0.lock(), link_headers::LinkHeader { addresses, tag });
+        let is_its = headers.see(flow, to, header) != link_headers::Seen::Elsewhere;
         if is_its {
             headers.learn(flow, to, header, Instant::ZERO);
         }

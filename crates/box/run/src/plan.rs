@@ -8,10 +8,11 @@ use wire::protocol;
 use crate::firewall::Firewall;
 use crate::inherited_resources::{InheritedResources, Inventory};
 use crate::record::{Record, RecordedRule, RecordedSysctl};
-use crate::steering::{Method, method, tcx};
+use crate::steering::method::{self, Method};
+use crate::steering::program;
 use crate::upgrade::predecessor::Predecessor;
 use crate::{
-    Config, Event, EventSink, Notrack, RunError, SteeringChoice, firewall, forwarding, leftovers, notrack,
+    Config, Event, EventSink, Notrack, RunError, SteeringChoice, firewall, forwarding, instances, notrack,
     placement, shards,
 };
 
@@ -92,7 +93,7 @@ impl Plan {
         let (links, mtus) = (interfaces.map(|(index, _)| index), interfaces.map(|(_, mtu)| mtu));
         let route_mtus = route_mtus([&config.wired, &config.mobile], netlink)?;
         let namespace = NamespaceId::here()?;
-        leftovers::refuse_taken(config, namespace, false, std::process::id())?;
+        instances::refuse_taken(config, namespace, false, std::process::id())?;
         let families = families()?;
         let rules = all_rules(netlink, &families)?;
         let names = [config.wired.as_str(), config.mobile.as_str()];
@@ -105,10 +106,10 @@ impl Plan {
             });
         }
         let programs = method::programs(netlink, names)?;
-        if let Some(at) = programs.iter().position(|at| at.iter().any(|name| name == tcx::NAME))
+        if let Some(at) = programs.iter().position(|at| at.iter().any(|name| name == program::NAME))
             && predecessor.is_none()
         {
-            let how = format!("BPF program {}", tcx::NAME);
+            let how = format!("BPF program {}", program::NAME);
             return Err(RunError::AlreadySteered { interface: names[at].to_owned(), how });
         }
         let behind = predecessor.as_ref().and_then(Predecessor::last_priority);
@@ -245,7 +246,7 @@ impl Plan {
             interfaces: self.sides.each_ref().map(|side| side.interface.clone()),
             tuns: self.sides.each_ref().map(|side| side.tun.clone()),
             way: if self.method == Method::Tcx {
-                firewall::WatchedWay::Programs(tcx::NAME)
+                firewall::WatchedWay::Programs(program::NAME)
             } else {
                 let is_never = config.notrack == Notrack::Never;
                 firewall::WatchedWay::Rules { has_notrack: self.has_notrack, is_never }
@@ -354,7 +355,7 @@ impl Plan {
             if self.method == Method::Tcx {
                 lines.push(format!(
                     "# BPF program {} at {}: TCP and ICMP errors into {}",
-                    tcx::NAME,
+                    program::NAME,
                     side.interface,
                     side.tun
                 ));

@@ -14,9 +14,18 @@ use wire::VirtioNetHeader;
 
 use crate::ab::SharedTally;
 use crate::{
-    EngineMeters, FlowList, FlowState, HandoverRequest, Ledger, Outlets, ProcessorStatus, Relayed,
-    SubscriberList, SubscriberView,
+    EngineMeters, FlowList, HandoverRequest, Ledger, Outlets, ProcessorStatus, Relayed, SubscriberList,
+    SubscriberView,
 };
+
+/// What a processor knows of its flows, as it goes from process to process.
+#[derive(Debug)]
+pub struct FlowState {
+    /// The state, complete ([`io::MappedState`]).
+    pub state: OwnedFd,
+    /// Memory with the held data that the state only names the place of.
+    pub memory: Option<OwnedFd>,
+}
 
 /// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
 /// without breaking a flow.

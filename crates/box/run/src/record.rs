@@ -1,14 +1,10 @@
 //! [`Record`]: what has been set up and would stay behind, as written to disk and as undone.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use io::netlink::{Family, Netlink, Rule, Table};
 use io::{IoError, NamespaceId, OwnedTable, PidFd, ProcessId, sysctl};
 use serde::{Deserialize, Serialize};
-
-use crate::console::{self, Found};
-use crate::reset_orphans::Passage;
 
 /// Everything of an instance that does not vanish with its process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,15 +103,6 @@ impl Record {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Where its flows pass.
-    pub fn passage(&self) -> Passage<'_> {
-        if self.is_inline {
-            Passage::Bridged { interfaces: [&self.wired, &self.mobile] }
-        } else {
-            Passage::Routed { wired: &self.wired, mobile: &self.mobile }
-        }
-    }
-
     /// True when `other` is what another process has written down of the same devices, or of the same bridge.
     pub fn is_of_same_devices(&self, other: &Self) -> bool {
         let key = |record: &Self| {
@@ -168,17 +155,9 @@ impl Record {
         Ok(bridge.is_some_and(|bridge| links.iter().any(|link| link.bridge == Some(bridge.index))))
     }
 
-    /// Undoes the steering and puts changed settings back unless somebody else changed them since. What another
-    /// instance that runs has written down too is left to it. `directory` is that of this record's instance.
-    pub fn undo_all(&self, netlink: &Netlink, directory: &Path) -> Result<(), IoError> {
-        let all = directory.parent().map(console::find).transpose()?.unwrap_or_default();
-        let others = all.iter().filter(|found| found.directory() != directory).filter_map(Found::record);
-        self.without(&others.collect::<Vec<_>>()).undo(netlink)
-    }
-
     /// What nobody of `others` has set up, or needs. Rules and bridges have names that are used again: whoever is to
     /// undo a process that has died may come late, or a second time.
-    fn without(&self, others: &[Self]) -> Self {
+    pub fn without(&self, others: &[Self]) -> Self {
         let others = || others.iter().filter(|other| other.namespace.is(&self.namespace));
         let is_theirs = |setting: &RecordedSysctl| {
             others().any(|other| other.sysctls.iter().any(|theirs| theirs.path == setting.path))
@@ -191,7 +170,11 @@ impl Record {
         own
     }
 
-    fn undo(&self, netlink: &Netlink) -> Result<(), IoError> {
+    /// Undoes all of it.
+    ///
+    /// # Errors
+    /// The first failure; everything is tried.
+    pub fn undo(&self, netlink: &Netlink) -> Result<(), IoError> {
         let bridge = self.bridge.as_ref().map_or(Ok(()), |name| {
             absent_is_fine(netlink.index_of(name).and_then(|index| netlink.delete_link(index)))
         });

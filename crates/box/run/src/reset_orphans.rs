@@ -21,7 +21,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,11 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::Port;
 use io::netlink::Netlink;
 use io::{Clock, Interest, IoError, Lifeline, Waiter};
-use serde::Serialize;
 use units::{Duration, Instant, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
-use crate::inline::LinkHeader;
+use crate::event::Outcome;
+use crate::inline::link_headers::LinkHeader;
 use crate::journal::Left;
 
 mod medium;
@@ -70,25 +69,6 @@ const ABSENCE_LOOK: Duration = Duration::from_millis(100);
 
 /// The window field of everything sent here, which no end looks at: the taps hear our own packets too.
 const OWN_MARK: u16 = 0xce11;
-
-/// What became of the flows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Outcome {
-    /// Flows whose receiving host turned out to have everything.
-    pub whole: usize,
-    /// Flows that were owed something.
-    pub flows: usize,
-    /// Ends of those, of two each, that said that they are reset.
-    pub ends_reset: usize,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { whole, flows, ends_reset } = self;
-        write!(f, "{flows} flows reset: {ends_reset} of {} ends are gone", 2 * flows)?;
-        if *whole > 0 { write!(f, "; {whole} had everything and go on") } else { Ok(()) }
-    }
-}
 
 /// Tells those who reset flows that somebody waits for them: an interface that is away is not waited for any more, and
 /// somebody else is to try later.

@@ -33,8 +33,9 @@ use crate::handover::{Hand, Job};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::snapshot::ShardMeters;
-use crate::steering::Bypass;
-use crate::{Counters, FlowList, FlowState, Processor, ProcessorStatus, SubscriberList, SubscriberView};
+use crate::status::Report;
+use crate::steering::bypass::Bypass;
+use crate::{Counters, FlowList, FlowState, Processor, SubscriberList, SubscriberView};
 use worker::Worker;
 
 /// How long a shard may take to answer.
@@ -120,13 +121,6 @@ pub(crate) enum Fate {
     Gone,
     /// Their queues too: they end without another turn.
     Succeeded,
-}
-
-/// What a shard has counted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
-    pub counters: Counters,
-    pub processor: ProcessorStatus,
 }
 
 /// What a shard shows without being asked.

@@ -11,28 +11,16 @@ use std::collections::BTreeMap;
 use engine::{BOUNDS_US, Engine, FlowState, Meters, PassReason, Stats};
 use serde::{Deserialize, Serialize};
 
-use crate::packet_loop::{Answering, PACKET_TIME_BOUNDS_NS, PacketLoop, PacketTime};
-use crate::packet_path::PacketPath;
-use crate::{Counters, Processor, RecoveryStatus};
+use crate::counters::{Answering, Counters, PACKET_TIME_BOUNDS_NS, PacketTime};
+use crate::status::RecoveryStatus;
 
 /// What a shard hands over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardMeters {
-    counters: Counters,
-    packet_time: PacketTime,
-    answering: Answering,
-    engine: EngineMeters,
-}
-
-impl ShardMeters {
-    pub fn of(packet_loop: &PacketLoop<impl PacketPath>, processor: &impl Processor) -> Self {
-        Self {
-            counters: packet_loop.counters(),
-            packet_time: packet_loop.packet_time(),
-            answering: packet_loop.answering(),
-            engine: processor.meters(),
-        }
-    }
+    pub counters: Counters,
+    pub packet_time: PacketTime,
+    pub answering: Answering,
+    pub engine: EngineMeters,
 }
 
 /// What an engine hands over.
@@ -298,7 +286,7 @@ mod tests {
         (half.stats.flows_now, half.stats.buffer_bytes_now, half.stats.bytes_delivered) = (3, 700, 5);
         half.stats.bytes_retransmitted = 9;
         shard.answering = Answering { count: 4, sum_ns: 5_000 };
-        shard.counters.sides[0].sent_on_link = crate::OnLink { packets: 2, bytes: 2_000 };
+        shard.counters.sides[0].sent_on_link = crate::counters::OnLink { packets: 2, bytes: 2_000 };
         let snapshot = Snapshot::default().with_meters(&[shard.clone(), shard], [1, 0]);
         assert_eq!(snapshot.shards.len(), 2);
         assert_eq!(snapshot.shards[1], ShardSnapshot { received_packets: 0, flows: 3, held_bytes: 700 });

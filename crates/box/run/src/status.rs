@@ -7,8 +7,7 @@ use engine::{Engine, FlowReport, PassReason};
 use serde::{Deserialize, Serialize};
 use units::{Instant, Rate};
 
-use crate::Counters;
-use crate::shards::Report;
+use crate::counters::Counters;
 
 /// The whole instance; `schemas/status.schema.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,6 +201,13 @@ pub struct PassedLine {
     pub server: SocketAddr,
     /// Why, as in the counters.
     pub reason: String,
+}
+
+/// What a shard has counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub counters: Counters,
+    pub processor: ProcessorStatus,
 }
 
 /// The engine's counters and levels.

@@ -1,8 +1,9 @@
 //! [`Steering`]: what a [`Plan`] says, installed; and undone.
 
+pub(crate) mod bypass;
 pub(crate) mod method;
-mod program;
-mod subscribers;
+pub(crate) mod program;
+pub(crate) mod subscribers;
 pub(crate) mod tcx;
 
 use std::os::fd::OwnedFd;
@@ -13,14 +14,16 @@ use io::netlink::{InterfaceIndex, LinkChange, Netlink, Route, Rule};
 use io::{Framing, Instance, IoError, Tun, TunConfig, sysctl};
 
 pub(crate) use method::Method;
-pub(crate) use subscribers::SubscriberRoutes;
-pub(crate) use tcx::{Bypass, CLOCK_BEHIND_MAX, HEARTBEAT_WORD, Tcx};
+pub(crate) use tcx::Tcx;
 
-use crate::attachment::Lasting;
+use bypass::Bypass;
+use subscribers::SubscriberRoutes;
+
+use crate::lasting::Lasting;
 use crate::notrack::NotrackTable;
 use crate::plan::{Plan, QUEUE_LEN_PACKETS, SidePlan};
 use crate::record::{Record, RecordedRule};
-use crate::{Config, RunError, SteeringChoice, notrack, plan};
+use crate::{Config, RunError, SteeringChoice, instances, notrack, plan};
 
 /// Makes both TUN devices, up; nothing leads there yet.
 pub(crate) fn create_devices(plan: &Plan) -> Result<[Tun; 2], IoError> {
@@ -470,6 +473,6 @@ impl Drop for Steering<'_> {
         }
         // A failure here cannot be repaired; the watchdog tries the same right after.
         drop(self.notrack.as_mut().map(NotrackTable::close));
-        drop(self.record.undo_all(self.netlink, self.instance.path()));
+        drop(instances::undo_all(&self.record, self.netlink, self.instance.path()));
     }
 }

@@ -37,7 +37,16 @@ mod death;
 mod said;
 mod watch;
 
-pub use watch::{Watched, watch};
+pub use watch::watch;
+
+/// How it went with a process that was watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// It has ended in good order, or another one goes on.
+    Well,
+    /// It has died, and nobody goes on.
+    Died,
+}
 
 /// Sent by the loop: all is well.
 const BEAT: u8 = b'.';

@@ -5,7 +5,7 @@ use io::offers::Offer;
 
 use super::kernel::{Built, version_of};
 use super::machine::Machine;
-use super::{Diagnosis, Finding, Health, interface};
+use super::{Diagnosis, Finding, Health, finding, interface};
 
 /// Since when the kernel has descriptors of processes, without which nobody could be replaced or watched.
 const LEAST: (u32, u32) = (5, 3);
@@ -35,12 +35,6 @@ pub(super) fn of(machine: &Machine) -> Diagnosis {
         },
         findings,
     }
-}
-
-/// A finding of texts: what there is, what that means, what mends it.
-pub(super) fn finding(subject: &str, health: Health, [found, means, mend]: [&str; 3]) -> Finding {
-    let [found, means, mend] = [found, means, mend].map(str::to_owned);
-    Finding { subject: subject.to_owned(), health, found, means, mend }
 }
 
 fn kernel(machine: &Machine) -> Finding {

@@ -1,8 +1,7 @@
 //! What the interfaces that were named mean for the user.
 
-use super::diagnosis::finding;
 use super::machine::{Interface, Seen};
-use super::{Finding, Health};
+use super::{Finding, Health, finding};
 
 /// Of each, and of both together.
 pub(super) fn findings(interfaces: &[Interface]) -> Vec<Finding> {

@@ -8,7 +8,7 @@ use io::{Capabilities, Capability, INSTANCE_DIRECTORY, IoError, NamespaceId, bpf
 
 use super::kernel::BuildOptions;
 use crate::firewall;
-use crate::{Config, Plan, console};
+use crate::{Config, Plan, instances};
 
 /// A machine, or what this user can see of it.
 #[derive(Clone, Debug)]
@@ -177,7 +177,7 @@ fn steering(wired: &str, mobile: &str, netlink: &Netlink) -> Result<String, Stri
 fn at_work(mut ends: [&str; 2]) -> Option<String> {
     let here = NamespaceId::here().ok()?;
     ends.sort_unstable();
-    console::find(Path::new(INSTANCE_DIRECTORY)).ok()?.into_iter().find_map(|found| {
+    instances::find(Path::new(INSTANCE_DIRECTORY)).ok()?.into_iter().find_map(|found| {
         let record = found.record()?;
         let mut of = [record.wired.as_str(), record.mobile.as_str()];
         of.sort_unstable();

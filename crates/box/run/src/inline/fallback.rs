@@ -23,8 +23,8 @@ use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, IoError, sysctl};
 use units::Duration;
 
-use crate::attachment::LastingPrograms;
-use crate::steering::{CLOCK_BEHIND_MAX, HEARTBEAT_WORD};
+use crate::lasting::LastingPrograms;
+use crate::steering::program::{CLOCK_BEHIND_MAX, HEARTBEAT_WORD};
 
 /// `TCX_NEXT`, `TCX_DROP`.
 const NEXT: i32 = -1;

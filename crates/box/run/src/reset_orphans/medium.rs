@@ -6,8 +6,10 @@ use io::{FrameSocket, Interest, IoError, PacketSocket, RawSocket, VNET_HEADER_LE
 use wire::TcpHeaderSpec;
 
 use super::End;
-use crate::Config;
-use crate::inline::{self, ETHERNET_LEN, LinkHeader};
+use crate::config::Config;
+use crate::inline::frame::{self, ETHERNET_LEN};
+use crate::inline::link_headers::LinkHeader;
+use crate::record::Record;
 
 /// Longest part of a packet that is looked at: IPv6, TCP and options, and room for extension headers.
 const HEADERS_LEN_MAX: usize = 256;
@@ -28,6 +30,15 @@ impl<'a> Passage<'a> {
         match config.inline {
             Some(_) => Self::Bridged { interfaces: [&config.wired, &config.mobile] },
             None => Self::Routed { wired: &config.wired, mobile: &config.mobile },
+        }
+    }
+
+    /// Where the flows of the instance that has written `record` pass.
+    pub fn of_record(record: &'a Record) -> Self {
+        if record.is_inline {
+            Self::Bridged { interfaces: [&record.wired, &record.mobile] }
+        } else {
+            Self::Routed { wired: &record.wired, mobile: &record.mobile }
         }
     }
 }
@@ -117,7 +128,7 @@ impl Medium {
                     if let Some(received) = socket.recv(&mut virtio, buffer)? {
                         let frame = buffer.get(..received.len).unwrap_or_default();
                         // What is no IP is nothing that was waited for.
-                        let found = inline::split(frame, received.tag);
+                        let found = frame::split(frame, received.tag);
                         let (link, packet) =
                             found.map_or((None, &[][..]), |(link, packet)| (Some(link), packet));
                         return Ok(Some(Heard { packet, side, is_outgoing: false, link }));
@@ -137,9 +148,9 @@ impl Medium {
             Self::Bridged { sockets, .. } => {
                 // Of a flow whose frames nobody has seen nothing can be said.
                 let Some(link) = to.link else { return };
-                let kind = inline::kind_of(spec.dst.is_ipv4());
+                let kind = frame::kind_of(spec.dst.is_ipv4());
                 let pieces = [&link.addresses[..], &kind, &packet[..header.len], &[]];
-                drop(inline::write(&sockets[to.side.index()], [0; VNET_HEADER_LEN], link.tag, pieces));
+                drop(frame::write(&sockets[to.side.index()], [0; VNET_HEADER_LEN], link.tag, pieces));
             }
         }
     }

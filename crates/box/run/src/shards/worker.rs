@@ -13,7 +13,6 @@ use crate::Processor;
 use crate::handover::JOBS_MAX;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
-use crate::snapshot::ShardMeters;
 
 const WIRED: u64 = 0;
 const MOBILE: u64 = 1;
@@ -168,7 +167,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 drop(answer.send(Report { counters, processor }));
             }
             Command::Meter { answer } => {
-                drop(answer.send(ShardMeters::of(&self.packet_loop, &self.processor)));
+                drop(answer.send(self.packet_loop.meters(&self.processor)));
             }
             Command::SetControlGroup(group) => self.processor.set_control_group(group),
             Command::Measured { answer } => drop(answer.send(self.processor.measured())),

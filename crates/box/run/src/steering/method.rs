@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use io::netlink::Netlink;
 use io::{IoError, bpf, sysctl};
 
-use super::tcx;
+use super::program;
 use crate::firewall::Firewall;
 use crate::upgrade::predecessor::Predecessor;
 use crate::{Config, Notrack, RunError, SteeringChoice, forwarding};
@@ -110,7 +110,7 @@ fn why_not_tcx(config: &Config, machine: &Machine<'_>) -> Result<Option<String>,
         let is_anothers = |program: &&String| {
             let is_before = bpf::is_number(program) && unnamed > 0;
             unnamed -= usize::from(is_before);
-            *program != tcx::NAME && !is_before
+            *program != program::NAME && !is_before
         };
         if let Some(program) = programs.iter().find(is_anothers) {
             return Ok(Some(format!("BPF program '{program}' is at {name} already")));

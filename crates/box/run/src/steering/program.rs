@@ -78,6 +78,15 @@ pub(super) const REASON_SHIFT: i32 = 8;
 pub(super) const REASONS: usize = 32;
 const FINS: i32 = 3;
 
+/// What the programs are called, so that an interface is not steered twice.
+pub(crate) const NAME: &str = "cell_steer";
+
+/// By how much the clock of the programs may be behind: a tick of the kernel's.
+pub(crate) const CLOCK_BEHIND_MAX: Duration = Duration::from_millis(10);
+
+/// Which word of the shared array is the heartbeat.
+pub(crate) const HEARTBEAT_WORD: usize = HEARTBEAT as usize / size_of::<u64>();
+
 /// Where the time of the last heartbeat stands in the shared array: nanoseconds of the monotonic clock.
 pub(super) const HEARTBEAT: i32 = 0;
 /// Where it stands whether flows that begin are left to the kernel: 0 for no.

@@ -7,8 +7,9 @@ use units::{Duration, Instant};
 use super::Supervisor;
 use crate::ab::{AbPhase, AbReport};
 use crate::attachment::Attachment;
-use crate::console::{Answer, Reply};
+use crate::console::Reply;
 use crate::event_broadcaster::wall_ms;
+use crate::question::Answer;
 use crate::shards::Command;
 use crate::{Event, Processor};
 

@@ -9,11 +9,12 @@ use units::Duration;
 
 use super::{Stop, Supervisor, Why};
 use crate::attachment::Attachment;
-use crate::console::{Answer, Asked, Question, Reply};
+use crate::console::{Asked, Reply};
 use crate::feedback::FeedbackReceiver;
-use crate::shards::{Command, Report};
+use crate::question::{Answer, Question};
+use crate::shards::Command;
 use crate::signals::CaughtSignals;
-use crate::snapshot::ShardMeters;
+use crate::status::Report;
 use crate::subscribers::shard_and_place;
 use crate::{Event, Processor, ProcessorStatus, Snapshot, Status};
 
@@ -173,7 +174,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// What is shown as metrics: copied here, put together by the thread that answers.
     fn metrics(&self) -> Reply {
         let now = Clock::now();
-        let own = ShardMeters::of(&self.packet_loop, &self.processor);
+        let own = self.packet_loop.meters(&self.processor);
         let queue_drops = self.attachment.queue_drops_later(self.packet_loop.path());
         let config = self.ground.config;
         let age = |at| now.saturating_since(at).as_millis();

@@ -11,11 +11,13 @@ use io::{Clock, IoError, Leftover, NamespaceId, RECORD, RECORD_OF_DEAD};
 use units::Bytes;
 
 use super::Supervisor;
-use crate::attachment::{Attachment, Lasting};
+use crate::attachment::Attachment;
 use crate::handover::PendingHandovers;
 use crate::inherited_resources::{History, InheritedResources, Inventory, TAKEN, is_last};
+use crate::instances;
 use crate::journal::{Journals, Left};
-use crate::leftovers::{self, Settling};
+use crate::lasting::Lasting;
+use crate::leftovers::Settling;
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
@@ -119,7 +121,7 @@ impl Stored {
         if all.is_empty() || config.recover.is_some() || config.replace.is_some() {
             return Ok(None);
         }
-        for leftover in Leftover::find(&config.state_directory, leftovers::KIND)? {
+        for leftover in Leftover::find(&config.state_directory, instances::KIND)? {
             let Some(at) = all.iter().position(|(name, _)| leftover.path().ends_with(name)) else { continue };
             let record = leftover.record().and_then(|text| Record::parse(&text));
             let record = record

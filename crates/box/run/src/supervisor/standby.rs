@@ -7,14 +7,14 @@ use io::{Clock, Instance, Interest, Lifeline, NamespaceId, Waiter};
 use units::{Duration, Instant};
 
 use super::Why;
-use crate::console::{Answer, Asked, Console, Question};
+use crate::console::{Asked, Console};
 use crate::event_broadcaster::{Announcer, EventBroadcaster};
+use crate::instances;
+use crate::question::{Answer, Question};
 use crate::record::Record;
 use crate::service::Service;
 use crate::signals::CaughtSignals;
-use crate::{
-    Config, Event, EventSink, FlowList, Plan, RunError, Snapshot, Status, SubscriberList, leftovers,
-};
+use crate::{Config, Event, EventSink, FlowList, Plan, RunError, Snapshot, Status, SubscriberList};
 
 /// How often is looked whether anything is against it still: all rules are read.
 const EVERY: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ struct Answering<'a> {
 
 impl<'a> Answering<'a> {
     fn open(config: &'a Config, broadcaster: EventBroadcaster) -> Result<Self, RunError> {
-        let instance = Instance::register(&config.state_directory, leftovers::KIND)?;
+        let instance = Instance::register(&config.state_directory, instances::KIND)?;
         let record = Record {
             namespace: NamespaceId::here()?,
             name: config.instance_name(),

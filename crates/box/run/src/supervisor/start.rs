@@ -27,7 +27,9 @@ use crate::console::Console;
 use crate::event_broadcaster::{Announcer, EventBroadcaster};
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
 use crate::handover::{self, Handovers, Ledger};
-use crate::inline::{BridgedSite, SharedHeaders};
+use crate::inline::BridgedSite;
+use crate::inline::link_headers::SharedHeaders;
+use crate::instances;
 use crate::interfaces::Interfaces;
 use crate::journal::{self, FlowJournal, FullAlarm, Journals};
 use crate::leftovers::{self, Removed, Settling};
@@ -174,8 +176,8 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     removed.events.iter().for_each(|event| events.on_event(event));
     let instance = match config.recover {
         // The flows of the one that has died do not wait for room on a disk.
-        Some(_) => Instance::register_sooner_or_later(&config.state_directory, leftovers::KIND)?,
-        None => Instance::register(&config.state_directory, leftovers::KIND)?,
+        Some(_) => Instance::register_sooner_or_later(&config.state_directory, instances::KIND)?,
+        None => Instance::register(&config.state_directory, instances::KIND)?,
     };
     let (mut site, mut mode) = find_site::<S>(config, &netlink, namespace, &instance, stored, events)?;
     let mut processors = make(site.shards())?;

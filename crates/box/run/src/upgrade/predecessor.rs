@@ -19,7 +19,8 @@ use io::netlink::Rule;
 use io::{Clock, IoError, NamespaceId, RECORD, Waiter, sysctl, try_lock};
 use units::{Duration, Instant};
 
-use crate::console::{self, Answer, Found, Question};
+use crate::instances::{self, Found};
+use crate::question::{Answer, Question};
 use crate::record::{Record, RecordedRule, RecordedSysctl};
 use crate::{Config, RunError};
 
@@ -73,9 +74,9 @@ impl Turn {
     }
 
     fn try_take(config: &Config, name: &str, began: Instant) -> Result<Option<Self>, RunError> {
-        let all = console::find(&config.state_directory)?;
+        let all = instances::find(&config.state_directory)?;
         let is_in_transit = all.iter().any(|found| found.name.is_empty());
-        let found = match console::choose(all, Some(name)) {
+        let found = match instances::choose(all, Some(name)) {
             Ok(found) => found,
             // It may have changed directories while they were read.
             Err(_) if is_in_transit && Clock::now() < began + RECORD_TIME_MAX => return Ok(None),
@@ -212,5 +213,5 @@ impl Predecessor {
 }
 
 fn find(config: &Config, name: &str) -> Result<Found, RunError> {
-    console::choose(console::find(&config.state_directory)?, Some(name)).map_err(RunError::Settings)
+    instances::choose(instances::find(&config.state_directory)?, Some(name)).map_err(RunError::Settings)
 }

@@ -29,7 +29,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -39,8 +39,8 @@ use io::{Clock, Instance, Interest, IoError, PidFd, Waiter};
 use serde::{Deserialize, Serialize};
 use units::{Duration, Instant};
 
-use crate::Processor;
 use crate::inherited_resources::{self, InheritedResources, Inventory};
+use crate::processor::{FlowState, Processor};
 
 /// Name of the socket in the new instance's directory.
 const SOCKET: &str = "transfer";
@@ -59,15 +59,6 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(5);
 
 /// Longest line beside the descriptors.
 const LINE_LEN_MAX: usize = 16 * 1024;
-
-/// What a processor knows of its flows, as it goes from process to process.
-#[derive(Debug)]
-pub struct FlowState {
-    /// The state, complete ([`io::MappedState`]).
-    pub state: OwnedFd,
-    /// Memory with the held data that the state only names the place of.
-    pub memory: Option<OwnedFd>,
-}
 
 /// What the new instance says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,14 +15,14 @@ use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, IoError, Lifeline, PidFd, RECORD, RECORD_OF_DEAD, RunningTime, Waiter};
 use units::Duration;
 
-use super::command_of;
 use super::said::Said;
-use super::watch::Watched;
-use crate::console::{self, Question};
+use super::{Watched, command_of};
 use crate::handover::{Ledger, PendingHandovers};
 use crate::inherited_resources::{InheritedResources, TAKEN, is_last};
+use crate::instances;
+use crate::instances::KIND;
 use crate::journal::Journals;
-use crate::leftovers::KIND;
+use crate::question::Question;
 use crate::record::Record;
 use crate::reset_orphans::{self, Haste};
 use crate::service::Service;
@@ -110,7 +110,7 @@ impl Remains {
 
     /// Undoes everything, with the hosts of the flows and the bridge that might stand in for the process gone.
     fn abandon(&self, netlink: &Netlink) -> Result<Watched, RunError> {
-        let undone = self.record.undo_all(netlink, &self.directory);
+        let undone = instances::undo_all(&self.record, netlink, &self.directory);
         Ledger::forget(self.state(), self.record.namespace, &self.record.name);
         self.forget();
         undone?;
@@ -202,7 +202,7 @@ pub(super) fn see_to(
             return remains.abandon(netlink);
         }
     } else {
-        let undone = record.undo_all(netlink, directory);
+        let undone = instances::undo_all(record, netlink, directory);
         drop(table.map(|table| table.delete()));
         undone?;
         settle(&remains, netlink);
@@ -360,7 +360,7 @@ fn start_anew(successor: &[String], state: &Path) -> Result<u32, String> {
     let mut time = RunningTime::of(child.id(), began);
     let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
     loop {
-        let all = console::find(state).unwrap_or_default();
+        let all = instances::find(state).unwrap_or_default();
         // It answers when all is set up.
         let found = all.iter().find(|found| found.process == child.id());
         if found.is_some_and(|found| found.ask_within(&Question::Status, ANSWER_TIME).is_ok()) {
@@ -388,7 +388,7 @@ fn end_inline(remains: &Remains, netlink: &Netlink) -> Result<(), IoError> {
     if record.is_bridging(netlink)? {
         return remains.keep();
     }
-    record.undo_all(netlink, directory)?;
+    instances::undo_all(record, netlink, directory)?;
     remains.forget();
     Ok(())
 }
@@ -406,7 +406,12 @@ fn settle(remains: &Remains, netlink: &Netlink) {
     let count = owed.len();
     let text = format!("the accelerator died and owed {count} flows data: resetting their ends");
     log::warn(&text);
-    match reset_orphans::reset_ends(&owed, remains.record.passage(), netlink, &Haste::until_abandoned()) {
+    match reset_orphans::reset_ends(
+        &owed,
+        reset_orphans::Passage::of_record(&remains.record),
+        netlink,
+        &Haste::until_abandoned(),
+    ) {
         Ok(outcome) => log::warn(&outcome.to_string()),
         Err(error) => {
             let text = format!("cannot reset {count} flows that will stall: {error}");

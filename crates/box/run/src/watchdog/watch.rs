@@ -10,9 +10,9 @@ use io::netlink::Netlink;
 use io::{Caller, Clock, Interest, IoError, Lifeline, OWNER, ProcessId, RunningTime, Waiter, ignore_signals};
 use units::{Duration, Instant};
 
-use super::REMOVED;
 use super::death::{self, Remains};
 use super::said::Said;
+use super::{REMOVED, Watched};
 use crate::{RunError, log, notrack, record};
 
 /// SIGHUP, SIGINT, SIGQUIT, SIGTERM: the watchdog ends by itself, after the process it watches.
@@ -37,15 +37,6 @@ const STARVED_LOOK: Duration = Duration::from_millis(20);
 /// after the other, which only several looks show.
 const FIRST_LOOK: u64 = 2;
 const LOOKS: u64 = 16;
-
-/// How it went with a process that was watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watched {
-    /// It has ended in good order, or another one goes on.
-    Well,
-    /// It has died, and nobody goes on.
-    Died,
-}
 
 /// The watchdog itself: watches the process at the other end of standard input over the instance whose
 /// record is at `watched_record`, until that process has ended.

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use io::{Clock, Instance};
 
 use crate::attachment::Attachment;
-use crate::console::{Answer, Question};
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
 use crate::inherited_resources::{InheritedResources, Inventory};
 use crate::journal::Journals;
 use crate::packet_loop::PacketLoop;
+use crate::question::{Answer, Question};
 use crate::record::Record;
 use crate::supervisor::Supervisor;
 use crate::supervisor::recover::Recipient;

@@ -4,10 +4,11 @@ use engine::PassThrough;
 use io::{Clock, Interest, RECORD};
 
 use crate::attachment::Attachment;
-use crate::console::{Answer, Asked, Question};
+use crate::console::Asked;
 use crate::feedback::FeedbackReceiver;
 use crate::handover::Paused;
 use crate::packet_loop::PacketLoop;
+use crate::question::{Answer, Question};
 use crate::shards::Fate;
 use crate::supervisor::passing::Passing;
 use crate::supervisor::{FEEDBACK, Supervisor, Why};
