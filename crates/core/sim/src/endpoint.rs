@@ -347,7 +347,7 @@ impl Endpoint {
         let is_under_way = quoted.seq.is_some_and(|seq| {
             seq.is_at_or_after(connection.sender.una()) && seq.is_before(connection.sender.nxt())
         });
-        if icmp.checksum_is_valid(packet, parsed) && is_under_way {
+        if icmp.checksum_is_valid(packet, &parsed.ip) && is_under_way {
             let headers = if self.config.local.is_ipv4() { 40 } else { 60 };
             connection.on_path_mtu(mtu.saturating_sub(headers), now);
         }
