@@ -15,6 +15,7 @@ use wire::{Icmp, Packet, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 use crate::build::build_packet;
 
 mod ack_compression;
+mod application;
 mod auto_tuning;
 mod config;
 mod connection;
@@ -200,13 +201,13 @@ impl Endpoint {
     /// When its application read the first byte, when the last one so far, and how many at some moments.
     #[must_use]
     pub fn progress(&self) -> Progress<'_> {
-        self.connection.as_ref().map_or(Progress::default(), |c| c.progress())
+        self.connection.as_ref().map_or(Progress::default(), |c| c.program.progress())
     }
     /// Time from each request it wrote to the end of the response, when its program is
     /// [`Application::requests`].
     #[must_use]
     pub fn response_times(&self) -> &[Duration] {
-        self.connection.as_ref().map_or(&[], |c| c.response_times())
+        self.connection.as_ref().map_or(&[], |c| c.program.response_times())
     }
     /// Offset of the first byte read that was not the one the peer wrote.
     #[must_use]
