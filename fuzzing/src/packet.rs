@@ -19,7 +19,7 @@ pub fn packet(bytes: &[u8]) {
     check_inside(bytes, &parsed);
     let _ = (wire::ipv4_checksum_is_valid(bytes), wire::udp_checksum_is_valid(bytes, &parsed));
     if let Transport::Icmp(icmp) = &parsed.transport {
-        let _ = (icmp.next_hop_mtu(), icmp.quoted(bytes), icmp.checksum_is_valid(bytes, &parsed));
+        let _ = (icmp.next_hop_mtu(), icmp.quoted(bytes), icmp.checksum_is_valid(bytes, &parsed.ip));
     }
     check_ip_edits(bytes, &parsed);
     if let Some(tcp) = parsed.tcp() {

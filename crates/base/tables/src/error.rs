@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::schema::Kind;
+use crate::kind::Kind;
 
 /// Why a table cannot be written or read.
 #[derive(Debug, thiserror::Error)]

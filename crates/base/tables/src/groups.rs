@@ -7,7 +7,8 @@ use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
-use crate::schema::{Column, Kind};
+use crate::kind::Kind;
+use crate::schema::Column;
 use crate::value::Value;
 
 /// Rows of a row group at most.

@@ -24,6 +24,7 @@
 
 mod error;
 mod groups;
+mod kind;
 mod reader;
 mod schema;
 mod shards;
@@ -33,8 +34,9 @@ mod writer;
 
 pub use error::TablesError;
 pub use groups::{ROW_GROUP_BYTES, ROW_GROUP_ROWS};
+pub use kind::Kind;
 pub use reader::{Rows, TableReader};
-pub use schema::{Column, Kind, TableSchema};
+pub use schema::{Column, TableSchema};
 pub use shards::{ShardWriter, Shards, Whole, write_whole};
 pub use value::Value;
 pub use writer::{Format, TableWriter};

@@ -12,7 +12,8 @@ use parquet::record::Field;
 use parquet::record::reader::RowIter;
 
 use crate::error::TablesError;
-use crate::schema::{Kind, TableSchema};
+use crate::kind::Kind;
+use crate::schema::TableSchema;
 use crate::value::Value;
 use crate::writer::SCHEMA_NOTE;
 

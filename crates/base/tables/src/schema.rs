@@ -7,22 +7,7 @@ use parquet::schema::types::{Type, TypePtr};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TablesError;
-
-/// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// True or false.
-    Bool,
-    /// Whole numbers of 64 bits.
-    Int,
-    /// Floating-point numbers of 64 bits.
-    Float,
-    /// Text in UTF-8.
-    Text,
-    /// Microseconds since 1970-01-01 UTC, a whole number; databases show it as a time of day.
-    Time,
-}
+use crate::kind::Kind;
 
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

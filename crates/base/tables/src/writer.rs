@@ -11,7 +11,8 @@ use parquet::schema::types::ColumnPath;
 
 use crate::error::TablesError;
 use crate::groups::Group;
-use crate::schema::{Column, Kind, TableSchema};
+use crate::kind::Kind;
+use crate::schema::{Column, TableSchema};
 use crate::text;
 use crate::value::Value;
 

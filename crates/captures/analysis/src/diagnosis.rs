@@ -1,78 +1,8 @@
-//! [`Diagnosis`]: what held a flow back, in one line with its evidence.
-
-use serde::Serialize;
+//! What held a flow back: each [`Diagnosis`] in one line with its evidence.
 
 use crate::budget::TimeBudget;
 use crate::direction::Direction;
-use crate::report::{DirectionReport, FlowReport};
-
-/// One finding.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Diagnosis {
-    /// What.
-    pub kind: DiagnosisKind,
-    /// Whose data it is about.
-    pub direction: Direction,
-    /// The figures behind it.
-    pub evidence: String,
-}
-
-/// Kinds of [`Diagnosis`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DiagnosisKind {
-    /// The connection was refused: a reset answered the SYN.
-    Refused,
-    /// No answer to the SYN.
-    NoAnswer,
-    /// The receiver's window was full most of the time.
-    ReceiveWindowLimited,
-    /// The receiver closed its window.
-    ZeroWindow,
-    /// Round-trip times grew to a multiple: a long queue.
-    Bufferbloat,
-    /// The sender had nothing to send most of the time.
-    ApplicationLimited,
-    /// Segments were sent again without need.
-    NeedlessRetransmissions,
-    /// Retransmission time-outs.
-    TimeOuts,
-    /// Loss.
-    Loss,
-    /// Loss that throughput does not follow: not from a full queue.
-    LossWithoutRateChange,
-    /// Something on the way seems to end the connection and open its own.
-    SplitConnection,
-    /// Order was changed on the way.
-    Reordering,
-    /// The capture missed data.
-    CaptureGaps,
-    /// Both sides of a box that acknowledges by itself are in one capture point.
-    BothSides,
-}
-
-impl DiagnosisKind {
-    /// Its name in the JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::NoAnswer => "no_answer",
-            Self::ReceiveWindowLimited => "receive_window_limited",
-            Self::ZeroWindow => "zero_window",
-            Self::Bufferbloat => "bufferbloat",
-            Self::ApplicationLimited => "application_limited",
-            Self::NeedlessRetransmissions => "needless_retransmissions",
-            Self::TimeOuts => "time_outs",
-            Self::Loss => "loss",
-            Self::LossWithoutRateChange => "loss_without_rate_change",
-            Self::SplitConnection => "split_connection",
-            Self::Reordering => "reordering",
-            Self::CaptureGaps => "capture_gaps",
-            Self::BothSides => "both_sides",
-        }
-    }
-}
+use crate::report::{Diagnosis, DiagnosisKind, DirectionReport, FlowReport};
 
 /// Share of the active time from which a limit is called the limit.
 const MOST: f64 = 0.5;

@@ -2,6 +2,7 @@
 
 mod lines;
 mod packet;
+mod report;
 mod stray;
 mod stream;
 mod time;
@@ -11,11 +12,10 @@ use std::net::SocketAddr;
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::TcpFlags;
 
-use crate::budget::TIME_OUT;
 use crate::copies::CopyContext;
 use crate::direction::{Direction, PerDirection};
 use crate::event::{Event, EventKind};
-use crate::half::Half;
+use crate::half::{Half, TIME_OUT};
 use crate::opening::{HandshakeTimes, OpeningMark};
 use crate::packet::PacketFindings;
 use crate::segment_record::{Key, SegmentRecord};

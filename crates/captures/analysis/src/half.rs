@@ -2,6 +2,7 @@
 
 mod counts;
 mod throughput;
+mod time;
 mod windows;
 
 use std::mem::offset_of;
@@ -10,7 +11,6 @@ use std::num::NonZeroU16;
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{SackBlock, TcpFlags};
 
-use crate::budget::TimeSpent;
 use crate::coverage::{Added, Coverage, Hole, first_position, unwrap};
 use crate::in_flight::InFlight;
 use crate::optional_instant::OptionalInstant;
@@ -18,21 +18,16 @@ use crate::packet::PacketKind;
 use crate::packet_ids::{AckGaps, PacketIds};
 use crate::recovery::{Cause, Recovery, Retransmission, RetransmissionContext, SpuriousBy};
 use crate::samples::Samples;
+use crate::smoothed_rtt::{OptionalSmoothedRtt, SmoothedRtt};
 use crate::timestamps::{TimestampRtt, is_newer};
 
 pub(crate) use counts::{AckCounts, RetransmissionCounts};
 use counts::{DataTotals, EcnCounts, FlagCounts, HoleCounts, PacketExceptions, PacketTotals, ProbeCounts};
 pub(crate) use throughput::BIN;
 use throughput::{Bin, Throughput};
+pub(crate) use time::{Bounds, Resumed, Spending, TIME_OUT, TimeSpent};
 pub(crate) use windows::{LastWindow, Window};
 use windows::{WindowEvents, Windows};
-
-/// Where time went, for the sender of this direction.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimeShares {
-    pub(crate) window_limited: Duration,
-    pub(crate) idle: Duration,
-}
 
 /// Pauses with nothing outstanding that are longer than a time-out takes, and the longest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,45 +59,6 @@ pub(crate) struct SynOptions {
 
 /// Number of a SYN, and what it offers.
 pub(crate) type RivalSyn = (SeqNum, SynOptions);
-
-/// Round-trip time and its variation, smoothed as RFC 6298 §2 says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SmoothedRtt {
-    pub(crate) srtt: Duration,
-    pub(crate) rttvar: Duration,
-}
-
-impl SmoothedRtt {
-    /// After a first measurement.
-    pub(crate) fn first(rtt: Duration) -> Self {
-        Self { srtt: rtt, rttvar: rtt / 2 }
-    }
-
-    /// After a further one.
-    fn next(self, rtt: Duration) -> Self {
-        let error = rtt.saturating_sub(self.srtt).max(self.srtt.saturating_sub(rtt));
-        Self { srtt: (self.srtt * 7 + rtt) / 8, rttvar: (self.rttvar * 3 + error) / 4 }
-    }
-}
-
-/// The same, or none before the first measurement, in no more room.
-#[derive(Clone, Copy, Debug)]
-struct OptionalSmoothedRtt(SmoothedRtt);
-
-impl OptionalSmoothedRtt {
-    const NONE: Duration = Duration::from_nanos(u64::MAX);
-
-    #[inline]
-    fn get(self) -> Option<SmoothedRtt> {
-        (self.0.srtt != Self::NONE).then_some(self.0)
-    }
-}
-
-impl Default for OptionalSmoothedRtt {
-    fn default() -> Self {
-        Self(SmoothedRtt { srtt: Self::NONE, rttvar: Duration::ZERO })
-    }
-}
 
 /// Payload of the largest packet of any usual link, bytes.
 const JUMBO_MAX: u64 = 9_200;
@@ -681,7 +637,7 @@ impl Half {
                 self.rtt.karn.record(rtt);
                 let first = || SmoothedRtt::first(rtt);
                 let next = self.data.smoothed.get().map_or_else(first, |old| old.next(rtt));
-                self.data.smoothed = OptionalSmoothedRtt(next);
+                self.data.smoothed = OptionalSmoothedRtt::new(next);
             }
             if let (Some(rtt), Some(samples)) = (sample.tcptrace, &mut self.data.rtt_tcptrace) {
                 samples.record(rtt);

@@ -38,13 +38,13 @@ mod ring;
 mod samples;
 mod segment_record;
 mod slab;
+mod smoothed_rtt;
 mod table;
 mod timestamps;
 mod vantage;
 
 pub use analyzer::{Analyzer, Sink};
 pub use budget::{TimeBudget, TimeCause};
-pub use diagnosis::{Diagnosis, DiagnosisKind};
 pub use direction::{Direction, PerDirection};
 pub use document::{CaptureFile, DocumentWriter, Findings, InterfaceCount, MadeBy, SCHEMA, Skipped};
 pub use event::{Event, EventKind};
@@ -61,9 +61,9 @@ pub use quic::{
 };
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{
-    AckReport, DirectionReport, End, FlagReport, FlowReport, Handshake, HopLimitReport, LossReport,
-    ResetCount, Retransmissions, RttReport, SampleSummary, SegmentSizes, SenderReport, ThroughputReport,
-    Volume, WindowReductions, WindowReport,
+    AckReport, Diagnosis, DiagnosisKind, DirectionReport, End, FlagReport, FlowReport, Handshake,
+    HopLimitReport, LossReport, ResetCount, Retransmissions, RttReport, SampleSummary, SegmentSizes,
+    SenderReport, ThroughputReport, Volume, WindowReductions, WindowReport,
 };
 pub use segment_record::SegmentRecord;
 pub use table::Config;

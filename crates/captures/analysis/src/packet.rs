@@ -7,9 +7,7 @@ use wire::{SackBlock, TcpFlags};
 
 use crate::coverage::unwrap;
 use crate::direction::Direction;
-use crate::flow::Flow;
 use crate::recovery::Cause;
-use crate::segment_record::SegmentRecord;
 
 /// What a packet turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -85,39 +83,7 @@ pub(crate) struct PacketFindings {
     pub(crate) delivered: u64,
 }
 
-impl<'a> PacketView<'a> {
-    /// The view of a segment that `flow` has just handled.
-    pub(crate) fn of(
-        flow: &Flow,
-        direction: Direction,
-        segment: &'a SegmentRecord,
-        seen: &PacketFindings,
-    ) -> Self {
-        let edge = |direction: Direction| flow.halves[direction].edge.top();
-        let other = &flow.halves[direction.reverse()];
-        let reference = if other.edge.una > 0 { Some(other.edge.una) } else { edge(direction.reverse()) };
-        let has_ack = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::RST);
-        Self {
-            number: segment.number,
-            flow: flow.id,
-            capture: flow.key.capture(),
-            ends: flow.ends(),
-            direction,
-            time: segment.time,
-            position: edge(direction).map_or(0, |edge| unwrap(edge, segment.seq)),
-            len: segment.len(),
-            flags: segment.flags,
-            ecn: segment.ecn(),
-            ack: reference.filter(|_| has_ack).map(|reference| unwrap(reference, segment.ack)),
-            window: flow.window_towards(direction.reverse()),
-            sack: segment.sack(),
-            is_duplicate_ack: seen.is_duplicate_ack,
-            rtt_karn: seen.rtt_karn,
-            rtt_timestamps: seen.rtt_timestamps,
-            kind: seen.kind,
-        }
-    }
-
+impl PacketView<'_> {
     /// Where a SACK block of this packet lies in the other direction's stream: start and end.
     pub fn sacked(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let ack = self.ack;

@@ -235,7 +235,7 @@ impl QuicAnalyzer {
         match flow.evidence() {
             Some(evidence) => {
                 self.result.quic_flows += 1;
-                self.reports.push(QuicFlowReport::of(&flow, evidence));
+                self.reports.push(flow.report(evidence));
                 if self.reports.len() >= 2 * REPORTS_MAX {
                     self.thin();
                 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 use units::{Duration, Instant};
 
-use crate::half::SmoothedRtt;
+use crate::smoothed_rtt::SmoothedRtt;
 use crate::timestamps::is_newer;
 
 /// Why a segment was sent again.

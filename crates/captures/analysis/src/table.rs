@@ -239,7 +239,7 @@ impl Table {
         let mut seen = PacketFindings::default();
         flow.handle(direction, segment, &mut seen, &mut |event| out.on_event(at, event));
         if out.wants_packets() {
-            out.on_packet(&PacketView::of(flow, direction, segment, &seen));
+            out.on_packet(&flow.view(direction, segment, &seen));
         }
         let is_closed = flow.is_closed;
         let closes_now = is_closed && !flow.lingers;
@@ -343,7 +343,7 @@ impl Table {
         if flow.has_waiting_syn {
             flow.settle_waiting_syn(None);
         }
-        out.on_flow(segment, FlowReport::of(flow));
+        out.on_flow(segment, flow.report());
         slab.close(place);
     }
 

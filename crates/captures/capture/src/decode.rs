@@ -104,12 +104,33 @@ pub(crate) fn innermost(link: LinkType, frame: &[u8], wire_len: usize) -> Result
             }
         } else {
             let none = if outer_packets > 0 { Skip::NotTcp } else { Skip::NotIp };
-            link::next(layer, bytes).ok_or(none)?
+            next(layer, bytes).ok_or(none)?
         };
         layer = next.0;
         at += next.1;
     }
     Err(Skip::NotIp)
+}
+
+/// The layer after one that is no IP, and the bytes of its header; none if nothing known follows.
+fn next(layer: Layer, bytes: &[u8]) -> Option<(Layer, usize)> {
+    match layer {
+        Layer::Ethernet => link::ethernet(bytes),
+        Layer::EtherType(kind) => link::of_ether_type(kind, bytes),
+        Layer::Ppp => link::ppp(bytes),
+        Layer::Llc => link::llc(bytes),
+        Layer::Mpls => link::mpls(bytes),
+        Layer::Gre => tunnel::gre(bytes),
+        Layer::Vxlan => tunnel::vxlan(bytes),
+        Layer::VxlanGpe => tunnel::vxlan_gpe(bytes),
+        Layer::Capwap => tunnel::capwap(bytes),
+        Layer::Wifi => link::wifi_in_capwap(bytes),
+        Layer::Geneve => tunnel::geneve(bytes),
+        Layer::GtpU => tunnel::gtp_u(bytes),
+        Layer::L2tp => tunnel::l2tp(bytes),
+        Layer::Nsh => tunnel::nsh(bytes),
+        Layer::Ip => None,
+    }
 }
 
 /// The segment put together from fragments: `header` is its TCP header, `len` what all fragments

@@ -120,7 +120,7 @@ fn wifi(frame: &[u8], skip: usize) -> Option<(Layer, usize)> {
 
 /// An 802.11 frame in CAPWAP. Some access points exchange the bytes of its first field, so what is no data frame
 /// with LLC inside is read the other way round.
-fn wifi_in_capwap(frame: &[u8]) -> Option<(Layer, usize)> {
+pub(crate) fn wifi_in_capwap(frame: &[u8]) -> Option<(Layer, usize)> {
     let [first, second] = *frame.first_chunk::<2>()?;
     let has_llc = |body: &(Layer, usize)| frame.get(body.1..).and_then(llc).is_some();
     let as_is = wifi_body(first, second, 0).filter(has_llc);
@@ -160,28 +160,7 @@ fn nflog(frame: &[u8]) -> Option<(Layer, usize)> {
     None
 }
 
-/// The layer after one that is no IP, and the bytes of its header; none if nothing known follows.
-pub(crate) fn next(layer: Layer, bytes: &[u8]) -> Option<(Layer, usize)> {
-    match layer {
-        Layer::Ethernet => ethernet(bytes),
-        Layer::EtherType(kind) => of_ether_type(kind, bytes),
-        Layer::Ppp => ppp(bytes),
-        Layer::Llc => llc(bytes),
-        Layer::Mpls => mpls(bytes),
-        Layer::Gre => crate::tunnel::gre(bytes),
-        Layer::Vxlan => crate::tunnel::vxlan(bytes),
-        Layer::VxlanGpe => crate::tunnel::vxlan_gpe(bytes),
-        Layer::Capwap => crate::tunnel::capwap(bytes),
-        Layer::Wifi => wifi_in_capwap(bytes),
-        Layer::Geneve => crate::tunnel::geneve(bytes),
-        Layer::GtpU => crate::tunnel::gtp_u(bytes),
-        Layer::L2tp => crate::tunnel::l2tp(bytes),
-        Layer::Nsh => crate::tunnel::nsh(bytes),
-        Layer::Ip => None,
-    }
-}
-
-fn ethernet(bytes: &[u8]) -> Option<(Layer, usize)> {
+pub(crate) fn ethernet(bytes: &[u8]) -> Option<(Layer, usize)> {
     match be16(bytes, 12)? {
         // A length: 802.3 with LLC.
         0..=1500 => Some((Layer::Llc, 14)),
@@ -189,7 +168,7 @@ fn ethernet(bytes: &[u8]) -> Option<(Layer, usize)> {
     }
 }
 
-fn of_ether_type(kind: u16, bytes: &[u8]) -> Option<(Layer, usize)> {
+pub(crate) fn of_ether_type(kind: u16, bytes: &[u8]) -> Option<(Layer, usize)> {
     match kind {
         ether_type::IPV4 | ether_type::IPV6 => Some((Layer::Ip, 0)),
         // 802.1Q, 802.1ad, and what came before the standard.
@@ -230,7 +209,7 @@ fn macsec(bytes: &[u8]) -> Option<(Layer, usize)> {
 }
 
 /// PPP, with or without address and control bytes, with a protocol number of one or two bytes (RFC 1661).
-fn ppp(bytes: &[u8]) -> Option<(Layer, usize)> {
+pub(crate) fn ppp(bytes: &[u8]) -> Option<(Layer, usize)> {
     let at = if bytes.starts_with(&[0xff, 0x03]) || bytes.starts_with(&[0x0f, 0x00]) { 2 } else { 0 };
     let first = *bytes.get(at)?;
     let (protocol, len) = match first & 1 {
@@ -247,7 +226,7 @@ fn ppp(bytes: &[u8]) -> Option<(Layer, usize)> {
 }
 
 /// 802.2: SNAP with an EtherType, or IP by its own service access point.
-fn llc(bytes: &[u8]) -> Option<(Layer, usize)> {
+pub(crate) fn llc(bytes: &[u8]) -> Option<(Layer, usize)> {
     match bytes.first_chunk::<3>()? {
         [0xaa, 0xaa, 0x03] => match be16(bytes, 6)? {
             inner @ 0x600.. => Some((Layer::EtherType(inner), 8)),
@@ -261,7 +240,7 @@ fn llc(bytes: &[u8]) -> Option<(Layer, usize)> {
 }
 
 /// Labels down to the bottom of the stack, then IP or a pseudowire, which nothing announces (RFC 4928).
-fn mpls(bytes: &[u8]) -> Option<(Layer, usize)> {
+pub(crate) fn mpls(bytes: &[u8]) -> Option<(Layer, usize)> {
     let bottom = bytes.chunks_exact(4).take(16).position(|label| label[2] & 1 == 1)?;
     let at = (bottom + 1) * 4;
     let rest = bytes.get(at..)?;

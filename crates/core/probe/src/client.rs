@@ -12,9 +12,8 @@ use crate::message::{
     DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Refusal, RunSpec, RunSummary,
     SessionId, StatusReport,
 };
-use crate::receiver::{Receiver, ReportTimer};
+use crate::receiver::{Receiver, ReportTimer, SEARCH_REPORTS, STEADY_REPORTS};
 use crate::sender::Sender;
-use crate::server::{SEARCH_REPORTS, STEADY_REPORTS};
 
 /// First wait for an answer; each further one is half as long again.
 const RETRY_FIRST: Duration = Duration::from_millis(300);

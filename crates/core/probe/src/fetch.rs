@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use units::{Duration, Instant};
 
-use crate::log::Arrival;
-use crate::message::RECORDS_MAX;
+use crate::message::{Arrival, RECORDS_MAX};
 
 /// Questions under way at once.
 const WINDOW: usize = 8;

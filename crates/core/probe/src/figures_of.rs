@@ -7,8 +7,8 @@ use serde::Serialize;
 use units::{Duration, Instant};
 
 use crate::clock::ClockEstimate;
-use crate::log::{Arrival, EchoSample, Ending, RunLog};
-use crate::message::{Direction, Pattern};
+use crate::log::{EchoSample, Ending, RunLog};
+use crate::message::{Arrival, Direction, Pattern};
 
 /// Bins in which [MA] Figs 3 and 4 show goodput.
 const BIN: Duration = Duration::from_millis(500);

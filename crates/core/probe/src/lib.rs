@@ -54,10 +54,10 @@ pub use figures_of::{
 pub use http_order::{HttpOrder, REQUEST_MAX, from_digits, http_order, http_request, to_digits};
 pub use idle::{IdleEnd, IdleFlow};
 pub use locate::{Located, answer_location, ask_location, read_location};
-pub use log::{Arrival, EchoSample, Ending, RunLog};
+pub use log::{EchoSample, Ending, RunLog};
 pub use message::{
-    DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Port, PortState, Refusal,
-    RunSpec, RunSummary, SessionId, StatusReport, TRAIN, VERSION,
+    Arrival, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Port, PortState,
+    Refusal, RunSpec, RunSummary, SessionId, StatusReport, TRAIN, VERSION,
 };
 pub use ping::{PingSample, Pings};
 pub use receiver::Receiver;

@@ -2,16 +2,7 @@
 
 use units::{Duration, Instant};
 
-use crate::message::{RunSpec, RunSummary};
-
-/// A packet that arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrival {
-    /// Its number within the run.
-    pub number: u32,
-    /// When, by the receiver's clock.
-    pub at: Instant,
-}
+use crate::message::{Arrival, RunSpec, RunSummary};
 
 /// The four times of a packet that was sent back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

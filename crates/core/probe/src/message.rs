@@ -17,7 +17,6 @@ use std::net::SocketAddr;
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::auth::Cookie;
-use crate::log::Arrival;
 
 const MAGIC: u16 = 0xce12;
 /// Version of the protocol.
@@ -198,6 +197,15 @@ pub struct StatusReport {
     pub errors: u32,
     /// Largest one-way delay since the last report less the smallest of the run, µs.
     pub delay_us: u32,
+}
+
+/// A packet that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// Its number within the run.
+    pub number: u32,
+    /// When, by the receiver's clock.
+    pub at: Instant,
 }
 
 /// What one end of a run knows of it when it is over.

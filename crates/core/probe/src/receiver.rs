@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use units::{Duration, Instant};
 
-use crate::log::Arrival;
-use crate::message::{RunSummary, StatusReport};
+use crate::message::{Arrival, RunSummary, StatusReport};
+
+/// RFC 9097 Table 1: reports of a search.
+pub(crate) const SEARCH_REPORTS: Duration = Duration::from_millis(50);
+/// Reports of a steady run, which say that both ends are there.
+pub(crate) const STEADY_REPORTS: Duration = Duration::from_millis(200);
 
 /// Notes the arrivals of one run.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::message::StatusReport;
-use crate::server::SEARCH_REPORTS;
+use crate::receiver::SEARCH_REPORTS;
 
 /// The first rate, and the least.
 const FLOOR: Rate = Rate::from_mbps(1);

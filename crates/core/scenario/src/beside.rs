@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration, Rate};
 
 use crate::choice::CongestionControl;
-use crate::endpoints::Family;
+use crate::family::Family;
 use crate::quantity::Quantity;
 
 /// Flows of an entry at most.

@@ -5,6 +5,7 @@ use units::{Bytes, Duration, Rate};
 
 use crate::beside::Beside;
 use crate::choice::Controller;
+use crate::family::Family;
 use crate::merge::layered;
 use crate::quantity::Quantity;
 use crate::server::{check_memory, plain_memory};
@@ -195,17 +196,6 @@ pub enum End {
     Server,
     /// The device.
     Client,
-}
-
-/// The address family of the transfers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
-pub enum Family {
-    /// IPv4.
-    #[default]
-    Ipv4,
-    /// IPv6.
-    Ipv6,
 }
 
 layered! {

@@ -9,6 +9,7 @@ mod beside;
 mod choice;
 mod endpoints;
 mod error;
+mod family;
 mod feedback;
 pub mod figures;
 mod file;
@@ -28,9 +29,10 @@ mod server;
 pub use beside::{Beside, BesideKind};
 pub use choice::{CongestionControl, Controller};
 pub use endpoints::{
-    Accelerator, Client, DrwaVariant, End, Family, Kind, Reset, TakesBeyond, WindowPolicy, Workload,
+    Accelerator, Client, DrwaVariant, End, Kind, Reset, TakesBeyond, WindowPolicy, Workload,
 };
 pub use error::Error;
+pub use family::Family;
 pub use feedback::Feedback;
 pub use file::{Case, Scenario};
 pub use links::{LinkPlan, ReadTrace};

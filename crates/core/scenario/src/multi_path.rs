@@ -6,8 +6,8 @@ use link::LinkConfig;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration};
 
-use crate::endpoints::Family;
 use crate::error::{Error, locate};
+use crate::family::Family;
 use crate::links::{self, ReadTrace};
 use crate::quantity::Quantity;
 use crate::radio::Direction;

@@ -718,5 +718,5 @@ mod tests;
 fn is_echo_request(bytes: &[u8], packet: &Packet) -> bool {
     let Transport::Icmp(icmp) = &packet.transport else { return false };
     let kind = if packet.ip.src.is_ipv4() { 8 } else { 128 };
-    icmp.icmp_type == kind && wire::ipv4_checksum_is_valid(bytes) && icmp.checksum_is_valid(bytes, packet)
+    icmp.icmp_type == kind && wire::ipv4_checksum_is_valid(bytes) && icmp.checksum_is_valid(bytes, &packet.ip)
 }

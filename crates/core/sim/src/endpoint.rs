@@ -15,6 +15,7 @@ use wire::{Icmp, Packet, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 use crate::build::build_packet;
 
 mod ack_compression;
+mod application;
 mod auto_tuning;
 mod config;
 mod connection;
@@ -200,13 +201,13 @@ impl Endpoint {
     /// When its application read the first byte, when the last one so far, and how many at some moments.
     #[must_use]
     pub fn progress(&self) -> Progress<'_> {
-        self.connection.as_ref().map_or(Progress::default(), |c| c.progress())
+        self.connection.as_ref().map_or(Progress::default(), |c| c.program.progress())
     }
     /// Time from each request it wrote to the end of the response, when its program is
     /// [`Application::requests`].
     #[must_use]
     pub fn response_times(&self) -> &[Duration] {
-        self.connection.as_ref().map_or(&[], |c| c.response_times())
+        self.connection.as_ref().map_or(&[], |c| c.program.response_times())
     }
     /// Offset of the first byte read that was not the one the peer wrote.
     #[must_use]
@@ -347,7 +348,7 @@ impl Endpoint {
         let is_under_way = quoted.seq.is_some_and(|seq| {
             seq.is_at_or_after(connection.sender.una()) && seq.is_before(connection.sender.nxt())
         });
-        if icmp.checksum_is_valid(packet, parsed) && is_under_way {
+        if icmp.checksum_is_valid(packet, &parsed.ip) && is_under_way {
             let headers = if self.config.local.is_ipv4() { 40 } else { 60 };
             connection.on_path_mtu(mtu.saturating_sub(headers), now);
         }

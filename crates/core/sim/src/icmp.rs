@@ -80,7 +80,7 @@ pub(crate) fn echo_number(packet: &[u8], is_reply: bool) -> Option<(IpAddr, IpAd
         (false, false) => 128,
         (false, true) => 129,
     };
-    let is_it = icmp.icmp_type == kind && icmp.checksum_is_valid(packet, &parsed);
+    let is_it = icmp.icmp_type == kind && icmp.checksum_is_valid(packet, &parsed.ip);
     is_it.then_some((parsed.ip.src, parsed.ip.dst, icmp.rest as u16))
 }
 
@@ -101,7 +101,7 @@ mod tests {
             let answer = too_big(&packet, 1_280).unwrap();
             let parsed = wire::parse(&answer).unwrap();
             let Transport::Icmp(icmp) = parsed.transport else { panic!("{parsed}") };
-            assert!(icmp.checksum_is_valid(&answer, &parsed) && wire::ipv4_checksum_is_valid(&answer));
+            assert!(icmp.checksum_is_valid(&answer, &parsed.ip) && wire::ipv4_checksum_is_valid(&answer));
             assert_eq!((parsed.ip.dst, icmp.next_hop_mtu()), (src.ip(), Some(1_280)));
             let quoted = icmp.quoted(&answer).unwrap();
             assert_eq!((quoted.src_port, quoted.dst_port, quoted.seq), (1, 2, Some(SeqNum::new(77))));

@@ -14,8 +14,10 @@
 #![deny(clippy::float_arithmetic)]
 
 mod buffer;
+mod interface;
 mod intervals;
 mod opportunism;
+mod peer_window;
 mod receiver;
 mod recovery;
 mod return_delay;
@@ -24,12 +26,13 @@ mod scoreboard;
 mod sender;
 
 pub use buffer::{BufferPlace, StreamBuffer};
+pub use interface::{
+    AckIn, AckOutcome, FlightBefore, SendContext, SenderConfig, SentBefore, TimeoutOutcome, Transmission,
+    WindowPolicy,
+};
 pub use receiver::{Arrival, Promises, Receiver, SegmentIn};
 pub use recovery::RttEstimator;
 pub use return_delay::{ReturnDelay, ReturnWait};
 pub use ring::{NoMemory, Ring, RingProvider};
 pub use scoreboard::ScoreboardMemory;
-pub use sender::{
-    AckIn, AckOutcome, FlightBefore, SendContext, Sender, SenderConfig, SentBefore, TimeoutOutcome,
-    Transmission, WindowPolicy,
-};
+pub use sender::Sender;

@@ -21,9 +21,10 @@ mod discards;
 
 use units::{Instant, SeqNum};
 
+use crate::interface::{AckOutcome, SenderConfig, WindowPolicy};
+use crate::peer_window::PeerWindow;
 use crate::recovery::Recovery;
 use crate::scoreboard::{Scoreboard, SendOrder};
-use crate::sender::{AckOutcome, PeerWindow, SenderConfig, WindowPolicy};
 
 use bet::{Bet, Overflow};
 

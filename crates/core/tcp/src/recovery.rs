@@ -30,8 +30,8 @@ mod timers;
 use control::LossKind;
 use units::{Duration, Instant, SeqNum};
 
+use crate::interface::{SenderConfig, TimeoutOutcome};
 use crate::scoreboard::{Entry, Scoreboard, SendOrder};
-use crate::sender::{SenderConfig, TimeoutOutcome};
 
 pub(crate) use duplicates::DUP_THRESHOLD;
 pub(crate) use f_rto::Permit;

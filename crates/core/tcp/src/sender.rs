@@ -12,25 +12,22 @@
 //! How *much* may be sent is not decided here: the caller's controller says it in a [`SendContext`], and loss
 //! is only reported to it.
 
-mod interface;
 mod memory;
 mod persist;
 mod queue;
 mod transmit;
-mod window;
 
 use control::{LossKind, SendStamp};
 use units::{Instant, SeqNum};
 
-pub use interface::{
-    AckIn, AckOutcome, FlightBefore, SendContext, SenderConfig, SentBefore, TimeoutOutcome, Transmission,
-    WindowPolicy,
-};
 use persist::Persist;
 use queue::SendQueue;
-pub(crate) use window::PeerWindow;
 
+use crate::interface::{
+    AckIn, AckOutcome, FlightBefore, SenderConfig, SentBefore, TimeoutOutcome, WindowPolicy,
+};
 use crate::opportunism::{Flight, Opportunism};
+use crate::peer_window::PeerWindow;
 use crate::recovery::{LossTimer, Recovery, RttEstimator};
 use crate::scoreboard::Scoreboard;
 

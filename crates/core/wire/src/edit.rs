@@ -6,8 +6,8 @@ use crate::accurate_ecn::EcnByteCounters;
 use crate::checksum::{self, ChecksumState};
 use crate::ip::IPV4_HEADER_LEN;
 use crate::octets::{put, u16_at, u32_at};
-use crate::options::{KIND_NOP, KIND_SACK, OptionPlace, SackBlocks, TcpOptions};
-use crate::tcp::{TCP_CHECKSUM_AT, TCP_HEADER_LEN, Tcp, TcpFlags};
+use crate::options::{KIND_NOP, KIND_SACK, OptionPlace, SackBlocks, TCP_HEADER_LEN, TcpOptions};
+use crate::tcp::{TCP_CHECKSUM_AT, Tcp, TcpFlags};
 
 /// Edits the TCP header of a packet.
 ///

@@ -9,9 +9,9 @@ use crate::checksum::{self, Sum};
 use crate::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, protocol};
 use crate::options::{
     KIND_ACCURATE_ECN_0, KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS,
-    KIND_WINDOW_SCALE, SackBlocks, Timestamps,
+    KIND_WINDOW_SCALE, SackBlocks, TCP_HEADER_LEN, Timestamps,
 };
-use crate::tcp::{TCP_CHECKSUM_AT, TCP_HEADER_LEN, TcpFlags};
+use crate::tcp::{TCP_CHECKSUM_AT, TcpFlags};
 
 const TCP_OPTIONS_MAX: usize = 40;
 

@@ -8,8 +8,6 @@ use crate::BuildError;
 use crate::checksum::{self, Sum};
 use crate::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, Ip, IpVersion, protocol};
 use crate::octets::{u16_at, u32_at};
-use crate::packet::{Packet, Transport};
-use crate::tcp::transport_sum_is_right;
 
 /// Where its checksum stands.
 const ICMP_CHECKSUM: core::ops::Range<usize> = 2..4;
@@ -132,17 +130,14 @@ impl Icmp {
         Some(quoted)
     }
 
-    /// True when the message's checksum in `packet` is right.
+    /// True when the message's checksum in `packet`, whose header is `ip`, is right.
     #[must_use]
-    pub fn checksum_is_valid(&self, packet: &[u8], parsed: &Packet) -> bool {
-        if !matches!(parsed.transport, Transport::Icmp(_)) {
-            return false;
-        }
+    pub fn checksum_is_valid(&self, packet: &[u8], ip: &Ip) -> bool {
         match self.version {
             IpVersion::V4 => packet
                 .get(self.offset..self.offset + self.len)
                 .is_some_and(|message| checksum::sum(message) == 0xffff),
-            IpVersion::V6 => transport_sum_is_right(packet, parsed, protocol::ICMPV6),
+            IpVersion::V6 => ip.transport_sum_is_right(packet, protocol::ICMPV6),
         }
     }
 }

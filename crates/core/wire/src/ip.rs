@@ -2,9 +2,8 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::checksum;
+use crate::checksum::{self, Sum};
 use crate::octets::u32_at;
-use crate::packet::ParseError;
 
 /// IP protocol numbers used here.
 pub mod protocol {
@@ -24,6 +23,30 @@ pub(crate) const IPV6_HEADER_LEN: usize = 40;
 pub(crate) const IPV4_HEADER_LEN: usize = 20;
 /// More extension headers than this are not followed: real packets carry at most a few.
 const EXTENSIONS_MAX: usize = 16;
+
+/// The bytes are no IP packet that can be forwarded on understanding: the sender's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Fewer bytes than the IP header, or its length field, asks for.
+    #[error("the packet has {have} bytes and its IP header needs {needed}: it was cut or is no IP packet")]
+    Short {
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes there are.
+        have: usize,
+    },
+    /// Neither version 4 nor 6.
+    #[error("IP version {0} in the first byte: only 4 and 6 are known")]
+    Version(u8),
+    /// An IPv4 header length that is below 20 bytes or beyond the total length.
+    #[error("IPv4 header length {header_len} does not fit total length {total_len}")]
+    Lengths {
+        /// Header length field, bytes.
+        header_len: usize,
+        /// Total length field, bytes.
+        total_len: usize,
+    },
+}
 
 /// The IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +103,14 @@ impl Ip {
     #[must_use]
     pub const fn transport_len(&self) -> usize {
         self.total_len.saturating_sub(self.header_len)
+    }
+
+    /// True when pseudo-header and transport bytes of `packet` add up to all ones.
+    pub(crate) fn transport_sum_is_right(&self, packet: &[u8], protocol: u8) -> bool {
+        let Some(segment) = packet.get(self.header_len..self.total_len) else { return false };
+        let mut sum = Sum::pseudo_header(self.src, self.dst, protocol, segment.len());
+        sum.add_bytes(segment);
+        sum.folded() == 0xffff
     }
 
     /// Reads the IP header of `packet`, whose tail may be missing.

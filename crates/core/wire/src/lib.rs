@@ -34,14 +34,14 @@ pub use edit::{TcpEditor, decrement_hop_limit, set_hop_limit, set_traffic_class}
 pub use emit::{EmittedHeader, TcpHeaderSpec};
 pub use feedback::{EncodedFeedback, FeedbackDatagram, FeedbackError, FeedbackKey};
 pub use icmp::{Icmp, QuotedPacket, emit_icmp};
-pub use ip::{Ip, IpVersion, ipv4_checksum_is_valid, protocol};
+pub use ip::{Ip, IpVersion, ParseError, ipv4_checksum_is_valid, protocol};
 pub use merge::{MergeOutcome, Merged, Merger};
 pub use options::{SackBlock, SackBlocks, TcpOptions, Timestamps};
 pub use order::HandoverOrder;
-pub use packet::{Packet, ParseError, Transport, parse, parse_prefix};
+pub use packet::{Packet, Transport, parse, parse_prefix, tcp_checksum_is_valid, udp_checksum_is_valid};
 pub use split::{Splitter, split};
-pub use tcp::{Tcp, TcpFlags, tcp_checksum_is_valid};
-pub use udp::{Udp, udp_checksum_is_valid};
+pub use tcp::{Tcp, TcpFlags};
+pub use udp::Udp;
 pub use virtio::{GsoType, VirtioNetHeader, complete_checksum};
 
 /// A packet cannot be built as asked: the caller's fault, never the peer's.

@@ -3,8 +3,9 @@
 use crate::checksum::{ChecksumState, Sum};
 use crate::ip::{IpVersion, finish_header, protocol};
 use crate::octets::{put, u16_at};
-use crate::packet::Packet;
-use crate::tcp::{TCP_CHECKSUM_AT, TCP_HEADER_LEN, Tcp, TcpFlags, tcp_checksum_is_valid};
+use crate::options::TCP_HEADER_LEN;
+use crate::packet::{Packet, tcp_checksum_is_valid};
+use crate::tcp::{TCP_CHECKSUM_AT, Tcp, TcpFlags};
 use crate::virtio::VirtioNetHeader;
 
 /// What became of a segment given to a [`Merger`].

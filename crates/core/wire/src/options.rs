@@ -3,7 +3,9 @@
 use units::{SeqNum, WindowScale};
 
 use crate::octets::{u16_at, u32_at};
-use crate::tcp::TCP_HEADER_LEN;
+
+/// Length of the TCP header without options, bytes: where they begin.
+pub(crate) const TCP_HEADER_LEN: usize = 20;
 
 pub(crate) const KIND_NOP: u8 = 1;
 pub(crate) const KIND_MSS: u8 = 2;

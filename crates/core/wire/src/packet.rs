@@ -1,33 +1,9 @@
 //! [`Packet`]: everything read from the headers of one packet.
 
 use crate::icmp::Icmp;
-use crate::ip::{self, Ip, protocol};
+use crate::ip::{self, Ip, IpVersion, ParseError, protocol};
 use crate::tcp::Tcp;
 use crate::udp::Udp;
-
-/// The bytes are no IP packet that can be forwarded on understanding: the sender's fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
-    /// Fewer bytes than the IP header, or its length field, asks for.
-    #[error("the packet has {have} bytes and its IP header needs {needed}: it was cut or is no IP packet")]
-    Short {
-        /// Bytes needed.
-        needed: usize,
-        /// Bytes there are.
-        have: usize,
-    },
-    /// Neither version 4 nor 6.
-    #[error("IP version {0} in the first byte: only 4 and 6 are known")]
-    Version(u8),
-    /// An IPv4 header length that is below 20 bytes or beyond the total length.
-    #[error("IPv4 header length {header_len} does not fit total length {total_len}")]
-    Lengths {
-        /// Header length field, bytes.
-        header_len: usize,
-        /// Total length field, bytes.
-        total_len: usize,
-    },
-}
 
 /// Facts and offsets of one packet, read by [`parse`].
 ///
@@ -109,8 +85,28 @@ fn transport(packet: &[u8], ip: &Ip) -> Transport {
         protocol::UDP => Udp::parse(packet, ip).map(Transport::Udp),
         protocol::ICMP | protocol::ICMPV6 => Icmp::parse(packet, ip).map(Transport::Icmp),
         // Still an extension header: the chain is cut or too long to follow.
-        p if ip.has_extensions && ip.version == ip::IpVersion::V6 && ip::is_extension(p) => None,
+        p if ip.has_extensions && ip.version == IpVersion::V6 && ip::is_extension(p) => None,
         other => Some(Transport::Other(other)),
     };
     view.unwrap_or(Transport::Truncated)
+}
+
+/// True when the TCP checksum in `packet` is right; false when it is not TCP.
+///
+/// Meant for a complete checksum: a partial one is no checksum yet. With an IPv6 routing header
+/// that still has hops to go the final destination is not in the header, and the answer is false.
+#[must_use]
+pub fn tcp_checksum_is_valid(packet: &[u8], parsed: &Packet) -> bool {
+    parsed.tcp().is_some() && parsed.ip.transport_sum_is_right(packet, protocol::TCP)
+}
+
+/// True when the UDP checksum in `packet` is right, or absent over IPv4; false when it is not UDP.
+#[must_use]
+pub fn udp_checksum_is_valid(packet: &[u8], parsed: &Packet) -> bool {
+    let Transport::Udp(udp) = &parsed.transport else { return false };
+    if udp.checksum == 0 {
+        // RFC 8200 §8.1: over IPv6 a zero checksum is an error.
+        return parsed.ip.version == IpVersion::V4;
+    }
+    parsed.ip.transport_sum_is_right(packet, protocol::UDP)
 }

@@ -5,14 +5,10 @@ use core::ops::{BitAnd, BitOr, BitOrAssign, Not};
 
 use units::SeqNum;
 
-use crate::checksum::Sum;
-use crate::ip::{Ip, protocol};
+use crate::ip::Ip;
 use crate::octets::{u16_at, u32_at};
-use crate::options::TcpOptions;
-use crate::packet::Packet;
+use crate::options::{TCP_HEADER_LEN, TcpOptions};
 
-/// Length of the TCP header without options, bytes.
-pub(crate) const TCP_HEADER_LEN: usize = 20;
 /// Offset of the checksum field in the TCP header, bytes.
 pub(crate) const TCP_CHECKSUM_AT: usize = 16;
 
@@ -213,22 +209,4 @@ impl Tcp {
     pub fn seq_end(&self) -> SeqNum {
         self.seq + self.segment_len()
     }
-}
-
-/// True when the TCP checksum in `packet` is right; false when it is not TCP.
-///
-/// Meant for a complete checksum: a partial one is no checksum yet. With an IPv6 routing header
-/// that still has hops to go the final destination is not in the header, and the answer is false.
-#[must_use]
-pub fn tcp_checksum_is_valid(packet: &[u8], parsed: &Packet) -> bool {
-    parsed.tcp().is_some() && transport_sum_is_right(packet, parsed, protocol::TCP)
-}
-
-/// True when pseudo-header and transport bytes add up to all ones.
-pub(crate) fn transport_sum_is_right(packet: &[u8], parsed: &Packet, protocol: u8) -> bool {
-    let ip = &parsed.ip;
-    let Some(segment) = packet.get(ip.header_len..ip.total_len) else { return false };
-    let mut sum = Sum::pseudo_header(ip.src, ip.dst, protocol, segment.len());
-    sum.add_bytes(segment);
-    sum.folded() == 0xffff
 }

@@ -1,9 +1,7 @@
 //! [`Udp`]: the view of a UDP datagram.
 
-use crate::ip::{Ip, IpVersion, protocol};
+use crate::ip::Ip;
 use crate::octets::u16_at;
-use crate::packet::{Packet, Transport};
-use crate::tcp::transport_sum_is_right;
 
 /// Length of the UDP header, bytes.
 pub(crate) const UDP_HEADER_LEN: usize = 8;
@@ -54,15 +52,4 @@ impl Udp {
         let rest = packet.get(self.payload_offset..).unwrap_or_default();
         &rest[..self.payload_len.min(rest.len())]
     }
-}
-
-/// True when the UDP checksum in `packet` is right, or absent over IPv4; false when it is not UDP.
-#[must_use]
-pub fn udp_checksum_is_valid(packet: &[u8], parsed: &Packet) -> bool {
-    let Transport::Udp(udp) = &parsed.transport else { return false };
-    if udp.checksum == 0 {
-        // RFC 8200 §8.1: over IPv6 a zero checksum is an error.
-        return parsed.ip.version == IpVersion::V4;
-    }
-    transport_sum_is_right(packet, parsed, protocol::UDP)
 }

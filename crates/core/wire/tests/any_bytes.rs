@@ -34,7 +34,7 @@ fn exercise(bytes: &[u8], other: &[u8]) {
             }
             Transport::Udp(udp) => drop(udp.payload(bytes).to_vec()),
             Transport::Icmp(icmp) => {
-                let _ = (icmp.quoted(bytes), icmp.checksum_is_valid(bytes, &parsed), icmp.next_hop_mtu());
+                let _ = (icmp.quoted(bytes), icmp.checksum_is_valid(bytes, &parsed.ip), icmp.next_hop_mtu());
             }
             Transport::Fragment | Transport::Other(_) | Transport::Truncated => {}
         }

@@ -5,6 +5,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::axis::{Scale, label};
 use super::marks::{self, Place};
+use super::path::px;
 use super::{Axis, Chart, Ink, Mark, Panel, Range, Series, Spread};
 use crate::page;
 use crate::words::{broken, shortened, wrapped};
@@ -20,12 +21,6 @@ pub enum Width {
     Narrow,
     /// As wide, and flat: three panels take half the height, so that they fit a sheet beside other things.
     Flat,
-}
-
-/// A pixel with one decimal.
-pub(super) fn px(pixels: f64) -> f64 {
-    let rounded = (pixels * 10.0).round() / 10.0;
-    if rounded == 0.0 { 0.0 } else { rounded }
 }
 
 /// Pixels of a letter, about, and of a letter of the title.

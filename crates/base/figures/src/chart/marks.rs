@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::axis::Scale;
-use super::draw::px;
-use super::path::Pen;
+use super::path::{Pen, px};
 use super::{Ink, Mark, Panel, Point, Series};
 
 /// Where a panel lies.

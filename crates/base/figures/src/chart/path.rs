@@ -2,6 +2,12 @@
 
 use std::fmt::Write as _;
 
+/// A pixel with one decimal.
+pub(super) fn px(pixels: f64) -> f64 {
+    let rounded = (pixels * 10.0).round() / 10.0;
+    if rounded == 0.0 { 0.0 } else { rounded }
+}
+
 /// Writes a path: tenths of a pixel, and no point that lies where the pen is or between two others on a
 /// level line.
 #[derive(Debug, Default)]

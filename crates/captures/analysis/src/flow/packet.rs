@@ -7,10 +7,12 @@ use wire::TcpFlags;
 
 use super::Flow;
 use super::stray::offer;
+use crate::coverage::unwrap;
 use crate::direction::{Direction, PerDirection};
 use crate::event::{Event, EventKind};
 use crate::half::{LastWindow, SynOptions, Window};
 use crate::optional_instant::OptionalInstant;
+use crate::packet::{PacketFindings, PacketView};
 use crate::segment_record::SegmentRecord;
 use crate::vantage::NEAR;
 
@@ -213,5 +215,37 @@ impl Flow {
         };
         half.edge.window = Window::new(bytes.filter(|_| keeps));
         is_same
+    }
+
+    /// The view of a segment that it has just handled.
+    pub(crate) fn view<'a>(
+        &self,
+        direction: Direction,
+        segment: &'a SegmentRecord,
+        seen: &PacketFindings,
+    ) -> PacketView<'a> {
+        let edge = |direction: Direction| self.halves[direction].edge.top();
+        let other = &self.halves[direction.reverse()];
+        let reference = if other.edge.una > 0 { Some(other.edge.una) } else { edge(direction.reverse()) };
+        let has_ack = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::RST);
+        PacketView {
+            number: segment.number,
+            flow: self.id,
+            capture: self.key.capture(),
+            ends: self.ends(),
+            direction,
+            time: segment.time,
+            position: edge(direction).map_or(0, |edge| unwrap(edge, segment.seq)),
+            len: segment.len(),
+            flags: segment.flags,
+            ecn: segment.ecn(),
+            ack: reference.filter(|_| has_ack).map(|reference| unwrap(reference, segment.ack)),
+            window: self.window_towards(direction.reverse()),
+            sack: segment.sack(),
+            is_duplicate_ack: seen.is_duplicate_ack,
+            rtt_karn: seen.rtt_karn,
+            rtt_timestamps: seen.rtt_timestamps,
+            kind: seen.kind,
+        }
     }
 }

@@ -4,9 +4,8 @@ use units::{Duration, Instant, SeqNum};
 use wire::TcpFlags;
 
 use super::Flow;
-use crate::budget::{Resumed, Spending};
 use crate::direction::Direction;
-use crate::half::IDLE_GAP;
+use crate::half::{IDLE_GAP, Resumed, Spending};
 use crate::optional_instant::OptionalInstant;
 use crate::packet::PacketKind;
 use crate::recovery::Cause;

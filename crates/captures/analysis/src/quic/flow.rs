@@ -1,5 +1,7 @@
 //! [`QuicFlow`]: what is known of one flow that may be QUIC.
 
+mod report;
+
 use std::hash::BuildHasher as _;
 use std::net::SocketAddr;
 

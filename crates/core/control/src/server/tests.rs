@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::floor::DRAIN_SAMPLES;
 use super::*;
 
 const MSS: u64 = 1_448;

@@ -29,7 +29,7 @@ impl Half {
     /// smaller too.
     pub(super) fn handle_icmp(&mut self, icmp: &wire::Icmp, parsed: &Packet, packet: &[u8], now: Instant) {
         let Some(mtu) = icmp.next_hop_mtu() else { return };
-        if !icmp.checksum_is_valid(packet, parsed) {
+        if !icmp.checksum_is_valid(packet, &parsed.ip) {
             return;
         }
         let Some((quoted, seq)) = icmp.quoted(packet).and_then(|quoted| quoted.seq.map(|seq| (quoted, seq)))

@@ -184,7 +184,7 @@ impl Marker {
         let number = SeqNum::new(u32::from_be_bytes(*payload.first_chunk()?));
         let said = u64::from_be_bytes(*payload.get(4..)?.first_chunk()?);
         let is_ours = said == token(seed, parsed.ip.src, number);
-        (is_ours && icmp.checksum_is_valid(packet, parsed)).then_some(number)
+        (is_ours && icmp.checksum_is_valid(packet, &parsed.ip)).then_some(number)
     }
 }
 

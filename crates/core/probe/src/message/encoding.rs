@@ -5,12 +5,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use units::{Bytes, Duration, Instant, Rate};
 
 use super::{
-    CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, HEADER_LEN, HELLO_LEN, Limits, MAGIC, Message,
+    Arrival, CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, HEADER_LEN, HELLO_LEN, Limits, MAGIC, Message,
     MessageError, PORT_STATES, PORTS_MAX, Pattern, Port, RECORDS_MAX, Refusal, RunSpec, RunSummary, SEEN_MAX,
     SIGNED, SessionId, StatusReport, VERSION,
 };
 use crate::auth::{Cookie, Key, TAG_LEN};
-use crate::log::Arrival;
 use crate::octets::{Read, Write};
 
 mod kind {

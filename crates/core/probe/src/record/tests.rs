@@ -6,11 +6,10 @@ use link::{Capacity, DelayModel, Link, LinkConfig, LossModel, Preset, QueueLimit
 use units::{Bytes, Rate};
 
 use super::*;
-use crate::log::{Arrival, Ending};
-use crate::message::{Pattern, RunSpec, RunSummary};
-use crate::receiver::{Receiver, ReportTimer};
+use crate::log::Ending;
+use crate::message::{Arrival, Pattern, RunSpec, RunSummary};
+use crate::receiver::{Receiver, ReportTimer, SEARCH_REPORTS};
 use crate::sender::Sender;
-use crate::server::SEARCH_REPORTS;
 
 const DELAY: Duration = Duration::from_millis(15);
 /// The server's clock is ahead by a day, and gains 50 ppm.

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use units::{Bytes, Duration, Instant};
+use tcp::StreamBuffer;
+use units::{Duration, Instant};
 
 use super::Progress;
-use super::config::{Application, Closing, EndpointConfig, Reading, ReceiveWindow};
-use super::connection::{AckDue, Connection};
+use super::config::{Application, EndpointConfig};
 
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
@@ -54,7 +54,8 @@ impl Program {
         }
     }
 
-    fn note_read(&mut self, now: Instant) {
+    /// Notes that something was read.
+    pub(super) fn note_read(&mut self, now: Instant) {
         self.first_read.get_or_insert(now);
         self.last_read = Some(now);
         match self.marks.last() {
@@ -66,122 +67,53 @@ impl Program {
             self.response_times.push(now.saturating_since(asked));
         }
     }
-}
 
-impl Connection {
     pub(super) fn progress(&self) -> Progress<'_> {
-        let Program { first_read, last_read, marks, .. } = &self.program;
+        let Self { first_read, last_read, marks, .. } = self;
         Progress { first: *first_read, last: *last_read, marks }
     }
 
     pub(super) fn response_times(&self) -> &[Duration] {
-        &self.program.response_times
+        &self.response_times
     }
 
-    /// Lets the application read and write; the offset of the first wrong byte if there is one.
-    pub(super) fn run_application(&mut self, config: &EndpointConfig, now: Instant) -> Option<u64> {
-        if self.is_quiet() {
-            self.last_progress = now;
-        }
-        let wrong = self.read_some(config, now);
-        self.begin_turns(config, now);
-        self.write_some(config);
-        let is_done_writing =
-            self.program.turns_begun == config.app.turns.len() && self.program.written == self.program.total;
-        if is_done_writing && (config.app.closing == Closing::AfterWriting || self.has_read_all()) {
-            self.program.has_closed = true;
-        }
-        self.sender.set_available(config.isn + 1 + self.program.written as u32, self.program.has_closed);
-        self.sender.refresh_timers(now);
-        wrong
-    }
-
-    fn read_some(&mut self, config: &EndpointConfig, now: Instant) -> Option<u64> {
-        let len = match config.app.reading {
-            Reading::AtOnce => self.unread(),
-            Reading::Slowly { bytes, every } => {
-                if self.unread() == 0 {
-                    return None;
-                }
-                let due = *self.program.read_at.get_or_insert(now + every);
-                if now < due {
-                    return None;
-                }
-                let len = u64::from(self.unread()).min(bytes) as u32;
-                self.program.read_at = (len < self.unread()).then_some(now + every);
-                len
-            }
-        };
-        if len == 0 {
-            return None;
-        }
-        let start = self.inbox.start();
-        let (a, b) = self.inbox.slices(start, len as usize);
-        let wrong = config.expects.first_mismatch(self.program.read, a);
-        let wrong = wrong.or_else(|| config.expects.first_mismatch(self.program.read + a.len() as u64, b));
-        self.program.read += u64::from(len);
-        self.program.note_read(now);
-        self.inbox.advance_to(start + len);
-        self.grow(config, now);
-        if let Some(drwa) = &mut self.drwa {
-            drwa.on_delivered(Bytes::new(self.program.read), now);
-        }
-        let growth = self.receiver.window_growth(self.free());
-        // RFC 9293 §3.8.6.2.2, with Linux's two segments.
-        if growth >= (2 * self.agreed.mss).min(self.window_max() / 2).max(1) && self.acks.due == AckDue::No {
-            self.acks.due = AckDue::Now;
-        }
-        let unacknowledged = self.receiver.next().since(self.acks.last_sent);
-        if self.reads_later
-            && matches!(self.acks.due, AckDue::Later(_))
-            && unacknowledged > self.agreed.payload_max
-        {
-            self.acks.due = AckDue::Now;
-        }
-        wrong
-    }
-
-    fn grow(&mut self, config: &EndpointConfig, now: Instant) {
-        if let ReceiveWindow::Growing { max, .. } = config.window
-            && let Some(wanted) = self.auto_tuning.on_read(self.program.read, now)
-        {
-            let wanted = wanted.min(max.get()).min(u64::from(u32::MAX)) as u32;
-            self.capacity = self.capacity.max(wanted);
-        }
-    }
-
-    fn begin_turns(&mut self, config: &EndpointConfig, now: Instant) {
-        let program = &mut self.program;
-        while let Some(turn) = config.app.turns.get(program.turns_begun) {
-            if program.read < turn.after_reading {
+    /// Begins the turns that are due.
+    pub(super) fn begin_turns(&mut self, config: &EndpointConfig, now: Instant) {
+        while let Some(turn) = config.app.turns.get(self.turns_begun) {
+            if self.read < turn.after_reading {
                 return;
             }
-            let at = *program.turn_at.get_or_insert(now + turn.pause);
+            let at = *self.turn_at.get_or_insert(now + turn.pause);
             if now < at {
                 return;
             }
-            program.turns_begun += 1;
-            program.allowed += turn.send;
-            program.turn_at = None;
+            self.turns_begun += 1;
+            self.allowed += turn.send;
+            self.turn_at = None;
             if let Some(len) = config.app.response_len {
-                program.asked.push_back((now, program.turns_begun as u64 * len));
+                self.asked.push_back((now, self.turns_begun as u64 * len));
             }
         }
     }
 
-    fn write_some(&mut self, config: &EndpointConfig) {
-        let program = &mut self.program;
-        let room = u64::from(config.send_buffer).saturating_sub(self.outbox.len() as u64);
-        let mut left = program.allowed.saturating_sub(program.written).min(room);
+    /// Writes what the turns so far allow, as much as `outbox` has room for.
+    pub(super) fn write_some(&mut self, config: &EndpointConfig, outbox: &mut StreamBuffer) {
+        let room = u64::from(config.send_buffer).saturating_sub(outbox.len() as u64);
+        let mut left = self.allowed.saturating_sub(self.written).min(room);
         let mut piece = [0; 4096];
         while left > 0 {
             let part = &mut piece[..left.min(4096) as usize];
-            config.writes.fill(program.written, part);
-            if self.outbox.write(config.isn + 1 + program.written as u32, part).is_err() {
+            config.writes.fill(self.written, part);
+            if outbox.write(config.isn + 1 + self.written as u32, part).is_err() {
                 return; // what has not been written yet stays to be written
             }
-            program.written += part.len() as u64;
+            self.written += part.len() as u64;
             left -= part.len() as u64;
         }
+    }
+
+    /// All that is to be written has been.
+    pub(super) fn is_done_writing(&self, app: &Application) -> bool {
+        self.turns_begun == app.turns.len() && self.written == self.total
     }
 }

@@ -3,9 +3,9 @@
 use units::SeqNum;
 
 use super::{Flight, Opportunism};
+use crate::interface::AckOutcome;
 use crate::recovery::DUP_THRESHOLD;
 use crate::scoreboard::Entry;
-use crate::sender::AckOutcome;
 
 /// What lies behind a hole.
 #[derive(Clone, Copy, Default, Debug)]

@@ -5,8 +5,8 @@ use units::{Duration, Instant};
 
 use super::Recovery;
 use super::rack::Rack;
+use crate::interface::{AckIn, AckOutcome};
 use crate::scoreboard::{Entry, Scoreboard};
-use crate::sender::{AckIn, AckOutcome};
 
 impl Recovery {
     /// Notes whether the first block reports something that came twice: it lies below the acknowledgement, or

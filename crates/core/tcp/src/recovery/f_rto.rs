@@ -17,8 +17,8 @@
 use units::SeqNum;
 
 use super::{Episode, Recovery};
+use crate::interface::AckOutcome;
 use crate::scoreboard::Scoreboard;
-use crate::sender::AckOutcome;
 
 /// A time-out that is being recovered from.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,8 @@
 //! `a_second_tail_is_probed_while_the_first_probe_is_open`.
 
 use super::{Episode, Recovery};
+use crate::interface::AckIn;
 use crate::scoreboard::Scoreboard;
-use crate::sender::AckIn;
 
 impl Recovery {
     /// A tail loss probe repeats `len` bytes (RFC 8985 §7.4.1).

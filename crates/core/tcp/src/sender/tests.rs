@@ -7,6 +7,7 @@ mod resumed;
 mod transfer;
 
 use super::*;
+use crate::interface::{SendContext, Transmission};
 use control::RateSampler;
 use units::Duration;
 use wire::{SackBlock, SackBlocks};

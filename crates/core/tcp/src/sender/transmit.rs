@@ -1,6 +1,7 @@
 //! What leaves next: a probe, a repair, or new data.
 
-use super::{Probe, SendContext, Sender, Transmission};
+use super::{Probe, Sender};
+use crate::interface::{SendContext, Transmission};
 use crate::recovery::Permit;
 use crate::scoreboard::Entry;
 

@@ -1,4 +1,4 @@
-//! What a [`Sender`](super::Sender) is told and what it answers.
+//! What a [`Sender`](crate::sender::Sender) is told and what it answers.
 
 use control::{LossKind, RateSampler, SendStamp};
 use units::{Duration, Instant, SeqNum};
@@ -82,7 +82,7 @@ pub struct SendContext<'a> {
 }
 
 impl SendContext<'_> {
-    pub(super) fn stamp(&mut self) -> SendStamp {
+    pub(crate) fn stamp(&mut self) -> SendStamp {
         self.sampler.on_send(self.is_path_idle, self.now)
     }
 }

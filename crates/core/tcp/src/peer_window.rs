@@ -38,14 +38,14 @@ impl PeerWindow {
 
     /// Takes in the window of a segment, unless a newer one has been seen (RFC 9293 §3.10.7.4). One that
     /// acknowledges more than all before it is newer whatever its number is (Linux `tcp_may_update_window`).
-    pub(super) fn update(&mut self, size: u32, ack: SeqNum, seq: SeqNum) {
+    pub(crate) fn update(&mut self, size: u32, ack: SeqNum, seq: SeqNum) {
         if ack.is_after(self.ack) || (ack == self.ack && seq.is_at_or_after(self.seq)) {
             *self = Self { size, ack, seq };
         }
     }
 
     /// The same window from `to` on.
-    pub(super) fn move_to(&mut self, to: SeqNum) {
+    pub(crate) fn move_to(&mut self, to: SeqNum) {
         self.ack = to;
     }
 
