@@ -3,6 +3,7 @@
 mod annotate;
 mod effect;
 mod feed;
+mod fields;
 mod groups;
 mod inputs;
 mod many;

@@ -7,12 +7,8 @@
 //!
 //! However many pages look, each thing is asked for once.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration as StdDuration;
@@ -22,11 +18,11 @@ use io::Clock;
 use telemetry::TelemetryError;
 use telemetry::http::End;
 use tokio::sync::watch;
-use top::{Ask, Reply, Source, TopError};
 use units::{Duration, Instant};
 
+use crate::line::Line;
 use crate::overview::Overviews;
-use crate::subscriber::{Watched, Watching};
+use crate::subscriber::{Key, Watched, Watching};
 
 /// Time between two overviews, and between two looks at a subscriber.
 const OVERVIEW_EVERY: Duration = Duration::from_secs(1);
@@ -35,12 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Subscribers that are looked at ten times a second, at a time.
 const WATCHED_MAX: usize = 4;
 
-/// Longest answer of the gate, bytes, and how long it may take.
-const ANSWER_LEN_MAX: u64 = 8 << 20;
+/// How long an answer of the gate may take.
 const PATIENCE: StdDuration = StdDuration::from_secs(20);
-
-/// Which subscriber is looked at: the accelerator's name, and its address.
-pub(crate) type Key = (String, IpAddr);
 
 /// What pages and the thread that asks share.
 pub(crate) struct Desk {
@@ -71,7 +63,7 @@ impl Desk {
         let desk = Arc::new(Self { wanted: Mutex::default(), changed: Condvar::new(), overview });
         let own = Arc::clone(&desk);
         let ask = move || {
-            own.work(Line(Rc::new(RefCell::new(BufReader::new(gate)))));
+            own.work(Line::new(gate));
             drop(end);
         };
         thread::Builder::new().name("desk".to_owned()).spawn(ask).map_err(doing())?;
@@ -189,28 +181,5 @@ impl Drop for Seat {
                 }
             }
         }
-    }
-}
-
-/// The way to the gate.
-#[derive(Clone)]
-pub(crate) struct Line(Rc<RefCell<BufReader<UnixStream>>>);
-
-impl Source for Line {
-    fn ask(&mut self, question: &Ask) -> Result<Reply, TopError> {
-        let failed = |error| TopError::System { doing: "ask the process beside this one".to_owned(), error };
-        let mut stream = self.0.borrow_mut();
-        let mut ask = || {
-            let mut text = serde_json::to_vec(question)?;
-            text.push(b'\n');
-            stream.get_mut().write_all(&text)?;
-            let mut answer = Vec::new();
-            (&mut *stream).take(ANSWER_LEN_MAX).read_until(b'\n', &mut answer)?;
-            if !answer.ends_with(b"\n") {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            Ok(serde_json::from_slice(&answer)?)
-        };
-        ask().map_err(failed)
     }
 }

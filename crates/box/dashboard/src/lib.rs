@@ -11,6 +11,7 @@
 mod desk;
 mod feed;
 mod guard;
+mod line;
 mod overview;
 mod site;
 mod subscriber;

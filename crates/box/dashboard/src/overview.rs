@@ -8,7 +8,7 @@ use run::AbReport;
 use serde::Serialize;
 use top::{Ask, Focus, History, Reply, Row, Sampler, Source, TopError, Totals};
 
-use crate::desk::Line;
+use crate::line::Line;
 
 /// Accelerators that are shown, and subscribers of each: those that get most.
 const ACCELERATORS_MAX: usize = 8;

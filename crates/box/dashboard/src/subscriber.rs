@@ -5,6 +5,7 @@
 //! a time.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use top::{Ask, History, Moment, Reply, Sample, Source, TopError};
 use units::{Duration, Instant};
 
-use crate::desk::{Key, Line};
+use crate::line::Line;
 
 /// Behind all places of any table of flows.
 const NO_FLOWS: u64 = u64::MAX;
@@ -28,6 +29,9 @@ const FLOWS_SHOWN_MAX: usize = 50;
 
 /// A minute of looks, and some.
 const POINTS_MAX: usize = 620;
+
+/// Which subscriber is looked at: the accelerator's name, and its address.
+pub(crate) type Key = (String, IpAddr);
 
 /// A subscriber at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

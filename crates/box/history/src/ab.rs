@@ -5,7 +5,7 @@ use figures::stats::metric_words;
 use figures::{Table, stats};
 use run::{AbMetric, AbReport, Estimate};
 
-use crate::page::span;
+use crate::format::span;
 
 /// Readings of the beginning of one phase differ by less: the machine's clock is adjusted.
 const SAME_WITHIN_MS: u64 = 1_000;

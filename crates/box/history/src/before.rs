@@ -1,49 +1,25 @@
-//! [`Compared`]: two reports beside each other, with what is chance and what is not.
+//! [`Report::beside`]: two reports beside each other, with what is chance and what is not.
 
 use figures::stats;
-use serde::{Deserialize, Serialize};
 
-use crate::Report;
+use crate::report::{ClassFigures, Compared, Report, Verdict};
 
 /// Below this p-value a difference is called one: α of the house's other comparisons.
 const ALPHA: f64 = 0.05;
 
-/// An earlier report beside a later one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Compared {
-    /// From when to when the earlier one was, ms since 1970.
-    pub from_ms: u64,
-    /// The second of these.
-    pub to_ms: u64,
-    /// The earlier one's accelerator.
-    pub accelerator: String,
-    /// Downloads by size.
-    pub downloads: Vec<Verdict>,
-    /// The time in queues, upper bounds of classes in ms: half and 95 % of it, before.
-    pub queueing_ms: [Option<f64>; 2],
-    /// Share of data packets sent again, before.
-    pub resent_share: Option<f64>,
-}
-
-/// Flows of one size, before and after.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// The size class.
-    pub size: String,
-    /// Flows before and after.
-    pub flows: [u64; 2],
-    /// Medians of their rates, bit/s.
-    pub rate_median_bps: [Option<f64>; 2],
-    /// That both are one distribution (Mann-Whitney, two-sided); none with fewer than four flows.
-    pub p_value: Option<f64>,
-    /// What may be said: `faster`, `slower`, `no difference shown`, or `too few flows`.
-    pub says: String,
+impl Report {
+    /// The same with an earlier report beside it.
+    #[must_use]
+    pub fn beside(self, earlier: &Self) -> Self {
+        let before = Some(compare(earlier, &self));
+        Self { before, ..self }
+    }
 }
 
 /// Puts them beside each other.
-pub(crate) fn compare(before: &Report, after: &Report) -> Compared {
+fn compare(before: &Report, after: &Report) -> Compared {
     let classes = before.flows.downloads.iter().zip(&after.flows.downloads);
-    let verdict = |(old, new): (&crate::ClassFigures, &crate::ClassFigures)| {
+    let verdict = |(old, new): (&ClassFigures, &ClassFigures)| {
         let p_value = stats::mann_whitney(&old.rates_bps, &new.rates_bps);
         let is_more = new.rate_median_bps > old.rate_median_bps;
         let says = match p_value {

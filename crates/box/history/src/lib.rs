@@ -13,6 +13,7 @@ mod ab;
 mod before;
 mod error;
 mod file;
+mod format;
 mod page;
 mod pdf;
 mod recorder;
@@ -20,13 +21,13 @@ mod report;
 mod slice;
 
 pub use ab::comparison;
-pub use before::{Compared, Verdict};
 pub use error::HistoryError;
 pub use file::HistoryFile;
 pub use page::{html, one_page};
 pub use pdf::{print, printer};
 pub use recorder::{Recorder, phase};
 pub use report::{
-    About, ClassFigures, FlowsFigures, MadeBy, PassedFigures, Point, Report, SCHEMA, SIZE_CLASSES, Totals,
+    About, ClassFigures, Compared, FlowsFigures, MadeBy, PassedFigures, Point, Report, SCHEMA, SIZE_CLASSES,
+    Totals, Verdict,
 };
 pub use slice::{FLOWS_PER_SLICE, FlowFigures, HalfFigures, Slice, TurnsFigures};

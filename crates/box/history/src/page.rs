@@ -8,8 +8,9 @@ use figures::page;
 use maud::{Markup, html};
 use run::{AbGroup, AbReport};
 
-use crate::report::PassedFigures;
-use crate::{Report, Verdict, ab};
+use crate::ab;
+use crate::format::{NONE, at_most, bytes, clock, mbits, or_none, percent, span};
+use crate::report::{ClassFigures, PassedFigures, Point, Report, Verdict};
 
 /// What the pages need beside the house's styles.
 const OWN_STYLE: &str = "
@@ -28,75 +29,6 @@ const SHEET_STYLE: &str = "
   figure { margin: 0 0 .2rem; }
   ul { margin: .2rem 0; padding-left: 1.1rem; } p { margin: .2rem 0; max-width: none; } }
 ";
-
-/// What stands where there is nothing to say.
-const NONE: &str = "–";
-
-fn clock(ms: u64) -> String {
-    let minutes = ms / 60_000;
-    let (day, minute) = (minutes / 1_440, minutes % 1_440);
-    let (year, month, date) = civil(day as i64);
-    format!("{year}-{month:02}-{date:02} {:02}:{:02} UTC", minute / 60, minute % 60)
-}
-
-/// Year, month and day of a day since 1970-01-01 in the Gregorian calendar, counted in years that begin in March,
-/// whose leap day is the last one.
-fn civil(day: i64) -> (i64, i64, i64) {
-    let day = day + 719_468;
-    let era = day.div_euclid(146_097);
-    let of_era = day.rem_euclid(146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month, date)
-}
-
-pub(crate) fn span(ms: u64) -> String {
-    match ms / 1_000 {
-        s if s < 120 => format!("{s} s"),
-        s if s < 7_200 => format!("{} min", s / 60),
-        s => format!("{:.1} h", s as f64 / 3_600.0),
-    }
-}
-
-fn bytes(bytes: u64) -> String {
-    let units = ["B", "KB", "MB", "GB", "TB"];
-    let (mut value, mut unit) = (bytes as f64, 0);
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= 1e3;
-        unit += 1;
-    }
-    digits(value) + " " + units[unit]
-}
-
-/// A number with three digits.
-fn digits(value: f64) -> String {
-    let decimals = match value {
-        v if v >= 99.95 || v == 0.0 => 0,
-        v if v >= 9.995 => 1,
-        _ => 2,
-    };
-    format!("{value:.decimals$}")
-}
-
-fn mbits(bps: f64) -> String {
-    digits(bps / 1e6)
-}
-
-fn or_none(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
-    value.map_or(NONE.to_owned(), show)
-}
-
-/// An upper bound of a class.
-fn at_most(ms: Option<f64>) -> String {
-    or_none(ms, |ms| format!("≤ {ms:.0}"))
-}
-
-fn percent(share: Option<f64>) -> String {
-    or_none(share, |share| digits(share * 100.0))
-}
 
 impl Report {
     fn title(&self) -> String {
@@ -179,7 +111,7 @@ impl Report {
         let from_ms = first.unwrap_or(self.from_ms).max(self.from_ms);
         // A slice that follows no other one begins anew: a gap is no line.
         let minutes = |ms: u64| ms.saturating_sub(from_ms) as f64 / 60_000.0;
-        let of = |name: &str, colour: usize, value: &dyn Fn(&crate::Point) -> Option<f64>| {
+        let of = |name: &str, colour: usize, value: &dyn Fn(&Point) -> Option<f64>| {
             let mut dots = Vec::new();
             let mut end = None;
             for point in &self.series {
@@ -216,7 +148,7 @@ impl Report {
     /// Downloads that were accelerated, by size.
     #[must_use]
     pub fn downloads(&self) -> Table {
-        let row = |class: &crate::ClassFigures| {
+        let row = |class: &ClassFigures| {
             let interval = class
                 .rate_interval_bps
                 .map_or(NONE.to_owned(), |[low, high]| format!("{} to {}", mbits(low), mbits(high)));
@@ -440,15 +372,6 @@ mod tests {
     use super::*;
     use crate::ab::tests::phase;
     use crate::report::tests::{minutes, report};
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        let day = |day: i64| civil(day);
-        assert_eq!([day(0), day(11_016), day(11_017)], [(1970, 1, 1), (2000, 2, 29), (2000, 3, 1)]);
-        assert_eq!(clock(1_700_000_000_000), "2023-11-14 22:13 UTC");
-        assert_eq!([span(59_000), span(3_600_000), span(9_000_000)], ["59 s", "60 min", "2.5 h"]);
-        assert_eq!([bytes(999), bytes(30_000_000)], ["999 B", "30.0 MB"]);
-    }
 
     #[test]
     fn both_pages_need_nothing_else_and_say_what_is_not_known() {

@@ -6,7 +6,6 @@ use figures::stats;
 use run::{AbReport, Distribution};
 use serde::{Deserialize, Serialize};
 
-use crate::before::{self, Compared};
 use crate::{FlowFigures, HalfFigures, HistoryError, Slice, TurnsFigures, ab};
 
 /// The document's version.
@@ -169,6 +168,38 @@ pub struct PassedFigures {
     pub in_turns: TurnsFigures,
 }
 
+/// An earlier report beside a later one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// From when to when the earlier one was, ms since 1970.
+    pub from_ms: u64,
+    /// The second of these.
+    pub to_ms: u64,
+    /// The earlier one's accelerator.
+    pub accelerator: String,
+    /// Downloads by size.
+    pub downloads: Vec<Verdict>,
+    /// The time in queues, upper bounds of classes in ms: half and 95 % of it, before.
+    pub queueing_ms: [Option<f64>; 2],
+    /// Share of data packets sent again, before.
+    pub resent_share: Option<f64>,
+}
+
+/// Flows of one size, before and after.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The size class.
+    pub size: String,
+    /// Flows before and after.
+    pub flows: [u64; 2],
+    /// Medians of their rates, bit/s.
+    pub rate_median_bps: [Option<f64>; 2],
+    /// That both are one distribution (Mann-Whitney, two-sided); none with fewer than four flows.
+    pub p_value: Option<f64>,
+    /// What may be said: `faster`, `slower`, `no difference shown`, or `too few flows`.
+    pub says: String,
+}
+
 /// The upper bound of the class in which a share of the values is, in ms.
 fn class_ms(seen: &Distribution, per_mille: u32) -> Option<f64> {
     let bounds = seen.bounds.iter().map(|bound| Some(*bound)).chain([None]);
@@ -308,13 +339,6 @@ impl Report {
             ab,
             before: None,
         })
-    }
-
-    /// The same with an earlier report beside it.
-    #[must_use]
-    pub fn beside(self, earlier: &Self) -> Self {
-        let before = Some(before::compare(earlier, &self));
-        Self { before, ..self }
     }
 }
 

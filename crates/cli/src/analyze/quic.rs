@@ -8,7 +8,7 @@ use analysis::{
 };
 use figures::Table;
 
-use super::table::{number, rtt};
+use super::fields::{number, rtt};
 
 /// Columns of a flow that a narrow terminal can do without, the least needed first.
 const MAY_GO: [&str; 2] = ["ECT/CE", "duplicates"];

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use analysis::{
     CaptureFile, Direction, DirectionReport, End, Findings, FlowReport, InterfaceCount, MptcpReport, Pair,
-    Retransmissions, SampleSummary, Sink, TimeCause, Vantage,
+    Retransmissions, Sink, TimeCause, Vantage,
 };
 use figures::Table;
 
+use super::fields::{number, rtt};
 use super::quic::describe_udp;
 
 /// Keeps the flows with most data, so that memory does not grow with the capture.
@@ -289,14 +290,6 @@ fn end(end: End) -> &'static str {
     }
 }
 
-pub(super) fn number(value: Option<f64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
-}
-
 fn count(value: Option<u64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-pub(super) fn rtt(summary: Option<SampleSummary>) -> String {
-    summary.map_or_else(|| "-".to_owned(), |s| format!("{:.2}/{:.2}/{:.2}", s.min_ms, s.p50_ms, s.p95_ms))
 }

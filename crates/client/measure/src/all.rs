@@ -9,13 +9,18 @@ use serde::Serialize;
 use serde_json::Value;
 use units::Duration;
 
+use crate::error::MeasureError;
+use crate::hops::{self, HopsPlan};
+use crate::local::LocalPeer;
 use crate::maker::{Maker, Peer};
+use crate::middlebox::{self, MiddleboxPlan};
+use crate::rtt::{self, RttPlan};
 use crate::session::{Session, Watcher};
-use crate::{
-    HopsPlan, LocalPeer, MeasureError, MiddleboxPlan, RttPlan, SweepPlan, TcpPlan, TimeoutPlan, hops,
-    hops_page, middlebox, middlebox_page, rtt, rtt_page, sweep, sweep_page, tcp, tcp_page, timeout,
-    timeout_page, verdict,
-};
+use crate::sweep::{self, SweepPlan};
+use crate::tcp::{self, TcpPlan};
+use crate::timeout::{self, TimeoutPlan};
+use crate::verdict::digits;
+use crate::{hops_page, middlebox_page, rtt_page, sweep_page, tcp_page, timeout_page};
 
 /// Name and version of the document; its schema is `schemas/probe-all.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-all/1";
@@ -268,7 +273,7 @@ pub fn all(
         }
     }
     document.incomplete = failure.as_ref().map(ToString::to_string);
-    document.verdict = verdict::of_all(&document);
+    document.verdict = verdict(&document);
     Ok((document, failure))
 }
 
@@ -324,6 +329,52 @@ fn part_head(part: &Part) -> String {
         Some((heading, rest)) => format!("{heading}</h2>{told}{rest}"),
         None => told,
     }
+}
+
+/// A verdict up to the end of its first sentence.
+fn first_sentence(verdict: &str) -> String {
+    verdict.split_once(". ").map_or_else(|| verdict.to_owned(), |(first, _)| format!("{first}."))
+}
+
+/// What all parts together say, in one sentence: each part has its own verdict below.
+fn verdict(document: &AllDocument) -> String {
+    let of = |name: &str| {
+        document.parts.iter().find(|part| part.name == name).and_then(|part| part.document.as_ref())
+    };
+    let mut sentences = Vec::new();
+    let mut numbers = Vec::new();
+    for direction in ["down", "up"] {
+        let is_own = |value: &&Value| value["direction"] == direction;
+        let find = |name: &str, list: &str| {
+            of(name).and_then(|document| document[list].as_array()?.iter().find(is_own).cloned())
+        };
+        let tcp = find("tcp", "rows").and_then(|row| row["bandwidth_mbps"]["mean"].as_f64());
+        let capacity = find("sweep", "directions").and_then(|row| row["capacity"]["mbps"].as_f64());
+        let rates: Vec<String> = [("TCP gets", tcp), ("the path carries", capacity)]
+            .into_iter()
+            .filter_map(|(name, mbps)| Some(format!("{name} {} Mbit/s", digits(mbps?))))
+            .collect();
+        if !rates.is_empty() {
+            numbers.push(format!("{direction}, {}", rates.join(" and ")));
+        }
+    }
+    if let Some(first) = numbers.first_mut() {
+        *first = first.replacen("down,", "Down,", 1).replacen("up,", "Up,", 1);
+        sentences.push(format!("{}.", numbers.join("; ")));
+    }
+    if sentences.is_empty() {
+        let first = document.parts.iter().find_map(|part| part.verdict.as_deref());
+        sentences.extend(first.map(first_sentence));
+    }
+    let failed: Vec<&str> =
+        document.parts.iter().filter(|part| part.error.is_some()).map(|part| part.name).collect();
+    if !failed.is_empty() {
+        sentences.push(format!("Not or not wholly measured: {}.", failed.join(", ")));
+    }
+    if let Some(why) = &document.incomplete {
+        sentences.push(format!("Not complete: {why}."));
+    }
+    if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
 }
 
 #[cfg(test)]

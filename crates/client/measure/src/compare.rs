@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::maker::Maker;
-use crate::{rtt, sweep, tcp, verdict};
+use crate::verdict::{digits, time, way};
+use crate::{rtt, sweep, tcp};
 
 /// Name and version of the document; its schema is `schemas/probe-compare.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-compare/1";
@@ -132,7 +133,7 @@ pub fn compare(environments: &[Environment], made_by: Maker) -> Result<Compariso
             }
         }
     }
-    comparison.verdict = verdict::of_comparison(&comparison);
+    comparison.verdict = verdict(&comparison);
     Ok(comparison)
 }
 
@@ -194,7 +195,7 @@ fn transfers(name: &str, document: &Value) -> Vec<TransferRow> {
 
 /// As [`tcp::TcpSettings::words`] has it.
 fn settings(row: &Value) -> String {
-    let kb = row["window_bytes"].as_f64().map(|bytes| format!("{} KB", verdict::digits(bytes / 1e3)));
+    let kb = row["window_bytes"].as_f64().map(|bytes| format!("{} KB", digits(bytes / 1e3)));
     let words: Vec<String> =
         row["congestion_control"].as_str().map(str::to_owned).into_iter().chain(kb).collect();
     words.join(", ")
@@ -340,6 +341,37 @@ fn distributions(comparison: &Comparison) -> Markup {
     html! {
         @for chart in ["idle", "down", "up"].into_iter().filter_map(chart) { (chart.figure()) }
     }
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let joined = |parts: Vec<String>| parts.join(", ");
+    let mut sentences = Vec::new();
+    let idle = comparison.round_trips.iter().filter(|row| row.load == "idle");
+    let trips = idle.filter_map(|row| Some(format!("{} ({})", time(row.p50_ms?), row.environment)));
+    let trips: Vec<String> = trips.collect();
+    if !trips.is_empty() {
+        sentences.push(format!("Idle, an answer takes {}.", joined(trips)));
+    }
+    for direction in ["down", "up"] {
+        let rows = comparison.capacities.iter().filter(|row| row.direction == direction);
+        let carried =
+            rows.filter_map(|row| Some(format!("{} ({})", digits(row.capacity_mbps?), row.environment)));
+        let carried: Vec<String> = carried.collect();
+        if !carried.is_empty() {
+            sentences.push(format!("{} capacity in Mbit/s: {}.", way(direction), joined(carried)));
+        }
+        let rows = comparison.transfers.iter().filter(|row| row.direction == direction);
+        let got = rows.filter_map(|row| {
+            let settings =
+                if row.settings.is_empty() { String::new() } else { format!(", {}", row.settings) };
+            Some(format!("{} ({}{settings})", digits(row.bandwidth_mbps?), row.environment))
+        });
+        let got: Vec<String> = got.collect();
+        if !got.is_empty() {
+            sentences.push(format!("{} by TCP in Mbit/s: {}.", way(direction), joined(got)));
+        }
+    }
+    if sentences.is_empty() { "There is nothing to compare.".to_owned() } else { sentences.join(" ") }
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use probe::{DelayFigures, Direction, Pattern, RunFigures, RunLog, delay_figures}
 use serde::Serialize;
 use units::{Duration, Instant, Rate};
 
+use crate::error::MeasureError;
 use crate::maker::{Maker, Peer};
 use crate::pinger::{Pinger, Row, RowLog};
+use crate::rtt::{RttPlan, load_rate};
 use crate::session::{Beside, Session, Watcher};
-use crate::sweep::{echo_spec, load_spec};
-use crate::{MeasureError, RttPlan, rtt, verdict};
+use crate::verdict::time;
 
 /// Name and version of the document; its schema is `schemas/probe-hops.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-hops/1";
@@ -182,7 +183,7 @@ pub fn hops(
         failure = phase(session, plan, load, &mut document, watcher)?;
     }
     document.incomplete = failure.as_ref().map(ToString::to_string);
-    document.verdict = verdict::of_hops(&document);
+    document.verdict = verdict(&document);
     Ok((document, failure))
 }
 
@@ -218,7 +219,7 @@ fn phase(
     let rate = match load {
         None => None,
         Some(direction) => {
-            let (rate, failure) = rtt::load_rate(session, direction, &plan.rtt, watcher)?;
+            let (rate, failure) = load_rate(session, direction, &plan.rtt, watcher)?;
             if failure.is_some() || rate.is_none() {
                 return Ok(failure);
             }
@@ -241,10 +242,10 @@ fn phase(
     let Some(id) = session.id() else { return Ok(None) };
     let target = (session.server(), id);
     let mut task = Task { session: &target, rows: rows.collect(), pinger: None };
-    let echo = echo_spec(session, ECHO_EVERY, plan.rtt.length);
+    let echo = session.echo_spec(ECHO_EVERY, plan.rtt.length);
     let specs: Vec<_> = load
         .zip(rate)
-        .map(|(way, rate)| load_spec(session, way, Pattern::Steady, rate, plan.rtt.packet, plan.rtt.length))
+        .map(|(way, rate)| session.load_spec(way, Pattern::Steady, rate, plan.rtt.packet, plan.rtt.length))
         .into_iter()
         .chain([echo])
         .collect();
@@ -347,6 +348,57 @@ fn growth(way: &[Hop], idle: &[HopPhase], loaded: &[HopPhase]) -> Option<Growth>
     })
 }
 
+fn verdict(document: &HopsDocument) -> String {
+    let mut text = match document.hops.len() {
+        0 => String::new(),
+        1 => "The server is the next hop. ".to_owned(),
+        count => format!("The server is {count} hops away. "),
+    };
+    if document.is_filtered {
+        text += "No router on the way answers: ICMP is filtered, so the place of the queue cannot be told. ";
+    }
+    for phase in document.phases.iter().filter(|phase| phase.load != "idle") {
+        let doing = if phase.load == "up" { "uploading" } else { "downloading" };
+        text += &match &phase.growth {
+            Some(growth) => format!("While {doing}, {} ", of_growth(growth, phase.load)),
+            None if is_known(document, phase) => format!("While {doing}, no queue grows. "),
+            None => format!(
+                "While {doing}, too few packets came back from the server to tell where they wait: try more --time. "
+            ),
+        };
+    }
+    match (&document.incomplete, text.trim()) {
+        (Some(why), "") => format!("Nothing was measured: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, told) => told.to_owned(),
+    }
+}
+
+/// True where the server answered without load and under this one.
+fn is_known(document: &HopsDocument, phase: &HopsPhase) -> bool {
+    let has_answers = |phase: &HopsPhase| phase.hops.last().is_some_and(|hop| hop.rtt.is_some());
+    document.phases.iter().any(|phase| phase.load == "idle" && has_answers(phase)) && has_answers(phase)
+}
+
+/// The queue is in front of the slow link: on the way down in the router behind it.
+fn of_growth(growth: &Growth, load: &str) -> String {
+    let behind = match &growth.address {
+        Some(address) => format!("hop {} ({address})", growth.hop),
+        None => format!("hop {} (the server)", growth.hop),
+    };
+    let before = match growth.after_hop {
+        0 => "this machine".to_owned(),
+        hop => format!("hop {hop}"),
+    };
+    let is_next = growth.after_hop + 1 == growth.hop;
+    let place = match (is_next, load) {
+        (true, "up") => format!(": {before} has the queue"),
+        (true, _) => format!(": {behind} has the queue"),
+        (false, _) => " (the hops between do not answer)".to_owned(),
+    };
+    format!("packets wait {} more between {before} and {behind}{place}.", time(growth.ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,7 +454,7 @@ mod tests {
             doubts: Vec::new(),
         };
         let told = |loaded: &[Option<f64>]| {
-            verdict::of_hops(&HopsDocument {
+            verdict(&HopsDocument {
                 schema: SCHEMA,
                 made_by: Maker { cellerator: "0".to_owned(), command: "c".to_owned(), started_unix_s: 0 },
                 server: Peer {

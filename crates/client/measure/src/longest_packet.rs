@@ -4,9 +4,8 @@ use io::IoError;
 use probe::{DATA_LEN, Direction, Pattern, RunLog};
 use units::{Bytes, Duration, Rate};
 
-use crate::MeasureError;
+use crate::error::MeasureError;
 use crate::session::{Session, Watcher};
-use crate::sweep::load_spec;
 
 /// Packets of each length, and for how long.
 const PACKETS: u64 = 10;
@@ -33,7 +32,7 @@ pub(crate) fn longest_packet(
     while fails > passes + 1 {
         let middle = passes + (fails - passes) / 2;
         let rate = Rate::from_transfer(Bytes::new(u64::from(middle) * PACKETS), TIME);
-        let spec = load_spec(session, direction, Pattern::Steady, rate, middle, TIME);
+        let spec = session.load_spec(direction, Pattern::Steady, rate, middle, TIME);
         let (mut logs, failure) = session.run(&[spec], watcher)?;
         if failure.is_some() {
             return Ok((None, failure));

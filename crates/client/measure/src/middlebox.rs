@@ -8,11 +8,13 @@
 //!   system   a port where nobody listens         ──▶ who answers?
 //! ```
 //!
-//! [`raw`] and [`plain`] make the connections, [`judge`] says what they show.
+//! [`raw`] and [`plain`] make the connections, [`judge`] says what they show, and [`verdict`] all of it
+//! in one sentence.
 
 mod judge;
 mod plain;
 mod raw;
+pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -30,12 +32,11 @@ use units::Duration;
 use self::judge::Evidence;
 use self::plain::{Failed, Filled, Get, PortPlan};
 use self::raw::{Kind, RawFlow, RawPlan, Wanted};
+use crate::error::MeasureError;
 use crate::maker::{Maker, Peer};
 use crate::seen::Seen;
 use crate::session::{Moment, Session, Watcher};
-use crate::sweep::echo_spec;
 use crate::tcp_serve::delay_max;
-use crate::{MeasureError, verdict};
 use probe::order::{Order, What};
 
 /// Name and version of the document; its schema is `schemas/probe-middlebox.schema.json`.
@@ -262,7 +263,7 @@ pub fn middlebox(
         return Err(MeasureError::LongDelay { delay: plan.delay, most });
     }
     watcher.say("round trip");
-    let (mut logs, failure) = session.run(&[echo_spec(session, RTT_EVERY, RTT_TIME)], watcher)?;
+    let (mut logs, failure) = session.run(&[session.echo_spec(RTT_EVERY, RTT_TIME)], watcher)?;
     let trips: Vec<f64> = logs.pop().flatten().map_or_else(Vec::new, |log| {
         log.echoes.iter().map(|echo| echo.round_trip().as_millis_f64()).collect()
     });
@@ -323,7 +324,7 @@ pub fn middlebox(
         findings: evidence.findings(),
         connections: evidence.connections(),
     };
-    document.verdict = verdict::of_middlebox(&document);
+    document.verdict = verdict::verdict(&document);
     Ok((document, failure))
 }
 

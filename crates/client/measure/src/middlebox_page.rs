@@ -6,72 +6,8 @@ use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
 
-use crate::middlebox::{Connection, Finding, MiddleboxDocument, NOT_ASKED, Outcome};
-
-/// Findings of one test that say the same, with their ports.
-#[derive(Debug)]
-pub(crate) struct Group<'a> {
-    pub(crate) test: &'static str,
-    pub(crate) outcome: Outcome,
-    pub(crate) verdict: &'a str,
-    pub(crate) findings: Vec<&'a Finding>,
-}
-
-impl Group<'_> {
-    /// Its ports, as a list.
-    pub(crate) fn ports(&self) -> String {
-        self.findings.iter().map(|finding| finding.port.to_string()).collect::<Vec<_>>().join(" ")
-    }
-}
-
-/// All findings, those of a test that say the same together; in the order of the tests.
-pub(crate) fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for finding in findings {
-        let is_same = |group: &&mut Group<'_>| {
-            (group.test, group.outcome, group.verdict)
-                == (finding.test, finding.outcome, finding.verdict.as_str())
-        };
-        match groups.iter_mut().find(is_same) {
-            Some(group) => group.findings.push(finding),
-            None => groups.push(Group {
-                test: finding.test,
-                outcome: finding.outcome,
-                verdict: &finding.verdict,
-                findings: vec![finding],
-            }),
-        }
-    }
-    groups
-}
-
-/// What a test asks, in words.
-pub(crate) fn question(test: &str) -> &'static str {
-    match test {
-        "reachable" => "does the port get through?",
-        "split" => "is the connection split?",
-        "handshake" => "who answers the handshake?",
-        "cache" => "does a cache answer?",
-        "time-to-live" => "time to live of SYN/ACK and data",
-        "address" => "address and port",
-        "sequence-numbers" => "sequence numbers",
-        "payload" => "requests and answers",
-        "mss" => "option MSS",
-        "window-scale" => "option window scale",
-        "sack" => "option SACK permitted",
-        "timestamps" => "option timestamps",
-        "mp-capable" => "option MPTCP, MP_CAPABLE",
-        "mp-join" => "option MPTCP, MP_JOIN",
-        "fast-open" => "option Fast Open",
-        "unknown-option" => "option of no meaning (200)",
-        "experiment-253" => "option for experiments (253)",
-        "experiment-254" => "option for experiments (254)",
-        "ecn" => "ECN",
-        "accecn" => "accurate ECN",
-        "refused-port" => "port where nobody listens",
-        _ => "?",
-    }
-}
+use crate::middlebox::verdict::{groups, question};
+use crate::middlebox::{Connection, MiddleboxDocument, NOT_ASKED, Outcome};
 
 /// The verdict, a line for each test, and the evidence of what was found.
 #[must_use]
@@ -210,32 +146,5 @@ fn method() -> Markup {
             "Cache: the same request three times; the server counts those that reach it. Handshake: the least time "
             "to a SYN/ACK against the least time to an answer. A port where nobody listens must be refused by a reset."
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_says_the_same_stands_together() {
-        let finding = |port, test, verdict: &str| Finding {
-            port,
-            test,
-            outcome: Outcome::Clear,
-            verdict: verdict.to_owned(),
-            evidence: String::new(),
-        };
-        let findings = [
-            finding(80, "split", "split"),
-            finding(443, "split", "not split"),
-            finding(22, "split", "split"),
-        ];
-        let told: Vec<(String, String)> =
-            groups(&findings).iter().map(|group| (group.verdict.to_owned(), group.ports())).collect();
-        assert_eq!(
-            told,
-            [("split".to_owned(), "80 22".to_owned()), ("not split".to_owned(), "443".to_owned())]
-        );
     }
 }

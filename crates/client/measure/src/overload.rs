@@ -5,8 +5,11 @@
 
 use probe::{Burst, RunFigures};
 
-use crate::sweep::{KNEE_DELAY_MS, KNEE_LOSS_PERCENT, Step};
-
+/// A rate is below the knee while the 95th percentile of the delay variation is below this (RFC 9097
+/// Table 1, lower threshold) …
+pub(crate) const KNEE_DELAY_MS: f64 = 30.0;
+/// … and no more than this is lost, per cent.
+pub(crate) const KNEE_LOSS_PERCENT: f64 = 1.0;
 /// Losses beyond what is usual by so many deviations of a binomial are the load's.
 const DEVIATIONS: f64 = 3.0;
 /// Distances between losses from which on their evenness tells.
@@ -14,7 +17,7 @@ const DISTANCES_MIN: usize = 10;
 /// Losses are even, as those of a policer, when their distances vary by less than this part of what chance does.
 const EVEN: f64 = 0.6;
 
-/// What the steps of one way lose at random.
+/// What the runs of one way lose at random.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Overload {
     /// Per cent of the packets, at every rate; zero of a path that loses none so.
@@ -22,10 +25,10 @@ pub(crate) struct Overload {
 }
 
 impl Overload {
-    /// Of steps at several rates: what the least of them loses while nothing waits, and not as evenly as a policer
+    /// Of runs at several rates: what the least of them loses while nothing waits, and not as evenly as a policer
     /// drops.
-    pub(crate) fn of<'a>(steps: impl Iterator<Item = &'a Step>) -> Self {
-        let quiet = steps.map(|step| &step.figures).filter(|figures| !has_queue(figures));
+    pub(crate) fn of<'a>(runs: impl Iterator<Item = &'a RunFigures>) -> Self {
+        let quiet = runs.filter(|figures| !has_queue(figures));
         let least = quiet.filter(|figures| figures.loss_percent.is_some()).min_by(|a, b| {
             let lost = |figures: &RunFigures| figures.loss_percent.unwrap_or(0.0);
             lost(a).total_cmp(&lost(b))

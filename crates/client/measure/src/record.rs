@@ -12,10 +12,10 @@ use probe::{
 use serde::Serialize;
 use units::{Bytes, Duration, Rate};
 
+use crate::error::MeasureError;
 use crate::maker::{Maker, Peer};
 use crate::session::{Session, Watcher};
-use crate::sweep::{echo_spec, load_spec};
-use crate::{MeasureError, verdict};
+use crate::verdict::{digits, time, way};
 
 /// Name and version of the document; its schema is `schemas/probe-record.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-record/1";
@@ -101,13 +101,13 @@ pub fn record(
     let train = Bytes::new(u64::from(plan.packet) * u64::from(TRAIN));
     let rate = Rate::from_transfer(train, TRAIN_EVERY);
     let trains =
-        |direction| load_spec(session, direction, Pattern::Trains, rate, plan.packet, plan.light_length);
+        |direction| session.load_spec(direction, Pattern::Trains, rate, plan.packet, plan.light_length);
     let small = Rate::from_transfer(Bytes::new(SMALL.into()), SMALL_EVERY);
     let specs = [
         trains(Direction::Down),
         trains(Direction::Up),
-        load_spec(session, Direction::Down, Pattern::Steady, small, SMALL, plan.light_length),
-        echo_spec(session, ECHO_EVERY, plan.light_length),
+        session.load_spec(Direction::Down, Pattern::Steady, small, SMALL, plan.light_length),
+        session.echo_spec(ECHO_EVERY, plan.light_length),
     ];
     let (mut light, mut failure) = session.run(&specs, watcher)?;
     let mut echoes = light.pop().flatten().map(|log| log.echoes).unwrap_or_default();
@@ -125,7 +125,7 @@ pub fn record(
     if failure.is_none() {
         session.rest(PAUSE)?;
         watcher.say("the clocks, once more over the idle path");
-        let specs = [echo_spec(session, ECHO_EVERY, plan.light_length)];
+        let specs = [session.echo_spec(ECHO_EVERY, plan.light_length)];
         let (mut logs, failed) = session.run(&specs, watcher)?;
         failure = failed;
         echoes.extend(logs.pop().flatten().map(|log| log.echoes).unwrap_or_default());
@@ -143,7 +143,7 @@ pub fn record(
     };
     let rate_max = saturating(session, plan).first().map_or(plan.rate_max, |spec| spec.rate);
     fill(&mut document, &full, &light, &echoes, rate_max);
-    document.verdict = verdict::of_record(&document);
+    document.verdict = verdict(&document);
     Ok((document, failure))
 }
 
@@ -154,7 +154,7 @@ fn saturating(session: &Session<'_>, plan: &RecordPlan) -> Vec<RunSpec> {
     let volume = limits.map_or(u64::MAX, |limits| limits.volume_max.get()) / VOLUME_SHARE / ways;
     let fair = Rate::from_transfer(Bytes::new(volume), plan.length);
     let most = limits.map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max)).min(fair);
-    let spec = |way: &Direction| load_spec(session, *way, Pattern::Saturate, most, plan.packet, plan.length);
+    let spec = |way: &Direction| session.load_spec(*way, Pattern::Saturate, most, plan.packet, plan.length);
     plan.directions.iter().map(spec).collect()
 }
 
@@ -182,7 +182,7 @@ fn fill(
             doubts.push(format!(
                 "for {share:.0} % of the time the link ran empty, and may have carried more than {} Mbit/s sent: \
                  the rate is bounded by --rate-max at both ends, and by the server's --volume-max",
-                verdict::digits(rate_max.as_mbps_f64())
+                digits(rate_max.as_mbps_f64())
             ));
         }
         if record.buffer.is_some_and(|buffer| buffer.kind == BufferKind::Spread) {
@@ -252,6 +252,49 @@ pub fn traces(document: &RecordDocument) -> Vec<(String, String)> {
         way.record.opportunities_ms.iter().fold(String::new(), |text, ms| text + &ms.to_string() + "\n")
     };
     document.ways.iter().map(|way| (way.trace.clone(), text(way))).collect()
+}
+
+fn verdict(document: &RecordDocument) -> String {
+    let told = |recorded: &RecordedWay| {
+        let record = &recorded.record;
+        let queue = match record.buffer {
+            Some(buffer) => match (buffer.kind, buffer.high_bytes) {
+                (BufferKind::Plateau, Some(high)) => format!(
+                    ", and its queue holds {} KB ({} to {})",
+                    digits(buffer.bytes as f64 / 1e3),
+                    digits(buffer.low_bytes as f64 / 1e3),
+                    digits(high as f64 / 1e3)
+                ),
+                (BufferKind::Spread, Some(high)) => format!(
+                    ", and drops packets when {} to {} KB wait",
+                    digits(buffer.low_bytes as f64 / 1e3),
+                    digits(high as f64 / 1e3)
+                ),
+                _ => format!(", and its queue holds more than {} KB", digits(buffer.bytes as f64 / 1e3)),
+            },
+            None => String::new(),
+        };
+        format!(
+            "{}: {:.0} s recorded, in which the path carried {} Mbit/s on average{queue}. ",
+            way(record.direction),
+            record.seconds,
+            digits(record.mean_mbps)
+        )
+    };
+    let mut text: String = document.ways.iter().map(told).collect();
+    let doubtful = document.ways.iter().filter(|way| !way.doubts.is_empty()).count();
+    if doubtful > 0 {
+        text += &format!("{doubtful} of {} ways cannot be trusted. ", document.ways.len());
+    }
+    if let Some(ms) = document.round_trip_ms {
+        text += &format!("An answer takes at least {}. ", time(ms));
+    }
+    match (&document.incomplete, text.trim()) {
+        (Some(why), "") => format!("Nothing was recorded: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, "") => "Nothing was recorded: no packet came through.".to_owned(),
+        (None, told) => told.to_owned(),
+    }
 }
 
 #[cfg(test)]

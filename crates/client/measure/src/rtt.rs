@@ -8,12 +8,12 @@ use probe::{
 use serde::Serialize;
 use units::{Duration, Rate};
 
+use crate::error::MeasureError;
 use crate::local::{LocalFigures, LocalLog, LocalPeer};
 use crate::longest_packet::is_blocked;
 use crate::maker::{Maker, Peer};
 use crate::session::{Session, Watcher};
-use crate::sweep::{echo_spec, load_spec};
-use crate::{MeasureError, verdict};
+use crate::verdict::{moved, time};
 
 /// Name and version of the document; its schema is `schemas/probe-rtt.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-rtt/1";
@@ -157,7 +157,7 @@ pub fn rtt_beside(
 ) -> Result<(RttDocument, Option<MeasureError>), IoError> {
     let mut measured = Vec::new();
     watcher.say("idle");
-    let (mut logs, mut failure) = session.run(&[echo_spec(session, plan.every, plan.length)], watcher)?;
+    let (mut logs, mut failure) = session.run(&[session.echo_spec(plan.every, plan.length)], watcher)?;
     if let Some(log) = logs.pop().flatten() {
         measured.push(Measured { load: "idle", load_rate: None, load_log: None, log });
     }
@@ -170,8 +170,8 @@ pub fn rtt_beside(
         let Some(rate) = rate.filter(|_| failure.is_none()) else { continue };
         session.rest(PAUSE)?;
         watcher.say(&format!("loaded {} with {rate}", direction.name()));
-        let load = load_spec(session, *direction, Pattern::Steady, rate, plan.packet, plan.length);
-        let (logs, failed) = session.run(&[load, echo_spec(session, plan.every, plan.length)], watcher)?;
+        let load = session.load_spec(*direction, Pattern::Steady, rate, plan.packet, plan.length);
+        let (logs, failed) = session.run(&[load, session.echo_spec(plan.every, plan.length)], watcher)?;
         failure = failed;
         let mut logs = logs.into_iter();
         let load_log = logs.next().flatten();
@@ -194,7 +194,7 @@ pub fn rtt_beside(
         clock,
         phases: measured.iter().map(|m| phase(m, clock.as_ref(), local.as_ref())).collect(),
     };
-    document.verdict = verdict::of_rtt(&document);
+    document.verdict = verdict(&document);
     Ok((document, failure))
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn load_rate(
     }
     watcher.say(&format!("{}: looking for the capacity", direction.name()));
     let rate_max = session.limits().map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max));
-    let spec = load_spec(session, direction, Pattern::Search, rate_max, plan.packet, plan.search_length);
+    let spec = session.load_spec(direction, Pattern::Search, rate_max, plan.packet, plan.search_length);
     let (mut logs, mut failure) = session.run(&[spec], watcher)?;
     let log = logs.pop().flatten();
     if failure.is_none() && log.as_ref().is_some_and(is_blocked) {
@@ -301,4 +301,72 @@ fn medians(samples: &[(f64, f64)]) -> Vec<Option<f64>> {
         figures::stats::median(&bin)
     };
     bins.into_iter().map(median).collect()
+}
+
+fn verdict(document: &RttDocument) -> String {
+    let of = |load: &str| document.phases.iter().find(|phase| phase.load == load);
+    let mut text = match of("idle").and_then(|idle| idle.rtt) {
+        Some(rtt) => format!("Idle, an answer takes {}", time(rtt.p50_ms)),
+        None if document.phases.is_empty() => "Nothing was measured".to_owned(),
+        None => "Nothing came back".to_owned(),
+    };
+    for (load, doing) in [("down", "downloading"), ("up", "uploading")] {
+        if let Some((rtt, phase)) = of(load).and_then(|phase| phase.rtt.map(|rtt| (rtt, phase))) {
+            let per_minute = phase.round_trips_per_minute.unwrap_or(0.0);
+            text += &format!("; while {doing}, {} ({per_minute:.0} round trips a minute)", time(rtt.p50_ms));
+        }
+    }
+    let idle = of("idle").and_then(|idle| idle.rtt).map_or(0.0, |rtt| rtt.p50_ms);
+    let loaded = || document.phases.iter().filter(|phase| phase.load != "idle");
+    let is_filled = loaded().any(Phase::is_filled);
+    if let Some(worst) = loaded().filter_map(|phase| phase.rtt).map(|rtt| rtt.p50_ms).max_by(f64::total_cmp) {
+        text += match worst - idle {
+            extra if extra < 30.0 && !is_filled => {
+                ". The load was no more than the path carries, so what a full queue does was not seen"
+            }
+            extra if extra < 30.0 => ". Load does not disturb calls and games",
+            extra if extra < 200.0 => ". Calls and games suffer somewhat under load",
+            _ => ". Calls and games are unusable while the link is busy: its buffer is too deep",
+        };
+    }
+    text += &of_local(&document.phases);
+    text += &moved(document.phases.iter().map(|phase| phase.address_moves).max().unwrap_or(0));
+    if let Some(text_of) = of_outages(&document.phases) {
+        text += &text_of;
+    }
+    if let Some(why) = &document.incomplete {
+        text += &format!(". Not complete: {why}");
+    }
+    text + "."
+}
+
+/// What a local peer tells: who adds the delay.
+fn of_local(phases: &[Phase]) -> String {
+    /// Of what a load adds: from here on it is (nearly) all.
+    const MOST: f64 = 0.7;
+    let of = |phase: &Phase| Some((phase.rtt?.p50_ms, phase.local.as_ref()?.rtt?.p50_ms));
+    let Some((idle, idle_local)) = phases.iter().find(|phase| phase.load == "idle").and_then(of) else {
+        return String::new();
+    };
+    let mut text = format!(". Of the idle {}, {} are of the local network", time(idle), time(idle_local));
+    let added = |phase: &Phase| of(phase).map(|(whole, local)| (whole - idle, local - idle_local));
+    let worst = phases.iter().filter(|phase| phase.load != "idle").filter_map(added);
+    if let Some((whole, local)) = worst.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(whole, _)| *whole >= 10.0)
+    {
+        let share = local / whole;
+        text += &format!(", and of the {} that load adds, {}", time(whole), time(local.max(0.0)));
+        text += match share {
+            share if share >= MOST => ": packets wait in the local network (Wi-Fi), not at the operator",
+            share if share <= 1.0 - MOST => ": packets wait beyond the local network, at the operator",
+            _ => ": packets wait both in the local network and beyond it",
+        };
+    }
+    text
+}
+
+fn of_outages(phases: &[Phase]) -> Option<String> {
+    let idle = phases.iter().find(|phase| phase.load == "idle")?;
+    let longest = idle.outages.iter().map(|outage| outage.seconds).max_by(f64::total_cmp)?;
+    let count = idle.outages.len();
+    Some(format!(". Idle, the path was interrupted {count} times, for up to {}", time(longest * 1e3)))
 }

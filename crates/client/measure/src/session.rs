@@ -5,11 +5,10 @@ mod ask;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use io::{Clock, DatagramSocket, Interest, IoError, PacedWaiter, Signals};
-use probe::{Client, ClientConfig, ClientEvent, Key, Limits, RunLog, RunSpec};
-use units::Duration;
+use probe::{Client, ClientConfig, ClientEvent, DATA_LEN, Direction, Key, Limits, Pattern, RunLog, RunSpec};
+use units::{Bytes, Duration, Rate};
 
-use crate::MeasureError;
-use crate::error::refusal;
+use crate::error::{MeasureError, refusal};
 use crate::maker::Peer;
 
 const BATCH: usize = 32;
@@ -231,6 +230,35 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn overhead(&self) -> u16 {
         if self.server.is_ipv4() { OVERHEAD_V4 } else { OVERHEAD_V6 }
+    }
+
+    /// A run of the small packets that measure the round trip.
+    pub(crate) fn echo_spec(&self, every: Duration, length: Duration) -> RunSpec {
+        let overhead = self.overhead();
+        let packet = Bytes::new(DATA_LEN as u64 + u64::from(overhead));
+        RunSpec {
+            direction: Direction::Up,
+            pattern: Pattern::Steady,
+            rate: Rate::from_transfer(packet, every),
+            payload: DATA_LEN as u16,
+            overhead,
+            length,
+            is_echoed: true,
+        }
+    }
+
+    /// A run of packets of `packet` bytes that load the path.
+    pub(crate) fn load_spec(
+        &self,
+        direction: Direction,
+        pattern: Pattern,
+        rate: Rate,
+        packet: u16,
+        length: Duration,
+    ) -> RunSpec {
+        let overhead = self.overhead();
+        let payload = packet.saturating_sub(overhead);
+        RunSpec { direction, pattern, rate, payload, overhead, length, is_echoed: false }
     }
 
     /// True once the user has asked to stop.

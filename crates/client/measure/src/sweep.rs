@@ -3,15 +3,16 @@
 //! Beside each run small packets go up and come back, which measure the round trip under that load.
 
 use io::IoError;
-use probe::{ClockEstimate, DATA_LEN, Direction, Doubt, EchoSample, Pattern, RunFigures, RunLog, RunSpec};
+use probe::{ClockEstimate, Direction, Doubt, EchoSample, Pattern, RunFigures, RunLog, RunSpec};
 use serde::Serialize;
-use units::{Bytes, Duration, Rate};
+use units::{Duration, Rate};
 
+use crate::error::MeasureError;
 use crate::longest_packet::{self, longest_packet};
 use crate::maker::{Maker, Peer};
-use crate::overload::Overload;
+use crate::overload::{KNEE_DELAY_MS, Overload};
 use crate::session::{Session, Watcher};
-use crate::{MeasureError, verdict};
+use crate::verdict::{digits, moved, time, way};
 
 /// Name and version of the document; its schema is `schemas/probe-sweep.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-sweep/1";
@@ -24,11 +25,8 @@ const SHARES: [u64; 8] = [20, 40, 60, 80, 90, 100, 120, 150];
 const PAUSE: Duration = Duration::from_millis(300);
 /// A run that the ends themselves spoiled is measured again, so often at most.
 const AGAIN_MAX: u8 = 2;
-/// A rate is below the knee while the 95th percentile of the delay variation is below this (RFC 9097
-/// Table 1, lower threshold) …
-pub(crate) const KNEE_DELAY_MS: f64 = 30.0;
-/// … and no more than this is lost, per cent.
-pub(crate) const KNEE_LOSS_PERCENT: f64 = 1.0;
+/// Losses below this are not spoken of, per cent.
+const LOSS_TOLD: f64 = 0.1;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -148,34 +146,6 @@ struct MeasuredWay {
     longest_packet: Option<u16>,
 }
 
-/// The small packets that measure the round trip.
-pub(crate) fn echo_spec(session: &Session<'_>, every: Duration, length: Duration) -> RunSpec {
-    let overhead = session.overhead();
-    let packet = Bytes::new(DATA_LEN as u64 + u64::from(overhead));
-    RunSpec {
-        direction: Direction::Up,
-        pattern: Pattern::Steady,
-        rate: Rate::from_transfer(packet, every),
-        payload: DATA_LEN as u16,
-        overhead,
-        length,
-        is_echoed: true,
-    }
-}
-
-pub(crate) fn load_spec(
-    session: &Session<'_>,
-    direction: Direction,
-    pattern: Pattern,
-    rate: Rate,
-    packet: u16,
-    length: Duration,
-) -> RunSpec {
-    let overhead = session.overhead();
-    let payload = packet.saturating_sub(overhead);
-    RunSpec { direction, pattern, rate, payload, overhead, length, is_echoed: false }
-}
-
 /// Goes through `plan`. What was measured is in the document, whatever happens.
 ///
 /// # Errors
@@ -195,7 +165,7 @@ pub fn sweep(
         if rates.is_empty() {
             watcher.say(&format!("{}: looking for the capacity", direction.name()));
             let spec =
-                load_spec(session, *direction, Pattern::Search, rate_max, plan.packet, plan.search_length);
+                session.load_spec(*direction, Pattern::Search, rate_max, plan.packet, plan.search_length);
             let (measured, failed) = one(session, spec, watcher)?;
             failure = failed;
             let best = measured.as_ref().and_then(|m| RunFigures::of(&m.log, &[], None).best_second_mbps);
@@ -213,7 +183,7 @@ pub fn sweep(
                 break;
             }
             watcher.say(&format!("{} at {rate}", direction.name()));
-            let spec = load_spec(session, *direction, Pattern::Steady, rate, plan.packet, plan.length);
+            let spec = session.load_spec(*direction, Pattern::Steady, rate, plan.packet, plan.length);
             let (measured, failed) = unspoiled(session, spec, &mut spoiled, watcher)?;
             failure = failed;
             steps.extend(measured);
@@ -262,7 +232,7 @@ fn one(
     spec: RunSpec,
     watcher: &mut dyn Watcher,
 ) -> Result<(Option<Measured>, Option<MeasureError>), IoError> {
-    let echo = echo_spec(session, ECHO_EVERY, spec.length);
+    let echo = session.echo_spec(ECHO_EVERY, spec.length);
     let (logs, failure) = session.run(&[spec, echo], watcher)?;
     let mut logs = logs.into_iter();
     let log = logs.next().flatten();
@@ -288,7 +258,7 @@ fn document(
             let search = search.as_ref().map(|measured| measured.step(clock.as_ref()));
             let steps: Vec<Step> = steps.iter().map(|measured| measured.step(clock.as_ref())).collect();
             let valid = steps.iter().filter(|step| step.figures.is_valid);
-            let overload = Overload::of(valid);
+            let overload = Overload::of(valid.map(|step| &step.figures));
             DirectionFigures {
                 direction: direction.name(),
                 capacity: capacity(search.iter().chain(&steps), steps.last(), overload),
@@ -310,7 +280,7 @@ fn document(
         clock,
         directions,
     };
-    document.verdict = verdict::of_sweep(&document);
+    document.verdict = verdict(&document);
     document
 }
 
@@ -342,4 +312,75 @@ fn knee(steps: &[Step], overload: Overload) -> Option<f64> {
         is_known && !overload.is_in(figures)
     };
     steps.iter().take_while(is_good).last().and_then(|step| step.figures.offered_mbps)
+}
+
+fn verdict(document: &SweepDocument) -> String {
+    let sentences: Vec<String> = document.directions.iter().map(of_direction).collect();
+    let told = sentences.concat();
+    match (&document.incomplete, told.trim()) {
+        (Some(why), "") => format!("Nothing was measured: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, "") => "Nothing was measured.".to_owned(),
+        (None, told) => told.to_owned(),
+    }
+}
+
+fn of_direction(figures: &DirectionFigures) -> String {
+    let way = way(figures.direction);
+    if let Some(longest) = figures.longest_packet_bytes {
+        let packet = figures.search.iter().chain(&figures.steps).map(|step| step.figures.packet_bytes).max();
+        return format!(
+            "{way}: packets of {} bytes do not come through, and those of up to {longest} do: that is the path's MTU \
+             (try --packet {longest}). ",
+            packet.unwrap_or(0)
+        );
+    }
+    let Some(capacity) = &figures.capacity else {
+        let doubted = figures.steps.iter().chain(&figures.search).any(|step| !step.figures.is_valid);
+        let why = if doubted { "no run can be trusted" } else { "no run lasted a second" };
+        return format!("{way}: {why}. ");
+    };
+    let least = if capacity.is_least { "at least " } else { "" };
+    let mut text = format!("{way}: the path carries {least}{} Mbit/s", digits(capacity.mbps));
+    let first = figures.steps.first().map(|step| &step.figures);
+    let worst = figures.steps.last().map(|step| &step.figures).filter(|_| !capacity.is_least);
+    match (figures.knee_mbps, worst, first) {
+        (Some(knee), Some(worst), _) => text += &above(knee, worst, figures.random_loss_percent),
+        (None, Some(_), Some(first)) => {
+            text += &format!("; already at {} Mbit/s packets wait or are lost", digits(first.rate_mbps));
+        }
+        _ => {}
+    }
+    if figures.random_loss_percent >= LOSS_TOLD {
+        let most = first.and_then(|first| first.burst_lengths.keys().last().copied()).unwrap_or(0);
+        text += &format!(
+            ". {} % of the packets are lost at random, at whatever rate, up to {most} in a row",
+            digits(figures.random_loss_percent)
+        );
+    }
+    let moves = figures.search.iter().chain(&figures.steps).map(|step| step.figures.address_moves).max();
+    text += &moved(moves.unwrap_or(0));
+    let doubtful = figures.steps.iter().filter(|step| !step.figures.is_valid).count();
+    if doubtful > 0 {
+        text += &format!(". {doubtful} of {} runs cannot be trusted", figures.steps.len());
+    }
+    text + ". "
+}
+
+/// What happens to packets at rates above the knee.
+fn above(knee: f64, worst: &RunFigures, random_percent: f64) -> String {
+    let mut text = format!("; above {} Mbit/s packets", digits(knee));
+    let delay = worst.delay_variation.map_or(0.0, |delay| delay.p95_ms);
+    let waits = format!(" wait, for {} at {} Mbit/s", time(delay), digits(worst.rate_mbps));
+    let lost = (worst.loss_percent.unwrap_or(0.0) - random_percent).max(0.0);
+    text += &match (delay >= KNEE_DELAY_MS, lost >= LOSS_TOLD) {
+        (true, true) => format!("{waits}, and {} % of them are lost", digits(lost)),
+        (true, false) => format!("{waits}, and none is lost"),
+        (false, true) => format!(" are lost: {} % at {} Mbit/s", digits(lost), digits(worst.rate_mbps)),
+        (false, false) => format!(
+            " wait or are lost at some rates, and not at {} Mbit/s: what the path carries changes",
+            digits(worst.rate_mbps)
+        ),
+    };
+    text
 }

@@ -5,7 +5,8 @@ use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
 use probe::RunFigures;
 
-use crate::sweep::{Capacity, DirectionFigures, KNEE_DELAY_MS, KNEE_LOSS_PERCENT, SweepDocument};
+use crate::overload::{KNEE_DELAY_MS, KNEE_LOSS_PERCENT};
+use crate::sweep::{Capacity, DirectionFigures, SweepDocument};
 use crate::verdict::digits;
 
 /// More runs of losses than this are shown by their number in each bin.

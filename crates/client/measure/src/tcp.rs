@@ -12,13 +12,13 @@ use probe::{DelayFigures, Direction, Key, Limits, SessionId, delay_figures};
 use serde::Serialize;
 use units::Duration;
 
+use crate::error::MeasureError;
 use crate::maker::{Maker, Peer};
 use crate::session::{Beside, Session, Watcher};
-use crate::sweep::echo_spec;
 use crate::tcp_limit::Limit;
 use crate::tcp_side::{TcpSample, TcpSide, fresh, receive, send};
 use crate::tcp_socket::{TIMEOUT, abort, connect, set_congestion_control, wait_at_most};
-use crate::{MeasureError, verdict};
+use crate::verdict::{digits, sentence, way};
 use probe::order::{Answer, ORDER_LEN, Order, What};
 
 /// Name and version of the document; its schema is `schemas/probe-tcp.schema.json`.
@@ -64,7 +64,7 @@ impl TcpSettings {
     /// What was asked for, in words; empty where nothing was.
     #[must_use]
     pub fn words(&self) -> String {
-        let window = self.window_bytes.map(|bytes| format!("{} KB", verdict::digits(f64::from(bytes) / 1e3)));
+        let window = self.window_bytes.map(|bytes| format!("{} KB", digits(f64::from(bytes) / 1e3)));
         let words: Vec<String> = self.congestion_control.iter().cloned().chain(window).collect();
         words.join(", ")
     }
@@ -228,7 +228,7 @@ pub fn tcp(
             let with = if words.is_empty() { String::new() } else { format!(" ({words})") };
             watcher.say(&format!("{}{with} {repetition}/{}", direction.name(), plan.repetitions));
             let mut task = Task::new(job);
-            let echo = echo_spec(session, ECHO_EVERY, plan.length + MORE);
+            let echo = session.echo_spec(ECHO_EVERY, plan.length + MORE);
             let (mut logs, failed) = session.run_beside(&[echo], watcher, &mut task)?;
             let transfer = task.end();
             let udp_rtt = logs.pop().flatten().and_then(|log| {
@@ -260,7 +260,7 @@ pub fn tcp(
         rows: rows(&runs),
         runs,
     };
-    document.verdict = verdict::of_tcp(&document);
+    document.verdict = verdict(&document);
     Ok((document, failure))
 }
 
@@ -453,5 +453,63 @@ fn row(settings: &TcpSettings, runs: &[TcpRun]) -> TcpRow {
         loss_percent: spread(&|run| run.loss_percent),
         handshake_ms: spread(&|run| Some(run.handshake_ms)),
         limited_by: limited_by.join(", "),
+    }
+}
+
+/// One sentence: what TCP gets each way, and what held most of the transfers back.
+fn verdict(document: &TcpDocument) -> String {
+    let mut clauses: Vec<String> =
+        ["down", "up"].into_iter().filter_map(|direction| of_way(document, direction)).collect();
+    if clauses.is_empty() {
+        let why = document.incomplete.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        return format!("Nothing was measured{why}.");
+    }
+    clauses.extend(document.incomplete.as_ref().map(|why| format!("not complete: {why}")));
+    sentence(&clauses)
+}
+
+fn of_way(document: &TcpDocument, direction: &'static str) -> Option<String> {
+    let name = way(direction).to_lowercase();
+    let measured = document.rows.iter().filter(|row| row.settings.direction == direction);
+    let measured: Vec<(&TcpRow, f64)> =
+        measured.filter_map(|row| Some((row, row.bandwidth_mbps?.mean))).collect();
+    let [(row, mbps)] = measured[..] else {
+        let least = measured.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let most = measured.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let runs = document.runs.iter().filter(|run| run.settings.direction == direction);
+        let by: std::collections::BTreeSet<&str> = runs.map(|run| run.limit.by).collect();
+        return Some(format!(
+            "{name}: TCP gets {} ({}) to {} Mbit/s ({}), limited by the {}",
+            digits(least.1),
+            with_words(least.0),
+            digits(most.1),
+            with_words(most.0),
+            by.into_iter().collect::<Vec<_>>().join(", ")
+        ));
+    };
+    // What limited the most of them speaks for all.
+    let own = || document.runs.iter().filter(|run| run.settings == row.settings);
+    let most = own().find(|run| own().filter(|other| other.limit.by == run.limit.by).count() * 2 > row.runs);
+    let by = match most {
+        Some(run) if ["receive window", "loss", "application"].contains(&run.limit.by) => {
+            format!("held back by {}", run.limit.why)
+        }
+        _ => limits(&row.limited_by),
+    };
+    let words = row.settings.words();
+    let with = if words.is_empty() { String::new() } else { format!(" with {words}") };
+    Some(format!("{name}{with}: TCP gets {} Mbit/s, {by}", digits(mbps)))
+}
+
+fn with_words(row: &TcpRow) -> String {
+    let words = row.settings.words();
+    if words.is_empty() { "as it is".to_owned() } else { words }
+}
+
+/// What limited the transfers of a row, in words: `network 6×` as all, `network 4×, sender 2×` as some.
+fn limits(by: &str) -> String {
+    match by.rsplit_once(' ') {
+        Some((only, _)) if !by.contains(',') => format!("limited by the {only}"),
+        _ => format!("limited by: {by}"),
     }
 }

@@ -14,11 +14,12 @@ use serde::Serialize;
 use serde_json::Value;
 use units::Duration;
 
+use crate::error::MeasureError;
 use crate::maker::{Maker, Peer};
 use crate::session::{Session, Watcher, is_from};
 use crate::tcp::ask;
 use crate::tcp_socket::connect;
-use crate::{MeasureError, verdict};
+use crate::verdict::time;
 use probe::order::{Order, What};
 
 /// Name and version of the document; its schema is `schemas/probe-timeout.schema.json`.
@@ -210,7 +211,7 @@ pub fn timeout(
         incomplete: failure.as_ref().map(ToString::to_string),
         bindings,
     };
-    document.verdict = verdict::of_timeout(&document);
+    document.verdict = verdict(&document);
     Ok((document, failure))
 }
 
@@ -329,6 +330,35 @@ fn connection(job: &Job, number: u32, after: Duration) -> Result<bool, String> {
         }
     }
     Ok(false)
+}
+
+fn verdict(document: &TimeoutDocument) -> String {
+    let mut text = String::new();
+    for bindings in &document.bindings {
+        let name = bindings.protocol.to_uppercase();
+        let seconds = |s: f64| time(s * 1e3);
+        text += &match (bindings.lived_s, bindings.died_s) {
+            (Some(lived), Some(died)) => format!(
+                "{name}: the path forgets an idle flow after {} to {}; send something every {}. ",
+                seconds(lived),
+                seconds(died),
+                seconds(bindings.keep_alive_s.unwrap_or(lived))
+            ),
+            (Some(lived), None) => format!(
+                "{name}: an idle flow still works after {}, the longest silence that was tried. ",
+                seconds(lived)
+            ),
+            (None, Some(died)) => format!(
+                "{name}: the path forgets an idle flow before {}, the shortest silence that was tried. ",
+                seconds(died)
+            ),
+            (None, None) => format!("{name}: nothing was learned. "),
+        };
+    }
+    if let Some(why) = &document.incomplete {
+        text += &format!("Not complete: {why}.");
+    }
+    text.trim().to_owned()
 }
 
 #[cfg(test)]

@@ -76,6 +76,134 @@ struct Targets {
     autocorrelations: [RangeInclusive<f64>; 3],
 }
 
+/// Downlink of [`Preset::Hspa3g`].
+const HSPA_3G: Model = Model {
+    mean_mbps: 4.0,
+    peak_mbps: 14.4,
+    slow_deviation: 0.6,
+    slow_s: 7.0,
+    fast_deviation: 0.3,
+    fast_s: 1.0,
+    outages_per_min: 6.0,
+    outage_s_p50: 0.42,
+    outage_s_p95: 1.4,
+    grant_ms: 2.5,
+    turn_ms: 20.0,
+    pause_ms: 7.0,
+};
+
+/// Downlink of [`Preset::Evdo3g`].
+const EVDO_3G: Model = Model {
+    mean_mbps: 1.0,
+    peak_mbps: 3.1,
+    slow_deviation: 0.5,
+    slow_s: 6.0,
+    fast_deviation: 0.3,
+    fast_s: 0.8,
+    outages_per_min: 7.0,
+    outage_s_p50: 0.4,
+    outage_s_p95: 1.2,
+    grant_ms: 11.0,
+    turn_ms: 170.0,
+    pause_ms: 90.0,
+};
+
+/// Downlink of [`Preset::Lte4g`].
+const LTE_4G: Model = Model {
+    mean_mbps: 15.0,
+    peak_mbps: 75.0,
+    slow_deviation: 0.55,
+    slow_s: 8.0,
+    fast_deviation: 0.25,
+    fast_s: 0.5,
+    outages_per_min: 3.0,
+    outage_s_p50: 0.36,
+    outage_s_p95: 1.0,
+    grant_ms: 1.8,
+    turn_ms: 25.0,
+    pause_ms: 7.0,
+};
+
+/// Downlink of [`Preset::LteDrive4g`].
+const LTE_DRIVE_4G: Model = Model {
+    mean_mbps: 9.0,
+    peak_mbps: 75.0,
+    slow_deviation: 0.62,
+    slow_s: 6.0,
+    fast_deviation: 0.3,
+    fast_s: 0.5,
+    outages_per_min: 6.5,
+    outage_s_p50: 0.38,
+    outage_s_p95: 1.4,
+    grant_ms: 2.0,
+    turn_ms: 22.0,
+    pause_ms: 9.0,
+};
+
+/// Downlink of [`Preset::Nr5g`].
+const NR_5G: Model = Model {
+    mean_mbps: 120.0,
+    peak_mbps: 600.0,
+    slow_deviation: 0.55,
+    slow_s: 5.0,
+    fast_deviation: 0.25,
+    fast_s: 0.4,
+    outages_per_min: 2.5,
+    outage_s_p50: 0.34,
+    outage_s_p95: 0.9,
+    grant_ms: 1.3,
+    turn_ms: 30.0,
+    pause_ms: 6.0,
+};
+
+/// Downlink of [`Preset::SaDrive5g`].
+const SA_DRIVE_5G: Model = Model {
+    mean_mbps: 190.0,
+    peak_mbps: 385.0,
+    slow_deviation: 0.50,
+    slow_s: 13.0,
+    fast_deviation: 0.36,
+    fast_s: 0.07,
+    outages_per_min: 0.0,
+    outage_s_p50: 0.3,
+    outage_s_p95: 0.5,
+    grant_ms: 1.1,
+    turn_ms: 120.0,
+    pause_ms: 14.0,
+};
+
+/// Downlink of [`Preset::NsaDrive5g`].
+const NSA_DRIVE_5G: Model = Model {
+    mean_mbps: 140.0,
+    peak_mbps: 300.0,
+    slow_deviation: 0.26,
+    slow_s: 2.3,
+    fast_deviation: 0.45,
+    fast_s: 0.02,
+    outages_per_min: 0.0,
+    outage_s_p50: 0.3,
+    outage_s_p95: 0.5,
+    grant_ms: 1.1,
+    turn_ms: 85.0,
+    pause_ms: 22.0,
+};
+
+/// Downlink of [`Preset::MmWave5g`].
+const MM_WAVE_5G: Model = Model {
+    mean_mbps: 800.0,
+    peak_mbps: 2_000.0,
+    slow_deviation: 0.7,
+    slow_s: 4.0,
+    fast_deviation: 0.3,
+    fast_s: 0.2,
+    outages_per_min: 8.0,
+    outage_s_p50: 0.35,
+    outage_s_p95: 1.0,
+    grant_ms: 1.1,
+    turn_ms: 60.0,
+    pause_ms: 3.0,
+};
+
 impl Preset {
     /// All presets.
     pub const ALL: [Self; 8] = [
@@ -130,118 +258,14 @@ impl Preset {
 
     const fn model_down(self) -> Model {
         match self {
-            Self::Hspa3g => Model {
-                mean_mbps: 4.0,
-                peak_mbps: 14.4,
-                slow_deviation: 0.6,
-                slow_s: 7.0,
-                fast_deviation: 0.3,
-                fast_s: 1.0,
-                outages_per_min: 6.0,
-                outage_s_p50: 0.42,
-                outage_s_p95: 1.4,
-                grant_ms: 2.5,
-                turn_ms: 20.0,
-                pause_ms: 7.0,
-            },
-            Self::Evdo3g => Model {
-                mean_mbps: 1.0,
-                peak_mbps: 3.1,
-                slow_deviation: 0.5,
-                slow_s: 6.0,
-                fast_deviation: 0.3,
-                fast_s: 0.8,
-                outages_per_min: 7.0,
-                outage_s_p50: 0.4,
-                outage_s_p95: 1.2,
-                grant_ms: 11.0,
-                turn_ms: 170.0,
-                pause_ms: 90.0,
-            },
-            Self::Lte4g => Model {
-                mean_mbps: 15.0,
-                peak_mbps: 75.0,
-                slow_deviation: 0.55,
-                slow_s: 8.0,
-                fast_deviation: 0.25,
-                fast_s: 0.5,
-                outages_per_min: 3.0,
-                outage_s_p50: 0.36,
-                outage_s_p95: 1.0,
-                grant_ms: 1.8,
-                turn_ms: 25.0,
-                pause_ms: 7.0,
-            },
-            Self::LteDrive4g => Model {
-                mean_mbps: 9.0,
-                peak_mbps: 75.0,
-                slow_deviation: 0.62,
-                slow_s: 6.0,
-                fast_deviation: 0.3,
-                fast_s: 0.5,
-                outages_per_min: 6.5,
-                outage_s_p50: 0.38,
-                outage_s_p95: 1.4,
-                grant_ms: 2.0,
-                turn_ms: 22.0,
-                pause_ms: 9.0,
-            },
-            Self::Nr5g => Model {
-                mean_mbps: 120.0,
-                peak_mbps: 600.0,
-                slow_deviation: 0.55,
-                slow_s: 5.0,
-                fast_deviation: 0.25,
-                fast_s: 0.4,
-                outages_per_min: 2.5,
-                outage_s_p50: 0.34,
-                outage_s_p95: 0.9,
-                grant_ms: 1.3,
-                turn_ms: 30.0,
-                pause_ms: 6.0,
-            },
-            Self::SaDrive5g => Model {
-                mean_mbps: 190.0,
-                peak_mbps: 385.0,
-                slow_deviation: 0.50,
-                slow_s: 13.0,
-                fast_deviation: 0.36,
-                fast_s: 0.07,
-                outages_per_min: 0.0,
-                outage_s_p50: 0.3,
-                outage_s_p95: 0.5,
-                grant_ms: 1.1,
-                turn_ms: 120.0,
-                pause_ms: 14.0,
-            },
-            Self::NsaDrive5g => Model {
-                mean_mbps: 140.0,
-                peak_mbps: 300.0,
-                slow_deviation: 0.26,
-                slow_s: 2.3,
-                fast_deviation: 0.45,
-                fast_s: 0.02,
-                outages_per_min: 0.0,
-                outage_s_p50: 0.3,
-                outage_s_p95: 0.5,
-                grant_ms: 1.1,
-                turn_ms: 85.0,
-                pause_ms: 22.0,
-            },
-            Self::MmWave5g => Model {
-                mean_mbps: 800.0,
-                peak_mbps: 2_000.0,
-                slow_deviation: 0.7,
-                slow_s: 4.0,
-                fast_deviation: 0.3,
-                fast_s: 0.2,
-                outages_per_min: 8.0,
-                outage_s_p50: 0.35,
-                outage_s_p95: 1.0,
-                grant_ms: 1.1,
-                turn_ms: 60.0,
-                pause_ms: 3.0,
-            },
+            Self::Hspa3g => HSPA_3G,
+            Self::Evdo3g => EVDO_3G,
+            Self::Lte4g => LTE_4G,
+            Self::LteDrive4g => LTE_DRIVE_4G,
+            Self::Nr5g => NR_5G,
+            Self::SaDrive5g => SA_DRIVE_5G,
+            Self::NsaDrive5g => NSA_DRIVE_5G,
+            Self::MmWave5g => MM_WAVE_5G,
         }
     }
 

@@ -10,7 +10,7 @@ use lab::{AcceleratorCommand, Host, Instance, Keep, LabError, Session, server_ad
 use link::{Percentiles, Summary};
 use scenario::results::Interrupted;
 use scenario::{Case, Family, Quantity};
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration};
 
 use crate::contest::{mean_rate, trace_figures};
 use crate::results::{Delays, Document, Run, TraceFigures};
@@ -247,11 +247,6 @@ fn case(scheme: &Scheme, path: &PathSettings) -> Result<Case, ContestError> {
 fn memory(path: &PathSettings) -> String {
     let most = (path.host_buffer.get() * 2).max(131_072);
     format!("4096 131072 {most}")
-}
-
-/// When the run is over; only for [`Traffic`].
-pub(crate) fn end_of(length: Duration) -> Instant {
-    Clock::now() + length
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use lab::server_address;
 use scenario::Family;
 use units::{Duration, Instant};
 
-use crate::lab_run::end_of;
 use crate::line_up::{PING_EVERY, PING_LEN};
 
 /// Ports of the server.
@@ -60,7 +59,7 @@ impl Traffic {
         has_bulk: bool,
     ) -> std::io::Result<Self> {
         let mut traffic = Self { shared: Arc::default(), threads: Vec::new() };
-        let end = end_of(length);
+        let end = Clock::now() + length;
         traffic.spawn("ping server", move |shared| answer(&ping, shared))?;
         let namespace = Arc::clone(client);
         traffic.spawn("ping", move |shared| {

@@ -206,7 +206,7 @@ impl Running {
                 None if io::Clock::now() > deadline => {
                     return Err(self.failed(&format!("did not end within {STOP_LIMIT} of SIGTERM")));
                 }
-                None => crate::transfer::pause(Duration::from_millis(5))?,
+                None => crate::pause::pause(Duration::from_millis(5))?,
             }
         }
     }

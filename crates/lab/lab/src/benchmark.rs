@@ -19,9 +19,10 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::emulator::{Emulation, Keep};
 use crate::error::Context;
+use crate::pause::pause;
 use crate::session::{Session, read_trace};
 use crate::topology::{Host, client_address, radio_gateway, server_address};
-use crate::transfer::{pause, round_trips};
+use crate::transfer::round_trips;
 use crate::{Instance, LabError};
 
 mod highest_rate;

@@ -100,13 +100,13 @@ impl Datagrams {
         })?;
         let last_sent = Clock::now();
         while received.load(Ordering::Relaxed) < sent && Clock::now() < last_sent + DRAIN {
-            crate::transfer::pause(TURN)?;
+            crate::pause::pause(TURN)?;
             if signals.take().is_some() {
                 return Err(LabError::Interrupted);
             }
         }
         // The acknowledgement of the last one is on its way.
-        crate::transfer::pause(TURN * 10)?;
+        crate::pause::pause(TURN * 10)?;
         drop(stop);
         let (arrived, last, marks) = joined(sink)?;
         let round_trips = joined(listener)?;

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 
 use io::{Clock, Interest, SpinBudget, Tun, Waiter};
-use link::{Link, PacketRecord};
+use link::{DelayModel, Link, PacketRecord};
 use scenario::LinkPlan;
 use scenario::results::{Moved, Timing};
 use scenario::segments::{Observer, Segment};
@@ -25,7 +25,6 @@ use units::{Bytes, Duration, Instant};
 use crate::LabError;
 use crate::error::Context;
 use crate::lateness::{LateBins, Lateness};
-use crate::recorder::path_rtt;
 use crate::reporter::Reporter;
 
 /// Packets fetched from one device before the others and the due ones get their turn.
@@ -326,6 +325,22 @@ impl Mover {
             is_realtime,
         })
     }
+}
+
+/// The least time from the server to the client and back.
+#[must_use]
+pub fn path_rtt(plan: &LinkPlan) -> Duration {
+    let least = |delay: &DelayModel| match delay {
+        DelayModel::Fixed(delay) => *delay,
+        DelayModel::Uniform { min, .. } => *min,
+        // Six deviations below the mean is the least that is drawn.
+        DelayModel::Normal { mean, deviation } => mean.saturating_sub(*deviation * 6),
+        DelayModel::Steps(steps) => steps.iter().map(|(_, delay)| *delay).min().unwrap_or(Duration::ZERO),
+    };
+    [&plan.wan_down, &plan.wan_up, &plan.radio_down, &plan.radio_up]
+        .into_iter()
+        .map(|link| least(&link.delay))
+        .fold(Duration::ZERO, |sum, delay| sum + delay)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod instance;
 mod lateness;
 pub mod moves;
 mod origin;
+mod pause;
 pub mod radios;
 mod recorder;
 mod reporter;

@@ -131,7 +131,7 @@ impl Origin {
             if Clock::now() > deadline {
                 return failed(format!("did not listen within {START_LIMIT}"));
             }
-            crate::transfer::pause(Duration::from_millis(2))?;
+            crate::pause::pause(Duration::from_millis(2))?;
         }
     }
 

@@ -15,8 +15,6 @@ use std::thread::JoinHandle;
 
 use capture::{LinkType, PcapngWriter, Record};
 use io::{CaptureRing, Clock, Interest, Namespace, Waiter};
-use link::DelayModel;
-use scenario::LinkPlan;
 use serde::Serialize;
 use units::{Duration, Instant};
 
@@ -73,22 +71,6 @@ pub struct Truth {
     pub client: BTreeMap<String, u64>,
     /// Packets that each link dropped: the queue was full, or the loss model said so.
     pub dropped: Dropped,
-}
-
-/// The least time from the server to the client and back.
-#[must_use]
-pub fn path_rtt(plan: &LinkPlan) -> Duration {
-    let least = |delay: &DelayModel| match delay {
-        DelayModel::Fixed(delay) => *delay,
-        DelayModel::Uniform { min, .. } => *min,
-        // Six deviations below the mean is the least that is drawn.
-        DelayModel::Normal { mean, deviation } => mean.saturating_sub(*deviation * 6),
-        DelayModel::Steps(steps) => steps.iter().map(|(_, delay)| *delay).min().unwrap_or(Duration::ZERO),
-    };
-    [&plan.wan_down, &plan.wan_up, &plan.radio_down, &plan.radio_up]
-        .into_iter()
-        .map(|link| least(&link.delay))
-        .fold(Duration::ZERO, |sum, delay| sum + delay)
 }
 
 /// Packets dropped, by link.

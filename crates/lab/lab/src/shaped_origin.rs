@@ -15,7 +15,7 @@ use units::{Bytes, Duration, Rate};
 use crate::LabError;
 use crate::error::Context;
 use crate::origin::Content;
-use crate::transfer::pause;
+use crate::pause::pause;
 
 /// A piece is written this often.
 const PIECE_EVERY: Duration = Duration::from_millis(20);

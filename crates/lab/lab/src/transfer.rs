@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
-use io::{Clock, Namespace, PidFd, Signals, SpawnOptions, Waiter};
+use io::{Clock, Namespace, PidFd, Signals, SpawnOptions};
 use scenario::{Kind, Workload};
 use sha2::{Digest, Sha256};
 use units::{Duration, Instant};
@@ -19,6 +19,7 @@ use units::{Duration, Instant};
 use crate::LabError;
 use crate::error::Context;
 use crate::origin::{Content, FILE, hexadecimal};
+use crate::pause::pause;
 use crate::topology::server_address;
 use late_reader::Asked;
 
@@ -33,15 +34,6 @@ const PING_INTERVAL_MIN: Duration = Duration::from_millis(2);
 const CLIENT_PRIORITY: u8 = 10;
 /// How much longer than its own time limit curl may live.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Waits for `time`.
-///
-/// # Errors
-/// When the system has no descriptors left.
-pub fn pause(time: Duration) -> Result<(), LabError> {
-    Waiter::new(Duration::ZERO)?.wait(Some(Clock::now() + time))?;
-    Ok(())
-}
 
 /// What became of one flow.
 #[derive(Clone, Debug)]

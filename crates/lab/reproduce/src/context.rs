@@ -8,12 +8,11 @@ use parallel::in_parallel_until;
 use scenario::results::CaseResult;
 use scenario::{Case, Scenario};
 use sim::{CaseRun, LogMode};
-use units::Duration;
 
 use crate::case_id::missing;
-use crate::document::{RunRecord, UsedScenario, fingerprint};
 use crate::lab_runs::{self, LabRuns};
 use crate::link_figure::links_of;
+use crate::record::{RunRecord, UsedScenario, fingerprint};
 use crate::seen::{Eyes, Looking};
 use crate::{CaseId, Experiment, Figure, Outcome, RadioLog, ReproduceError, Run, Runs};
 
@@ -446,9 +445,6 @@ pub(crate) fn text_of(file: &crate::BuiltIn, folder: Option<&Path>) -> Result<St
     let path = folder.join(file.path.strip_prefix("experiments/").unwrap_or(file.path));
     std::fs::read_to_string(&path).map_err(|error| ReproduceError::file(&path, error))
 }
-
-/// How long the links of a scenario are shown at most.
-pub(crate) const LINK_SHOWN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -7,11 +7,12 @@ use link::{Link, LinkConfig};
 use scenario::Scenario;
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::context::LINK_SHOWN;
 use crate::{Axis, Figure, Mark, Point, ReproduceError, Series, Source};
 
 /// Links shown of one scenario at most: a sweep over links need not show each.
 const LINKS_MAX: usize = 4;
+/// How long the links of a scenario are shown at most.
+const LINK_SHOWN: Duration = Duration::from_secs(60);
 /// Bins of the figure.
 const BINS: u64 = 120;
 /// Probes are full packets.

@@ -9,8 +9,8 @@ use report::date_of;
 use units::{Duration, Instant};
 
 use crate::chart::chart;
-use crate::document::RunRecord;
 use crate::page::command;
+use crate::record::RunRecord;
 use crate::{Experiment, Figure, Prose, ReproduceError, Reproduction, Table};
 
 /// A page and the pictures it shows.

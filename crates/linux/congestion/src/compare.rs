@@ -9,7 +9,6 @@
 
 mod layout;
 mod report;
-mod split;
 mod splitter;
 mod tally;
 
@@ -21,10 +20,10 @@ use io::{Clock, Instance, Interest, IoError, Signals, Waiter};
 use units::{Duration, Instant};
 
 pub use report::{CompareEstimate, CompareReport, EndedBy, Metric, Shows, Side};
-pub use split::{Group, Split, Unit};
 
 use crate::hold::{SWEEP_EVERY, enter, register};
 use crate::record::Comparison;
+use crate::split::{Group, Split, Unit};
 use crate::{CongestionError, KERNEL_NAME, Program, Setup, Users};
 use splitter::Splitter;
 use tally::Tally;

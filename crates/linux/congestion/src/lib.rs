@@ -18,14 +18,14 @@ mod hold;
 pub mod layout;
 mod program;
 mod record;
+mod split;
 mod status;
 
 pub use chooser::{Chooser, Users};
-pub use compare::{
-    CompareEstimate, CompareReport, Comparing, EndedBy, Group, Metric, Shows, Side, Split, Unit, compare,
-};
+pub use compare::{CompareEstimate, CompareReport, Comparing, EndedBy, Metric, Shows, Side, compare};
 pub use error::CongestionError;
 pub use hold::{Held, hold, unload};
 pub use program::{KERNEL_NAME, Program, Setup};
 pub use record::Comparison;
+pub use split::{Group, Split, Unit};
 pub use status::{ConnectionStatus, Loaded, Status, status};

@@ -7,7 +7,7 @@ use std::path::Path;
 use io::{INSTANCE_DIRECTORY, Instance, Leftover};
 use serde::{Deserialize, Serialize};
 
-use crate::compare::Unit;
+use crate::split::Unit;
 use crate::{CongestionError, Users};
 
 /// Of the instances' directories.

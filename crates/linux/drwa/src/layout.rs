@@ -2,6 +2,8 @@
 //!
 //! `tests/segments.rs` compares sizes with those that the compiler gave the program.
 
+use std::net::IpAddr;
+
 /// Reads one structure from the kernel's memory, field after field.
 macro_rules! words {
     ($(#[$attribute:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $kind:ty),* $(,)? }) => {
@@ -161,3 +163,15 @@ pub const KEY_LEN: usize = 40;
 pub const SELECTION_LEN: usize = 32;
 /// Selections that fit.
 pub const SELECTIONS_MAX: usize = 16;
+
+/// An address as the programs keep it: IPv4 in the first four bytes.
+#[must_use]
+pub fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V6(address) => address.octets(),
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        }
+    }
+}

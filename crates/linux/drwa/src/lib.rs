@@ -22,7 +22,7 @@ mod status;
 pub use attach::{attach, detach};
 pub use buffers::{Buffers, Kept};
 pub use error::DrwaError;
-pub use program::{Ends, Program, Setup, View, octets};
+pub use program::{Ends, Program, Setup, View};
 pub use record::{Attached, Record, Running, clean_up, running};
 pub use selection::Selection;
 pub use settings::{AttachArgs, HookChoice, Method};

@@ -9,7 +9,9 @@ use io::bpf::{Direction, Hook, Hooked, MapView, Object};
 use io::netlink::InterfaceIndex;
 use units::Duration;
 
-use crate::layout::{Connection, Counters, KEY_LEN, Peer, SELECTION_LEN, SELECTIONS_MAX, Settings, Shared};
+use crate::layout::{
+    Connection, Counters, KEY_LEN, Peer, SELECTION_LEN, SELECTIONS_MAX, Settings, Shared, octets,
+};
 use crate::selection::Selection;
 
 /// `bpf/drwa.bpf.c`, compiled; nothing loads it where there is none.
@@ -98,18 +100,6 @@ impl Ends {
         key.extend(self.remote.1.to_be_bytes());
         key.extend(if self.local.0.is_ipv4() { 4u32 } else { 6 }.to_ne_bytes());
         key
-    }
-}
-
-/// An address as the programs keep it: IPv4 in the first four bytes.
-#[must_use]
-pub fn octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V6(address) => address.octets(),
-        IpAddr::V4(address) => {
-            let [a, b, c, d] = address.octets();
-            [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-        }
     }
 }
 

@@ -4,8 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::layout::SELECTION_LEN;
-use crate::program::octets;
+use crate::layout::{SELECTION_LEN, octets};
 
 /// Connections with a server in a network, and a port of the server in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use crate::frames::{Host, OFFER_MSS};
 use control::receiver::{AckOut, Agreed, DataIn, Peer, ReceiverDrwa, ReceiverParams, SharedPath, Slot};
-use drwa::layout::Connection;
-use drwa::{Program, Setup, octets};
+use drwa::layout::{Connection, octets};
+use drwa::{Program, Setup};
 use io::bpf::Direction;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

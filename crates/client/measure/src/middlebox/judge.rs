@@ -7,7 +7,7 @@ use probe::{Handshake, SmallTcpEnd, from_digits, option_kind, to_digits};
 use units::Duration;
 use wire::TcpFlags;
 
-use super::plain::{Answered, Failed, Filled, Get};
+use super::plain::{Answered, Failed, Filled, Get, refusal_words};
 use super::raw::{Kind, RawFlow};
 use super::{Connection, Finding, Outcome, Piece, SeenByRun};
 use crate::seen::{Seen, head, refusal_number, text};
@@ -680,19 +680,6 @@ struct Shakes {
 
 fn headers(packet: &[u8]) -> String {
     to_digits(packet)
-}
-
-/// Why the server does not do what `probe middlebox` asks for.
-pub(super) fn refusal_words(answer: Answer) -> String {
-    match answer {
-        Answer::TooLong => {
-            "the server allows only a shorter --delay: less than half its --time-max".to_owned()
-        }
-        Answer::WrongKey => "wrong key".to_owned(),
-        Answer::NoSession => "the server does not know the session any more".to_owned(),
-        Answer::Busy => "the server has too many TCP connections: try again in a minute".to_owned(),
-        _ => "the server does not understand: use the same version at both ends".to_owned(),
-    }
 }
 
 fn finding(test: &'static str, port: u16, said: Said) -> Finding {

@@ -8,7 +8,6 @@ use io::{Clock, IoError, TcpInfo, Waiter};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::Duration;
 
-use super::judge::refusal_words;
 use crate::seen::refusal_number;
 use crate::tcp_socket::wait_at_most;
 use probe::order::Answer;
@@ -193,4 +192,17 @@ fn pause(time: Duration, is_stopped: &AtomicBool) -> Result<bool, IoError> {
         waiter.wait(Some(end.min(Clock::now() + Duration::from_millis(100))))?;
     }
     Ok(!is_stopped.load(Ordering::SeqCst))
+}
+
+/// Why the server does not do what `probe middlebox` asks for.
+pub(super) fn refusal_words(answer: Answer) -> String {
+    match answer {
+        Answer::TooLong => {
+            "the server allows only a shorter --delay: less than half its --time-max".to_owned()
+        }
+        Answer::WrongKey => "wrong key".to_owned(),
+        Answer::NoSession => "the server does not know the session any more".to_owned(),
+        Answer::Busy => "the server has too many TCP connections: try again in a minute".to_owned(),
+        _ => "the server does not understand: use the same version at both ends".to_owned(),
+    }
 }

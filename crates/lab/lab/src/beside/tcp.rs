@@ -13,8 +13,8 @@ use units::Duration;
 use super::{Arrived, PATIENCE, Seen, TURN, Times};
 use crate::LabError;
 use crate::error::Context;
+use crate::pause::pause;
 use crate::shaped_origin::is_time_out;
-use crate::transfer::pause;
 
 const BLOCK: usize = 1 << 16;
 /// What a client of a server that writes sends first: how many bytes it wants.

@@ -12,8 +12,8 @@ use super::world::handover_address;
 use crate::LabError;
 use crate::accelerator::Running;
 use crate::error::Context;
+use crate::pause::pause;
 use crate::topology::{RADIO, WAN};
-use crate::transfer::pause;
 
 /// What the boxes call each other.
 const NAMES: [&str; 2] = ["a", "b"];

@@ -11,8 +11,8 @@ use units::{Duration, Instant};
 
 use crate::LabError;
 use crate::error::Context;
+use crate::pause::pause;
 use crate::radios::ends::Content;
-use crate::transfer::pause;
 
 /// A question: the seed of the answer, and its size.
 const QUESTION_LEN: usize = 16;

@@ -19,8 +19,8 @@ use super::split;
 use super::streams::{BIN, Stream};
 use super::world::{World, attribute_of, proxy_of, server_of, subscriber_address};
 use crate::error::Context;
+use crate::pause::pause;
 use crate::radios::ends::{ContentServer, download, upload};
-use crate::transfer::pause;
 use crate::{Instance, LabError};
 
 /// So long after it came to its new station a subscriber's gap may still be the move's.

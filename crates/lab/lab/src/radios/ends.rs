@@ -14,7 +14,7 @@ use units::{Duration, Instant};
 use crate::LabError;
 use crate::error::Context;
 use crate::origin::hexadecimal;
-use crate::transfer::pause;
+use crate::pause::pause;
 
 /// Port of the server.
 pub(crate) const PORT: u16 = 9000;

@@ -12,7 +12,7 @@ use io::{Clock, Namespace, PidFd, SpawnOptions};
 use units::{Duration, Instant};
 
 use crate::LabError;
-use crate::transfer::pause;
+use crate::pause::pause;
 
 /// It is ended, if it does not end by itself, after so long.
 const END_MAX: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use super::manager::{Mptcpd, PathManagerProcess};
 use super::middlebox::Middlebox;
 use super::world::{World, is_address_of, outer_address, server_address};
 use crate::error::Context;
-use crate::transfer::pause;
+use crate::pause::pause;
 use crate::{Instance, LabError};
 use scenario::multi_path_results::{BIN_MS, CONNECT_LIMIT_S, Connect, MultiPathResult, MultiPathRun, Reuse};
 

@@ -1,7 +1,8 @@
 use scenario::results::MadeBy;
 
 use super::*;
-use crate::document::{SCHEMA, UsedScenario};
+use crate::document::SCHEMA;
+use crate::record::UsedScenario;
 use crate::{Axis, Check, Column, Mark, Outcome, Panel, Point, Row, Series, Source, Value, all, chosen};
 
 fn column(source: Source, heading: &str, unit: &str) -> Column {

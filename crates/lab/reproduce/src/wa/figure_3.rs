@@ -80,7 +80,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
             ("proxy", share(Scheme::PerStep).into()),
         ]),
         tables: vec![table(&runs), delays(&sweep)],
-        figures: vec![figure(&runs), figure_4::figure(&runs)],
+        figures: vec![figure(&runs), figure_4::figure(runs.of(Scheme::Old).next())],
         checks: vec![
             Check::at_least(
                 "link used by NewReno of 2007, percent (paper 84 to 86)",

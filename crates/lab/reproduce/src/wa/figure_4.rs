@@ -1,17 +1,15 @@
 //! [WA] Fig 4: the trace of sequence numbers around a fall of the bandwidth.
 
-use super::figure_3::Scheme;
-use crate::{Axis, Figure, Mark, Point, Run, Runs, SeenPacket, Series, Source};
+use crate::{Axis, Figure, Mark, Point, Run, SeenPacket, Series, Source};
 
 /// Seconds drawn: the fall at 50 s, of which the paper's text speaks, and the rise behind it.
 const SHOWN: (f64, f64) = (45.0, 65.0);
 /// Data of a packet of 1,500 bytes without options, as the paper counts packets.
 const DATA: f64 = 1_460.0;
 
-/// What NewReno sends, what is acknowledged and what the full queue drops; empty without a capture.
-pub(super) fn figure(runs: &Runs<Scheme>) -> Figure {
-    let run = || runs.of(Scheme::Old).take(1);
-    let captured = || run().flat_map(|run| &run.seen.packets);
+/// What the sender of a run sends, what is acknowledged and what the full queue drops; empty without a capture.
+pub(super) fn figure(run: Option<&Run>) -> Figure {
+    let captured = || run.into_iter().flat_map(|run| &run.seen.packets);
     let packets = || captured().filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1);
     let data = |packet: &&SeenPacket| packet.is_down && packet.payload > 0;
     let start = captured().find(data).map_or(0, |first| first.position);
@@ -24,7 +22,7 @@ pub(super) fn figure(runs: &Runs<Scheme>) -> Figure {
         acknowledged.filter_map(|p| Some(Point::new(p.at_s, number(p.ack?)))).collect();
     let sent: Vec<Point> = sent().filter(|p| !p.is_retransmission).map(point).collect();
     let is_shown = |p: &&SeenPacket| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1;
-    let lost = run().flat_map(dropped).filter(is_shown).map(point).collect();
+    let lost = run.into_iter().flat_map(dropped).filter(is_shown).map(point).collect();
     let least = sent.iter().chain(&acknowledged).map(|point| point.y).fold(f64::INFINITY, f64::min);
     let series = |name, mark, points| Series::new(name, Source::Ours, mark, points);
     let floor = if least.is_finite() { (least / 50.0).floor() * 50.0 } else { 0.0 };

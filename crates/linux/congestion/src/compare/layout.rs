@@ -1,29 +1,6 @@
 //! What the program of a comparison and this one share, byte by byte: `bpf/compare.h` in Rust.
 
-use super::split::{Group, Split, Unit};
-
-/// `struct ends`: the ends of a connection, as numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub network: u64,
-    pub host: u64,
-    pub is_ipv6: u64,
-    pub ports: u64,
-    pub own_network: u64,
-    pub own_host: u64,
-}
-
-/// Bytes of `struct ends`.
-#[cfg(test)]
-pub(super) const ENDS_LEN: usize = 6 * 8;
-
-#[cfg(test)]
-impl Ends {
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let words = [self.network, self.host, self.is_ipv6, self.ports, self.own_network, self.own_host];
-        words.into_iter().flat_map(u64::to_ne_bytes).collect()
-    }
-}
+use crate::split::{Group, Split, Unit};
 
 /// `struct settings`.
 #[derive(Clone, Debug)]

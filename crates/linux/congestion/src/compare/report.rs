@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use figures::stats;
 use serde::Serialize;
 
-use super::split::Unit;
+use crate::split::Unit;
 
 /// What a comparison has shown.
 #[derive(Clone, Debug, Serialize)]

@@ -6,8 +6,8 @@ use io::bpf::{Attachment, Load, Object};
 use io::{IoError, Namespace};
 
 use super::layout::{Constants, Counts, Measured};
-use super::split::Split;
 use crate::chooser::open_group;
+use crate::split::Split;
 
 /// `bpf/compare.bpf.c`, compiled; nothing loads it where there is none.
 #[cfg(not(feature = "bpf"))]
@@ -77,9 +77,9 @@ impl Splitter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{ENDS_LEN, Ends, MEASURED_LEN, word};
-    use super::super::split::{Group, Unit};
+    use super::super::layout::{MEASURED_LEN, word};
     use super::*;
+    use crate::split::{ENDS_LEN, Ends, Group, Unit};
 
     fn is_possible() -> bool {
         let needs = io::bpf::congestion_controls(None)

@@ -7,7 +7,7 @@ use units::Duration;
 
 use super::layout::Measured;
 use super::report::{Metric, Side};
-use super::split::{Group, Unit};
+use crate::split::{Group, Unit};
 
 /// Connections with less data have no goodput: it would be that of TCP's beginning (docs/ab.md).
 const GOODPUT_BYTES_MIN: u64 = 100_000;

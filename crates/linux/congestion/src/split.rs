@@ -5,8 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::Ends;
-
 /// What the hash is of, and what counts once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -67,13 +65,36 @@ impl Split {
         self.of(&Ends::between(remote, own))
     }
 
-    pub(super) fn of(&self, ends: &Ends) -> Group {
+    pub(crate) fn of(&self, ends: &Ends) -> Group {
         let mut hash = mix(mix(mix(self.seed) ^ ends.network) ^ ends.is_ipv6);
         if self.by == Unit::Connection {
             hash = mix(mix(hash ^ ends.host) ^ ends.ports);
             hash = mix(mix(hash ^ ends.own_network) ^ ends.own_host);
         }
         if hash >> 63 == 1 { Group::Adaptive } else { Group::Other }
+    }
+}
+
+/// `struct ends`: the ends of a connection, as numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub network: u64,
+    pub host: u64,
+    pub is_ipv6: u64,
+    pub ports: u64,
+    pub own_network: u64,
+    pub own_host: u64,
+}
+
+/// Bytes of `struct ends`.
+#[cfg(test)]
+pub(crate) const ENDS_LEN: usize = 6 * 8;
+
+#[cfg(test)]
+impl Ends {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let words = [self.network, self.host, self.is_ipv6, self.ports, self.own_network, self.own_host];
+        words.into_iter().flat_map(u64::to_ne_bytes).collect()
     }
 }
 
