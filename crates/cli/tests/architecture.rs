@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+mod modules;
+
 /// Folders below `crates`, lowest first. A crate may depend only on those of its own folder and of those before it.
 const ROWS: &[&str] = &["base", "core", "captures", "linux", "client", "box", "lab", "cli", "fuzzing"];
 

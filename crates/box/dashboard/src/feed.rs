@@ -11,7 +11,7 @@ use hyper::body::{Body, Frame};
 use telemetry::http::Place;
 use tokio::sync::watch;
 
-use crate::desk::Seat;
+use crate::live_state::Seat;
 use crate::subscriber::{Had, Watched};
 
 /// What a page looks at. What comes while it takes nothing in is left out, or comes later in one piece.

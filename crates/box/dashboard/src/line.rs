@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use top::{Ask, Source, Reply, TopError};
+use top::{Ask, Reply, Source, TopError};
 
 /// Longest answer of the gate, bytes.
 const ANSWER_LEN_MAX: u64 = 8 << 20;

@@ -25,9 +25,9 @@ use telemetry::TelemetryError;
 use telemetry::http::{self, Endpoint, Place, Site};
 use top::Secrets;
 
-use crate::desk::Desk;
 use crate::feed::{Feed, View};
 use crate::guard::{Bearer, Guard, is_of_this_site};
+use crate::live_state::LiveState;
 use crate::subscriber::Had;
 
 /// Longest line of secrets, bytes.
@@ -105,7 +105,7 @@ pub fn serve(
     http::serve(
         Endpoint { listen, tls },
         |at| ready(at, has_tls),
-        |end| Ok(Live { desk: Desk::start(gate, end)?, guard: secrets.map(Guard::new) }),
+        |end| Ok(Live { live: LiveState::start(gate, end)?, guard: secrets.map(Guard::new) }),
     )
 }
 
@@ -122,7 +122,7 @@ fn first_line(gate: &UnixStream) -> Result<Option<Secrets>, TelemetryError> {
 /// The page, and what it shows.
 #[derive(Clone)]
 struct Live {
-    desk: Arc<Desk>,
+    live: Arc<LiveState>,
     /// Beyond this machine.
     guard: Option<Arc<Guard>>,
 }
@@ -213,7 +213,7 @@ impl Live {
                 whole(StatusCode::OK, "text/event-stream", "")
             }
             "/events" => {
-                let (seat, events) = self.desk.look();
+                let (seat, events) = self.live.look();
                 events_of(Feed::new(View::Overview(events), seat, place))
             }
             "/subscriber" => self.subscriber(request.uri().query().unwrap_or_default(), place),
@@ -231,7 +231,7 @@ impl Live {
         let (Some(name), Some(address)) = (field("name"), address) else {
             return whole(StatusCode::BAD_REQUEST, TEXT, "name an accelerator and a subscriber's address\n");
         };
-        let Some((seat, watched)) = self.desk.watch((name, address)) else {
+        let Some((seat, watched)) = self.live.watch((name, address)) else {
             let text = "as many subscribers are looked at already as may\n";
             return whole(StatusCode::SERVICE_UNAVAILABLE, TEXT, text);
         };

@@ -1,4 +1,4 @@
-//! [`Desk`]: asks for what pages show, and for nothing while there are none.
+//! [`LiveState`]: asks for what pages show, and for nothing while there are none.
 //!
 //! ```text
 //!   page ─ Seat ─▶ wanted ─▶ thread: what is due? ─ question ─▶ gate
@@ -35,7 +35,7 @@ const WATCHED_MAX: usize = 4;
 const PATIENCE: StdDuration = StdDuration::from_secs(20);
 
 /// What pages and the thread that asks share.
-pub(crate) struct Desk {
+pub(crate) struct LiveState {
     wanted: Mutex<Wanted>,
     changed: Condvar,
     /// The last overview, as JSON.
@@ -50,7 +50,7 @@ struct Wanted {
     watched: BTreeMap<Key, (usize, Arc<Watched>)>,
 }
 
-impl Desk {
+impl LiveState {
     /// Starts to ask at `gate`; `end` is dropped when that has gone.
     ///
     /// # Errors
@@ -60,14 +60,14 @@ impl Desk {
         gate.set_read_timeout(Some(PATIENCE)).map_err(doing())?;
         gate.set_write_timeout(Some(PATIENCE)).map_err(doing())?;
         let (overview, _) = watch::channel(Bytes::new());
-        let desk = Arc::new(Self { wanted: Mutex::default(), changed: Condvar::new(), overview });
-        let own = Arc::clone(&desk);
+        let live = Arc::new(Self { wanted: Mutex::default(), changed: Condvar::new(), overview });
+        let own = Arc::clone(&live);
         let ask = move || {
             own.work(Line::new(gate));
             drop(end);
         };
-        thread::Builder::new().name("desk".to_owned()).spawn(ask).map_err(doing())?;
-        Ok(desk)
+        thread::Builder::new().name("live".to_owned()).spawn(ask).map_err(doing())?;
+        Ok(live)
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
@@ -84,7 +84,7 @@ impl Desk {
         }
         wanted.lookers += 1;
         self.changed.notify_one();
-        (Seat { desk: Arc::clone(self), key: None }, events)
+        (Seat { live: Arc::clone(self), key: None }, events)
     }
 
     /// The same for a subscriber; none when too many others are looked at.
@@ -98,7 +98,7 @@ impl Desk {
         *pages += 1;
         let watched = Arc::clone(watched);
         self.changed.notify_one();
-        Some((Seat { desk: Arc::clone(self), key: Some(key) }, watched))
+        Some((Seat { live: Arc::clone(self), key: Some(key) }, watched))
     }
 
     /// Waits until it is time for something; gives what is looked at.
@@ -162,14 +162,14 @@ fn after(due: Instant, every: Duration, now: Instant) -> Instant {
 
 /// A page that looks.
 pub(crate) struct Seat {
-    desk: Arc<Desk>,
+    live: Arc<LiveState>,
     /// The subscriber; none for the overview.
     key: Option<Key>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut wanted = self.desk.wanted();
+        let mut wanted = self.live.wanted();
         match &self.key {
             None => wanted.lookers -= 1,
             Some(key) => {
