@@ -9,8 +9,8 @@
 //! | [`Opportunism`] | what is sent beyond that, and what becomes of it | \[MA\], H18 |
 //! | [`Persist`] | when to ask a peer whose window is shut | RFC 9293 §3.8.6.1 |
 //!
-//! How *much* may be sent is not decided here: the caller's controller says it in a [`SendContext`], and loss
-//! is only reported to it.
+//! How *much* may be sent is not decided here: the caller's controller says it in a
+//! [`SendContext`](crate::SendContext), and loss is only reported to it.
 
 mod memory;
 mod persist;
