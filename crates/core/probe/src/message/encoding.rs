@@ -139,20 +139,14 @@ impl Message {
 
     fn body(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Hello { nonce, cookie } => {
-                out.put(&nonce.to_be_bytes());
-                out.put(cookie);
-            }
-            Self::Challenge { nonce, cookie } => {
+            Self::Hello { nonce, cookie } | Self::Challenge { nonce, cookie } => {
                 out.put(&nonce.to_be_bytes());
                 out.put(cookie);
             }
             Self::Accept { nonce, session, limits } => {
                 out.put(&nonce.to_be_bytes());
                 out.put(&session.to_be_bytes());
-                out.put(&limits.rate_max.as_bps().to_be_bytes());
-                out.put(&millis(limits.time_max).to_be_bytes());
-                out.put(&limits.volume_max.get().to_be_bytes());
+                put_limits(limits, out);
             }
             Self::Refuse { about, reason, detail, .. } => {
                 out.put(&about.to_be_bytes());
@@ -161,16 +155,7 @@ impl Message {
             }
             Self::Ask { session, run, spec } => {
                 of_run(*session, *run, out);
-                let flags = u8::from(spec.direction == Direction::Down)
-                    | u8::from(spec.pattern == Pattern::Search) << 1
-                    | u8::from(spec.is_echoed) << 2
-                    | u8::from(spec.pattern == Pattern::Saturate) << 3
-                    | u8::from(spec.pattern == Pattern::Trains) << 4;
-                out.put(&[flags]);
-                out.put(&spec.rate.as_bps().to_be_bytes());
-                out.put(&spec.payload.to_be_bytes());
-                out.put(&spec.overhead.to_be_bytes());
-                out.put(&millis(spec.length).to_be_bytes());
+                put_spec(spec, out);
             }
             Self::Grant { session, run } | Self::Finish { session, run } => of_run(*session, *run, out),
             Self::Wait { session, run, place: number } | Self::Fetch { session, run, from: number } => {
@@ -184,17 +169,12 @@ impl Message {
             }
             Self::Status { session, run, number, report } => {
                 of_run(*session, *run, out);
-                let fields =
-                    [*number, report.received, report.next, report.recent, report.errors, report.delay_us];
-                fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+                out.put(&number.to_be_bytes());
+                put_report(report, out);
             }
-            Self::Summary { session, run, summary: s } => {
+            Self::Summary { session, run, summary } => {
                 of_run(*session, *run, out);
-                let fields = [s.sent, s.refused, s.received, s.overflowed];
-                fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
-                out.put(&s.moves.to_be_bytes());
-                let fields = [s.late_p50_us, s.late_p99_us, s.late_max_us, s.gap_error_p99_us];
-                fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+                put_summary(summary, out);
             }
             Self::Records { session, run, from, arrivals } => {
                 of_run(*session, *run, out);
@@ -212,20 +192,8 @@ impl Message {
                 out.put(cookie);
             }
             Self::Held { session, flow } | Self::Speak { session, flow } => of_run(*session, *flow, out),
-            Self::AskPorts { session, ports } => {
-                out.put(&session.to_be_bytes());
-                ports.iter().take(PORTS_MAX).for_each(|port| out.put(&port.to_be_bytes()));
-                // So that no answer to one who has not proven himself is longer.
-                out.resize(out.len().max(DATA_LEN), 0);
-            }
-            Self::Ports { session, ports } => {
-                out.put(&session.to_be_bytes());
-                for port in ports.iter().take(PORTS_MAX) {
-                    let state = PORT_STATES.iter().position(|state| *state == port.state);
-                    out.put(&port.number.to_be_bytes());
-                    out.put(&[state.map_or(u8::MAX, |state| state as u8)]);
-                }
-            }
+            Self::AskPorts { session, ports } => put_asked_ports(*session, ports, out),
+            Self::Ports { session, ports } => put_ports(*session, ports, out),
             Self::AskSeen { session, run, from } => {
                 of_run(*session, *run, out);
                 out.put(&from.to_be_bytes());
@@ -241,24 +209,11 @@ impl Message {
                 put_data(data, out);
                 out.resize(DATA_LEN, 0);
             }
-            Self::Echo(echo) | Self::Pong(echo) => {
-                put_data(&echo.data, out);
-                out.put(&echo.received.as_nanos().to_be_bytes());
-                out.put(&echo.echoed.as_nanos().to_be_bytes());
-            }
-            Self::Locate { number, sent } => {
-                out.put(&number.to_be_bytes());
-                out.put(&sent.as_nanos().to_be_bytes());
-            }
+            Self::Echo(echo) | Self::Pong(echo) => put_echo(echo, out),
+            Self::Locate { number, sent } => put_numbered(*number, *sent, out),
             Self::Located { number, sent, address } => {
-                out.put(&number.to_be_bytes());
-                out.put(&sent.as_nanos().to_be_bytes());
-                let v6 = match address.ip() {
-                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-                    IpAddr::V6(v6) => v6,
-                };
-                out.put(&v6.octets());
-                out.put(&address.port().to_be_bytes());
+                put_numbered(*number, *sent, out);
+                put_address(*address, out);
             }
         }
     }
@@ -316,10 +271,79 @@ fn of_run(session: SessionId, run: u32, out: &mut Vec<u8>) {
     out.put(&run.to_be_bytes());
 }
 
+fn put_limits(limits: &Limits, out: &mut Vec<u8>) {
+    out.put(&limits.rate_max.as_bps().to_be_bytes());
+    out.put(&millis(limits.time_max).to_be_bytes());
+    out.put(&limits.volume_max.get().to_be_bytes());
+}
+
+fn put_spec(spec: &RunSpec, out: &mut Vec<u8>) {
+    let flags = u8::from(spec.direction == Direction::Down)
+        | u8::from(spec.pattern == Pattern::Search) << 1
+        | u8::from(spec.is_echoed) << 2
+        | u8::from(spec.pattern == Pattern::Saturate) << 3
+        | u8::from(spec.pattern == Pattern::Trains) << 4;
+    out.put(&[flags]);
+    out.put(&spec.rate.as_bps().to_be_bytes());
+    out.put(&spec.payload.to_be_bytes());
+    out.put(&spec.overhead.to_be_bytes());
+    out.put(&millis(spec.length).to_be_bytes());
+}
+
+fn put_report(report: &StatusReport, out: &mut Vec<u8>) {
+    let fields = [report.received, report.next, report.recent, report.errors, report.delay_us];
+    fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+}
+
+fn put_summary(s: &RunSummary, out: &mut Vec<u8>) {
+    let fields = [s.sent, s.refused, s.received, s.overflowed];
+    fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+    out.put(&s.moves.to_be_bytes());
+    let fields = [s.late_p50_us, s.late_p99_us, s.late_max_us, s.gap_error_p99_us];
+    fields.iter().for_each(|field| out.put(&field.to_be_bytes()));
+}
+
+fn put_asked_ports(session: SessionId, ports: &[u16], out: &mut Vec<u8>) {
+    out.put(&session.to_be_bytes());
+    ports.iter().take(PORTS_MAX).for_each(|port| out.put(&port.to_be_bytes()));
+    // So that no answer to one who has not proven himself is longer.
+    out.resize(out.len().max(DATA_LEN), 0);
+}
+
+fn put_ports(session: SessionId, ports: &[Port], out: &mut Vec<u8>) {
+    out.put(&session.to_be_bytes());
+    for port in ports.iter().take(PORTS_MAX) {
+        let state = PORT_STATES.iter().position(|state| *state == port.state);
+        out.put(&port.number.to_be_bytes());
+        out.put(&[state.map_or(u8::MAX, |state| state as u8)]);
+    }
+}
+
 fn put_data(data: &Data, out: &mut Vec<u8>) {
     of_run(data.session, data.run, out);
     out.put(&data.number.to_be_bytes());
     out.put(&data.sent.as_nanos().to_be_bytes());
+}
+
+fn put_echo(echo: &Echo, out: &mut Vec<u8>) {
+    put_data(&echo.data, out);
+    out.put(&echo.received.as_nanos().to_be_bytes());
+    out.put(&echo.echoed.as_nanos().to_be_bytes());
+}
+
+fn put_numbered(number: u64, sent: Instant, out: &mut Vec<u8>) {
+    out.put(&number.to_be_bytes());
+    out.put(&sent.as_nanos().to_be_bytes());
+}
+
+/// An IPv4 address as one of IPv6 that is mapped.
+fn put_address(address: SocketAddr, out: &mut Vec<u8>) {
+    let v6 = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    out.put(&v6.octets());
+    out.put(&address.port().to_be_bytes());
 }
 
 /// Arrivals as differences: of a number to the one after the last, of a time in µs to the last.
@@ -370,6 +394,14 @@ fn data(read: &mut Read<'_>) -> Option<Data> {
     Some(Data { session, run, number, sent: Instant::from_nanos(read.u64()?) })
 }
 
+/// The same with its filling, which may be anything.
+fn filled(r: &mut Read<'_>) -> Option<Data> {
+    let is_long = r.0.len() >= DATA_LEN - HEADER_LEN;
+    let data = data(r)?;
+    r.take(r.0.len())?;
+    is_long.then_some(data)
+}
+
 fn echo(r: &mut Read<'_>) -> Option<Echo> {
     let data = data(r)?;
     Some(Echo { data, received: Instant::from_nanos(r.u64()?), echoed: Instant::from_nanos(r.u64()?) })
@@ -381,19 +413,11 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
     let message = match kind {
         kind::HELLO => {
             let message = Message::Hello { nonce: r.u64()?, cookie: cookie(r)? };
-            let filling = r.take(r.0.len())?;
-            return filling.iter().all(|byte| *byte == 0).then_some(message);
+            zeros(r, r.0.len())?;
+            message
         }
         kind::CHALLENGE => Message::Challenge { nonce: r.u64()?, cookie: cookie(r)? },
-        kind::ACCEPT => Message::Accept {
-            nonce: r.u64()?,
-            session: r.u64()?,
-            limits: Limits {
-                rate_max: Rate::from_bps(r.u64()?),
-                time_max: Duration::from_millis(r.u32()?.into()),
-                volume_max: Bytes::new(r.u64()?),
-            },
-        },
+        kind::ACCEPT => Message::Accept { nonce: r.u64()?, session: r.u64()?, limits: limits(r)? },
         kind::ASK => Message::Ask { session: r.u64()?, run: r.u32()?, spec: spec(r)? },
         kind::GRANT => Message::Grant { session: r.u64()?, run: r.u32()? },
         kind::WAIT => Message::Wait { session: r.u64()?, run: r.u32()?, place: r.u32()? },
@@ -405,14 +429,7 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
         },
         kind::STATUS => {
             let (session, run, number) = (r.u64()?, r.u32()?, r.u32()?);
-            let report = StatusReport {
-                received: r.u32()?,
-                next: r.u32()?,
-                recent: r.u32()?,
-                errors: r.u32()?,
-                delay_us: r.u32()?,
-            };
-            Message::Status { session, run, number, report }
+            Message::Status { session, run, number, report: report(r)? }
         }
         kind::FINISH => Message::Finish { session: r.u64()?, run: r.u32()? },
         kind::SUMMARY => Message::Summary { session: r.u64()?, run: r.u32()?, summary: summary(r)? },
@@ -432,36 +449,11 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
         },
         kind::HELD => Message::Held { session: r.u64()?, flow: r.u32()? },
         kind::SPEAK => Message::Speak { session: r.u64()?, flow: r.u32()? },
-        kind::ASK_PORTS => {
-            let session = r.u64()?;
-            // Zero is no port, but the filling.
-            let (pairs, rest) = r.take(r.0.len())?.as_chunks::<2>();
-            let numbers = pairs.iter().map(|pair| u16::from_be_bytes(*pair));
-            let end = numbers.clone().position(|number| number == 0).unwrap_or(pairs.len());
-            let is_filled = numbers.clone().skip(end).all(|number| number == 0);
-            if !is_filled || !rest.is_empty() || end > PORTS_MAX || bytes.len() < DATA_LEN - HEADER_LEN {
-                return None;
-            }
-            Message::AskPorts { session, ports: numbers.take(end).collect() }
-        }
-        kind::PORTS => {
-            let session = r.u64()?;
-            let (triples, rest) = r.take(r.0.len())?.as_chunks::<3>();
-            if !rest.is_empty() || triples.len() > PORTS_MAX {
-                return None;
-            }
-            let port = |[high, low, state]: &[u8; 3]| {
-                let state = PORT_STATES.get(usize::from(*state)).copied()?;
-                Some(Port { number: u16::from_be_bytes([*high, *low]), state })
-            };
-            Message::Ports { session, ports: triples.iter().map(port).collect::<Option<_>>()? }
-        }
+        kind::ASK_PORTS => Message::AskPorts { session: r.u64()?, ports: asked_ports(r)? },
+        kind::PORTS => Message::Ports { session: r.u64()?, ports: ports(r)? },
         kind::ASK_SEEN => {
             let message = Message::AskSeen { session: r.u64()?, run: r.u32()?, from: r.u32()? };
-            let filling = r.take(DATA_LEN - HEADER_LEN - 16)?;
-            if filling.iter().any(|byte| *byte != 0) {
-                return None;
-            }
+            zeros(r, DATA_LEN - HEADER_LEN - 16)?;
             message
         }
         kind::SEEN => Message::Seen {
@@ -471,30 +463,72 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
             len: r.u32()?,
             bytes: r.take(r.0.len()).filter(|bytes| bytes.len() <= SEEN_MAX)?.to_vec(),
         },
-        kind::DATA | kind::PING => {
-            let data = data(r)?;
-            let message = if kind == kind::DATA { Message::Data(data) } else { Message::Ping(data) };
-            // The filling may be anything.
-            return (bytes.len() >= DATA_LEN - HEADER_LEN).then_some(message);
-        }
+        kind::DATA => Message::Data(filled(r)?),
+        kind::PING => Message::Ping(filled(r)?),
         kind::ECHO => Message::Echo(echo(r)?),
         kind::PONG => Message::Pong(echo(r)?),
         kind::LOCATE => {
             let message = Message::Locate { number: r.u64()?, sent: Instant::from_nanos(r.u64()?) };
-            let filling = r.take(r.0.len())?;
-            return filling.iter().all(|byte| *byte == 0).then_some(message);
+            zeros(r, r.0.len())?;
+            message
         }
-        kind::LOCATED => Message::Located {
-            number: r.u64()?,
-            sent: Instant::from_nanos(r.u64()?),
-            address: {
-                let v6 = Ipv6Addr::from(<[u8; 16]>::try_from(r.take(16)?).ok()?);
-                SocketAddr::new(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4), r.u16()?)
-            },
-        },
+        kind::LOCATED => {
+            Message::Located { number: r.u64()?, sent: Instant::from_nanos(r.u64()?), address: address(r)? }
+        }
         _ => return None,
     };
     read.0.is_empty().then_some(message)
+}
+
+/// A filling of `len` bytes that are zero.
+fn zeros(r: &mut Read<'_>, len: usize) -> Option<()> {
+    r.take(len)?.iter().all(|byte| *byte == 0).then_some(())
+}
+
+fn limits(r: &mut Read<'_>) -> Option<Limits> {
+    Some(Limits {
+        rate_max: Rate::from_bps(r.u64()?),
+        time_max: Duration::from_millis(r.u32()?.into()),
+        volume_max: Bytes::new(r.u64()?),
+    })
+}
+
+fn report(r: &mut Read<'_>) -> Option<StatusReport> {
+    Some(StatusReport {
+        received: r.u32()?,
+        next: r.u32()?,
+        recent: r.u32()?,
+        errors: r.u32()?,
+        delay_us: r.u32()?,
+    })
+}
+
+fn asked_ports(r: &mut Read<'_>) -> Option<Vec<u16>> {
+    let is_long = r.0.len() >= DATA_LEN - HEADER_LEN - size_of::<SessionId>();
+    // Zero is no port, but the filling.
+    let (pairs, rest) = r.take(r.0.len())?.as_chunks::<2>();
+    let numbers = pairs.iter().map(|pair| u16::from_be_bytes(*pair));
+    let end = numbers.clone().position(|number| number == 0).unwrap_or(pairs.len());
+    let is_filled = numbers.clone().skip(end).all(|number| number == 0);
+    let is_sound = is_filled && rest.is_empty() && end <= PORTS_MAX && is_long;
+    is_sound.then(|| numbers.take(end).collect())
+}
+
+fn ports(r: &mut Read<'_>) -> Option<Vec<Port>> {
+    let (triples, rest) = r.take(r.0.len())?.as_chunks::<3>();
+    if !rest.is_empty() || triples.len() > PORTS_MAX {
+        return None;
+    }
+    let port = |[high, low, state]: &[u8; 3]| {
+        let state = PORT_STATES.get(usize::from(*state)).copied()?;
+        Some(Port { number: u16::from_be_bytes([*high, *low]), state })
+    };
+    triples.iter().map(port).collect()
+}
+
+fn address(r: &mut Read<'_>) -> Option<SocketAddr> {
+    let v6 = Ipv6Addr::from(<[u8; 16]>::try_from(r.take(16)?).ok()?);
+    Some(SocketAddr::new(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4), r.u16()?))
 }
 
 fn spec(r: &mut Read<'_>) -> Option<RunSpec> {

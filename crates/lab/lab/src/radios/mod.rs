@@ -1,12 +1,15 @@
 //! Several radios between one client and one server: kernel MPTCP, with and without the path manager.
 
 mod air;
+mod client_host;
+mod clients;
 mod compared;
 pub(crate) mod ends;
 mod manager;
 mod middlebox;
 mod page;
 mod runner;
+mod servers;
 pub(crate) mod world;
 
 pub use compared::{goodputs, shares};

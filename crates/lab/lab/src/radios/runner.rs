@@ -1,45 +1,32 @@
 //! [`MultiPathRunner`]: runs a multi-path scenario.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 
-use control::coupled::Scheme;
 use io::netlink::{SocketDiagnosis, Subflow};
-use io::{Clock, Namespace, Signals, SpawnOptions, sysctl};
+use io::{Clock, Namespace, Signals};
+use scenario::multi_path_results::{BIN_MS, MultiPathResult, MultiPathRun, Reuse};
 use scenario::results::Moved;
 use scenario::{MultiPath, MultiPathCase, RadioDoes};
 use units::{Duration, Instant};
 
 use super::air::{Air, AirChange, AirLog, AirRadio};
-use super::ends::{ContentServer, PORT, Transfer, download, upload};
-use super::manager::{Mptcpd, PathManagerProcess};
+use super::client_host::{ClientHost, Deed, STRONG_DBM};
+use super::clients::{Clients, Job};
+use super::ends::Transfer;
+use super::manager::Mptcpd;
 use super::middlebox::Middlebox;
+use super::servers::Servers;
 use super::world::{World, is_address_of, outer_address, server_address};
-use crate::error::Context;
 use crate::pause::pause;
 use crate::{Instance, LabError};
-use scenario::multi_path_results::{BIN_MS, CONNECT_LIMIT_S, Connect, MultiPathResult, MultiPathRun, Reuse};
 
-/// UDP port of `cellerator probe server`.
-const PROBE_PORT: u16 = 7311;
-/// TCP port of the server of the downloads beside the transfer.
-const BESIDE_PORT: u16 = PORT + 1;
 /// How long the air is there before the transfer: the path manager proves its paths.
 const LEAD: Duration = Duration::from_millis(1_500);
-/// Bytes of the answer to a new connection.
-const CONNECT_BYTES: u64 = 1_000;
 /// Data that shows that a radio is used again, bytes.
 const REUSED_BYTES: u64 = 10_000;
 /// For so long after a radio's death what waits at the sender is what waited at the death.
 const UNSENT_FOR: Duration = Duration::from_millis(100);
-/// The strength that modems tell at first, dBm.
-const STRONG_DBM: i32 = -85;
-/// Of these it is told whether they are restored after a kill.
-const RESTORED: [&str; 3] =
-    ["net/ipv4/tcp_rto_max_ms", "net/ipv4/tcp_retries2", "net/ipv4/tcp_no_metrics_save"];
 
 /// Runs multi-path scenarios in the lab `instance`.
 pub struct MultiPathRunner<'a> {
@@ -51,14 +38,6 @@ pub struct MultiPathRunner<'a> {
     pub program: PathBuf,
     /// Where trace files are looked for.
     pub traces: PathBuf,
-}
-
-/// What the runner itself does at a time.
-enum Deed {
-    Readdress(String, usize),
-    Strength(String, i32),
-    Kill,
-    Restart,
 }
 
 impl MultiPathRunner<'_> {
@@ -95,177 +74,77 @@ impl MultiPathRunner<'_> {
     ) -> Result<MultiPathRun, LabError> {
         let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
         let (world, devices) = World::create(self.instance.name(), scenario, case)?;
+        let servers = Servers::start(&world.server, &self.program, scenario, case)?;
         let strength = self.instance.directory().join("strength");
-        let radios = scenario.radios_of(case);
-        let mut strengths: BTreeMap<String, i32> =
-            radios.iter().map(|(_, radio)| (radio.name.clone(), STRONG_DBM)).collect();
-        write_strengths(&strength, &strengths)?;
-        let is_multi_path = !case.server_single_path;
-        let family = scenario.family;
-        let address = server_address(family, 0);
-        let is_ipv4_only = address.is_ipv4() && scenario.further_family.is_none();
-        let anywhere = if is_ipv4_only { "0.0.0.0" } else { "[::]" };
-        let at: SocketAddr = format!("{anywhere}:{PORT}").parse().map_err(|_| which("no address"))?;
-        let coupled = coupled(case)?;
-        let control = coupled.as_ref().map(|program| program.name().to_owned());
-        let control = control.or_else(|| case.congestion_control.clone());
-        let content = ContentServer::start(&world.server, at, is_multi_path, control)?;
-        let beside_at = SocketAddr::new(at.ip(), BESIDE_PORT);
-        let reno = || ContentServer::start(&world.server, beside_at, false, Some("reno".to_owned()));
-        let _beside = (scenario.beside > 0).then(reno).transpose()?;
-        let _probes = ProbeServer::start(&world.server, &self.program, SocketAddr::new(address, PROBE_PORT))?;
-        let before: Vec<Option<String>> =
-            RESTORED.iter().map(|p| sysctl::read(&world.client, p).ok()).collect();
+        let host = ClientHost::new(&world, &self.program, strength, scenario, case)?;
 
         // The air is there before the transfer; its time zero is when that begins.
         // The same in every case, so that links are in the same place of their traces.
-        let lead = LEAD;
         let warm_up = if case.warm_up { Duration::from_secs(6) } else { Duration::ZERO };
-        let start = Clock::now() + lead + warm_up;
+        let start = Clock::now() + LEAD + warm_up;
         let (air, deeds) = self.air(scenario, case, seed, devices, start)?;
-        let server = SocketAddr::new(address, PROBE_PORT).to_string();
-        let mut options = case.options.clone();
-        options.extend((scenario.server_addresses > 1).then(|| "--full-mesh".to_owned()));
-        let start_manager =
-            || PathManagerProcess::start(&world.client, &self.program, &server, &options, &strength);
-        let mut manager = None;
-        let mut _mptcpd = None;
-        if case.daemon {
-            let mut started = start_manager()?;
-            started.wait_for_paths(radios.len())?;
-            manager = Some(started);
-        } else if let Some(program) = Mptcpd::installed().filter(|_| case.mptcpd) {
-            _mptcpd = Some(Mptcpd::start(&world.client, program, radios.len())?);
-        } else if !case.single_path {
-            world.add_endpoints(scenario, case)?;
-        }
-        let to = SocketAddr::new(address, PORT);
-        let wants_mptcp = !case.single_path;
+        let mut host = host.with_paths(scenario, case)?;
+        let job = Job {
+            client: &world.client,
+            scenario,
+            server: server_address(scenario.family, 0),
+            seed,
+            is_multi_path: !case.single_path,
+            start,
+            end: start + scenario.time.0,
+        };
         if case.warm_up {
-            let end = Clock::now() + Duration::from_millis(5_500);
-            world.client.run(|| download(to, (seed, u64::MAX), end, wants_mptcp))?;
+            job.warm_up(Clock::now() + Duration::from_millis(5_500))?;
         }
-        let size = scenario.size.map_or(u64::MAX, |size| size.0.get());
-        let end = start + scenario.time.0;
-        let (mut run, mut transfer) = (
-            MultiPathRun { case: case.name.clone(), repetition, seed, ..MultiPathRun::default() },
-            Transfer::default(),
-        );
-        let mut said = Vec::new();
+        let mut run = MultiPathRun { case: case.name.clone(), repetition, seed, ..MultiPathRun::default() };
         let troubles = troubles(scenario, case);
-        let mut unsent = vec![None::<f64>; troubles.len()];
-        std::thread::scope(|scope| -> Result<(), LabError> {
-            let client = &world.client;
-            let main = scope.spawn(move || {
-                client.run(|| {
-                    let _ = pause(start.saturating_since(Clock::now()));
-                    let transfer = if scenario.upload { upload } else { download };
-                    transfer(to, (seed, size), end, wants_mptcp)
-                })
-            });
-            let beside: Vec<_> = (1..=u64::from(scenario.beside))
-                .map(|number| {
-                    scope.spawn(move || {
-                        client.run(|| {
-                            let _ = pause(start.saturating_since(Clock::now()));
-                            let to = SocketAddr::new(address, BESIDE_PORT);
-                            download(to, (seed ^ (number << 32), u64::MAX), end, false)
-                        })
-                    })
-                })
-                .collect();
-            let connects: Vec<_> = scenario
-                .connects
-                .iter()
-                .map(|at| {
-                    let at = at.0;
-                    scope.spawn(move || {
-                        client.run(|| {
-                            let _ = pause((start + at).saturating_since(Clock::now()));
-                            let end = Clock::now() + Duration::from_secs(CONNECT_LIMIT_S);
-                            (at, download(to, (seed ^ 1, CONNECT_BYTES), end, wants_mptcp))
-                        })
-                    })
-                })
-                .collect();
-            let mut deeds = deeds.into_iter().peekable();
-            let mut generations: BTreeMap<String, u8> = BTreeMap::new();
-            let sender = if scenario.upload { &world.client } else { &world.server };
-            let diagnosis = sender.run(SocketDiagnosis::open)??;
-            while !main.is_finished() {
-                let now = Clock::now();
-                for ((at, dead), unsent) in troubles.iter().zip(&mut unsent) {
-                    if now >= start + *at && now < start + *at + UNSENT_FOR {
-                        let ms = unsent_ms(&diagnosis.subflows()?, *dead);
-                        *unsent = Some(unsent.map_or(ms, |most| most.max(ms)));
-                    }
-                }
-                while let Some((_, deed)) = deeds.next_if(|(at, _)| start + *at <= now) {
-                    match deed {
-                        Deed::Readdress(radio, number) => {
-                            let last = generations.entry(radio.clone()).or_insert(2);
-                            world.readdress(&radio, number, family, *last)?;
-                            *last += 1;
-                        }
-                        Deed::Strength(radio, dbm) => {
-                            strengths.insert(radio, dbm);
-                            write_strengths(&strength, &strengths)?;
-                        }
-                        Deed::Kill => {
-                            if let Some(mut manager) = manager.take() {
-                                manager.kill();
-                                said.extend(manager.lines());
-                            }
-                            // The guard needs a moment, which is within what is promised.
-                            pause(Duration::from_millis(1_200))?;
-                            let after: Vec<Option<String>> =
-                                RESTORED.iter().map(|p| sysctl::read(&world.client, p).ok()).collect();
-                            run.is_profile_restored = Some(before == after);
-                        }
-                        Deed::Restart => {
-                            manager = Some(start_manager()?);
-                        }
-                    }
-                }
-                if self.signals.take().is_some() {
-                    return Err(LabError::Interrupted);
-                }
-                pause(Duration::from_millis(10))?;
-            }
-            transfer = main.join().map_err(|_| which("the client's thread panicked"))??;
-            for download in beside {
-                let got = download.join().map_err(|_| which("a client's thread panicked"))??;
-                if let Some(error) = got.error {
-                    return Err(which(&format!("a TCP beside the transfer: {error}")));
-                }
-                let from = got.connected_at.unwrap_or(start);
-                let seconds = got.ended.unwrap_or(end).saturating_since(from).as_secs_f64();
-                run.beside_mbps.push(got.bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9));
-            }
-            for connect in connects {
-                let (at, got) = connect.join().map_err(|_| which("a client's thread panicked"))??;
-                run.connects.push(Connect {
-                    at_s: at.as_secs_f64(),
-                    up_ms: got.connected.map(Duration::as_millis_f64),
-                    limit_s: CONNECT_LIMIT_S as f64,
-                    answered_ms: got.answered.filter(|_| got.bytes > 0).map(Duration::as_millis_f64),
-                });
-            }
-            Ok(())
+        let sender = if scenario.upload { &world.client } else { &world.server };
+        let (transfer, unsent) = std::thread::scope(|scope| -> Result<_, LabError> {
+            let clients = Clients::start(scope, job);
+            let unsent = self.attend(&clients, &mut host, (start, deeds), sender, &troubles)?;
+            Ok((clients.join(&job, &mut run)?, unsent))
         })?;
-        if scenario.upload {
-            transfer = received(&content, transfer);
-        }
-        if let Some(mut manager) = manager.take() {
-            manager.end()?;
-            said.extend(manager.lines());
-        }
+        let transfer = if scenario.upload { servers.received(transfer) } else { transfer };
+        host.end_manager()?;
         let log = air.finish()?;
-        self.figure(&mut run, scenario, case, (start, end), transfer, log);
+        self.figure(&mut run, scenario, case, (start, job.end), transfer, log);
         let troubles: Vec<f64> = troubles.iter().map(|(at, _)| at.as_secs_f64()).collect();
         run.death_unsent_ms = worst_stall(&run, &troubles).and_then(|(which, ..)| unsent[which]);
-        run.events = said.iter().map(|(at, line)| at_time(*at, start, line)).collect();
+        run.is_profile_restored = host.is_profile_restored;
+        run.events = host.said.iter().map(|(at, line)| at_time(*at, start, line)).collect();
         Ok(run)
+    }
+
+    /// Does each deed at its time, until the transfer is over: what waited unsent at the sender after each of
+    /// `troubles`, ms.
+    fn attend(
+        &self,
+        clients: &Clients<'_>,
+        host: &mut ClientHost<'_>,
+        (start, deeds): (Instant, Vec<(Duration, Deed)>),
+        sender: &Namespace,
+        troubles: &[(Duration, usize)],
+    ) -> Result<Vec<Option<f64>>, LabError> {
+        let mut unsent = vec![None::<f64>; troubles.len()];
+        let mut deeds = deeds.into_iter().peekable();
+        let diagnosis = sender.run(SocketDiagnosis::open)??;
+        while !clients.is_over() {
+            let now = Clock::now();
+            for ((at, dead), unsent) in troubles.iter().zip(&mut unsent) {
+                if now >= start + *at && now < start + *at + UNSENT_FOR {
+                    let ms = unsent_ms(&diagnosis.subflows()?, *dead);
+                    *unsent = Some(unsent.map_or(ms, |most| most.max(ms)));
+                }
+            }
+            while let Some((_, deed)) = deeds.next_if(|(at, _)| start + *at <= now) {
+                host.perform(deed)?;
+            }
+            if self.signals.take().is_some() {
+                return Err(LabError::Interrupted);
+            }
+            pause(Duration::from_millis(10))?;
+        }
+        Ok(unsent)
     }
 
     /// The radios of a case in the air, and what the runner itself has to do.
@@ -379,14 +258,6 @@ impl MultiPathRunner<'_> {
     }
 }
 
-/// The coupled scheme that is a case's congestion control, registered by a name of this process's own.
-fn coupled(case: &MultiPathCase) -> Result<Option<coupled::Program>, LabError> {
-    let Some(scheme) = case.congestion_control.as_deref().and_then(Scheme::named) else { return Ok(None) };
-    let mut program = coupled::Program::load(&coupled::Setup::private(scheme))?;
-    program.register()?;
-    Ok(Some(program))
-}
-
 /// When radios die, or their own address or that of their NAT changes; and which, by number; by time.
 fn troubles(scenario: &MultiPath, case: &MultiPathCase) -> Vec<(Duration, usize)> {
     let is_trouble = |does| matches!(does, RadioDoes::Dies | RadioDoes::NatMoves | RadioDoes::Readdresses);
@@ -415,19 +286,6 @@ fn unsent_ms(subflows: &[Subflow], dead: usize) -> f64 {
         subflows.iter().filter(|s| s.is_established && !is_of(s.local.ip()) && !is_of(s.remote.ip()));
     let ms = living.map(|s| f64::from(s.unsent_bytes) * 8e3 / s.delivery_rate.as_bps().max(1) as f64);
     ms.fold(0.0, f64::max)
-}
-
-/// What the server got of an upload, with what only the client knows.
-fn received(content: &ContentServer, sent: Transfer) -> Transfer {
-    let lost = || Transfer { error: Some("the server received nothing".to_owned()), ..Transfer::default() };
-    let got = content.received().unwrap_or_else(lost);
-    Transfer {
-        connected: sent.connected,
-        connected_at: sent.connected_at,
-        error: sent.error.or(got.error),
-        is_multi_path: sent.is_multi_path,
-        ..got
-    }
 }
 
 /// The median of bins, those without a queue among them; zero without any.
@@ -461,34 +319,4 @@ fn at_time(at: Instant, start: Instant, line: &str) -> String {
     // The path manager's own time is that of its process.
     let what = line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
     format!("{seconds:.3} {what}")
-}
-
-fn write_strengths(path: &Path, strengths: &BTreeMap<String, i32>) -> Result<(), LabError> {
-    let text: String = strengths.iter().map(|(name, dbm)| format!("{name} {dbm}\n")).collect();
-    let new = path.with_extension("new");
-    fs::write(&new, text).and_then(|()| fs::rename(&new, path)).doing(|| format!("write {}", path.display()))
-}
-
-fn which(what: &str) -> LabError {
-    LabError::Which(what.to_owned())
-}
-
-/// `cellerator probe server` in the server's namespace; ended when dropped.
-struct ProbeServer(Child);
-
-impl ProbeServer {
-    fn start(namespace: &Namespace, program: &Path, at: SocketAddr) -> Result<Self, LabError> {
-        let mut command = Command::new(program);
-        command.args(["probe", "server", "--listen", &at.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        Ok(Self(namespace.spawn(command, options)?))
-    }
-}
-
-impl Drop for ProbeServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
