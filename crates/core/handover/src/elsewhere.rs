@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use engine::{FlowEnds, Port};
 
+use crate::Peer;
 use crate::rights::subscriber_of;
-use crate::{Gone, Peer};
 
 /// Client and server.
 type Ends = (SocketAddr, SocketAddr);
@@ -36,6 +36,16 @@ pub enum Relay {
     /// It is dropped: that box has no part in its flow.
     Refused,
 }
+
+/// Flows and another box: they went there or stayed there, or are here and that box knows of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gone {
+    /// The other box.
+    pub to: Peer,
+    /// Which they are.
+    pub flows: Vec<FlowEnds>,
+}
+stored::fields!(Gone { to, flows });
 
 /// Of one subscriber.
 #[derive(Clone, Debug, Default)]

@@ -12,7 +12,7 @@ use engine::FlowEnds;
 use stored::{Reader, Stored, StoredError, Writer};
 use units::Instant;
 
-use crate::{Elsewhere, Loaded, Name, Peer, Refusal};
+use crate::{Elsewhere, Gone, Loaded, Name, Peer, Refusal};
 
 /// The version of notes. A newer one is not read.
 const NOTE_VERSION: u16 = 2;
@@ -59,16 +59,6 @@ stored::variants! {
     0 => Frozen { name, to, broken_at, flows }, 1 => Holding(claim), 2 => Taking(claim), 3 => Taken(claim),
     4 => Over { name, refused, gone, until, shared: since(2, None) },
 }
-
-/// Flows and another box: they went there or stayed there, or are here and that box knows of them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Gone {
-    /// The other box.
-    pub to: Peer,
-    /// Which they are.
-    pub flows: Vec<FlowEnds>,
-}
-stored::fields!(Gone { to, flows });
 
 /// A subscriber that this box takes from another one.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::Case;
+use crate::case::Case;
 
 /// Values of one key that every case is run with, one after the other.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]

@@ -6,6 +6,7 @@
 //! document whoever ran the scenario.
 
 mod beside;
+mod case;
 mod choice;
 mod endpoints;
 mod error;
@@ -27,6 +28,7 @@ pub mod segments;
 mod server;
 
 pub use beside::{Beside, BesideKind};
+pub use case::Case;
 pub use choice::{CongestionControl, Controller};
 pub use endpoints::{
     Accelerator, Client, DrwaVariant, End, Kind, Reset, TakesBeyond, WindowPolicy, Workload,
@@ -34,7 +36,7 @@ pub use endpoints::{
 pub use error::Error;
 pub use family::Family;
 pub use feedback::Feedback;
-pub use file::{Case, Scenario};
+pub use file::Scenario;
 pub use links::{LinkPlan, ReadTrace};
 pub use moves::{MoveScheme, Moves, MovesCase, Subscriber, Traffic};
 pub use multi_path::{MultiPath, MultiPathCase, RadioDoes, RadioEvent, RadioLinks, RadioPath, Strips};

@@ -31,10 +31,10 @@ pub(crate) use netfilter::{NetfilterProgram, netfilter_programs};
 #[cfg(feature = "bpf")]
 pub use object::{Filter, Hooked, MapView, Object, Registered, relocated, remove_filters};
 pub use program::{
-    Attachment, Direction, Program, ProgramCost, costs_at, is_at, is_number, is_tcx_there, measure_run_time,
-    programs_at,
+    Attachment, Program, ProgramCost, costs_at, is_at, is_number, is_tcx_there, measure_run_time, programs_at,
 };
 pub use subflows::{Selection, for_new_connections, for_new_subflows};
+pub use system::Direction;
 #[cfg(not(feature = "bpf"))]
 pub use without::{
     CongestionControls, Hooked, MapView, Object, Registered, congestion_controls, relocated, remove_filters,

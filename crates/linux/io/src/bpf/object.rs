@@ -12,8 +12,9 @@ use libbpf_rs::{
 };
 
 use super::load::{FILTER_PRIORITY, Hook, Load};
-use super::program::{Attachment, Direction, explained};
+use super::program::{Attachment, explained};
 use super::system;
+use super::system::Direction;
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
 

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use units::Duration;
 
+use super::system::Direction;
 use super::{Instruction, system};
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
@@ -13,15 +14,6 @@ use crate::netlink::InterfaceIndex;
 pub struct Program {
     fd: OwnedFd,
     name: String,
-}
-
-/// Which packets of an interface a program sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Those that come in.
-    In,
-    /// Those that go out.
-    Out,
 }
 
 /// A program at work; it ends with the value, and with the last process that has a descriptor of it, however

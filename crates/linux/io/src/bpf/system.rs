@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::{Direction, Instruction};
+use super::Instruction;
 
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP: libc::c_long = 1;
@@ -225,6 +225,15 @@ struct LinkAttr {
     relative: u32,
     padding: u32,
     revision: u64,
+}
+
+/// Which packets of an interface a program sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Those that come in.
+    In,
+    /// Those that go out.
+    Out,
 }
 
 /// Attaches a program to what comes in or goes out through an interface, behind those that are there.

@@ -5,8 +5,9 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::load::{Hook, Load};
-use super::program::{Attachment, Direction};
+use super::program::Attachment;
 use super::require_objects;
+use super::system::Direction;
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
 
