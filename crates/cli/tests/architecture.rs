@@ -319,70 +319,16 @@ const ENGINE_LAYERS: &[&str] = &[
     "engine::image",
 ];
 
-/// Paths in `text` that begin with `crate::` or `super::`, those in braces each by itself; `module` is where
-/// it stands.
-fn imported(module: &str, text: &str) -> Vec<String> {
-    let mut paths = Vec::new();
-    for (at, _) in text.match_indices("crate::").chain(text.match_indices("super::")) {
-        let rest = &text[at..];
-        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(rest.len());
-        let head = rest[..end].to_owned();
-        let listed =
-            rest[end..].strip_prefix('{').and_then(|list| list.split_once('}')).map_or("", |(list, _)| list);
-        paths.extend(listed.split(',').map(|item| format!("{head}{}", item.trim())).chain([head.clone()]));
-    }
-    let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
-    let full = |path: String| match path.strip_prefix("crate::") {
-        Some(path) => path.to_owned(),
-        None => format!("{parent}::{}", path.trim_start_matches("super::")),
-    };
-    paths.into_iter().map(full).collect()
-}
-
-/// The module that a path leads to: its longest beginning that is one.
-fn module_of(path: &str) -> Option<usize> {
-    let names: Vec<&str> = path.split("::").filter(|name| !name.is_empty()).collect();
-    (1..=names.len()).rev().find_map(|n| {
-        let wanted = names[..n].join("::");
-        ENGINE_LAYERS.iter().position(|module| *module == wanted)
-    })
-}
-
 #[test]
 fn the_engines_modules_import_only_lower_ones() {
-    let base = root().join("crates/core/engine/src");
-    let mut files = Vec::new();
-    sources(&base, &mut files);
+    let place = |module: &str| ENGINE_LAYERS.iter().position(|layer| *layer == module);
     let mut wrong = Vec::new();
-    for file in files {
-        let path = file.strip_prefix(&base).expect("below it").with_extension("");
-        let module = path.to_string_lossy().replace('/', "::");
-        if module == "lib" || module.split("::").any(|part| part == "tests") {
-            continue;
-        }
-        let own = ENGINE_LAYERS.iter().position(|layer| *layer == module);
-        let own = own.unwrap_or_else(|| panic!("{module} has no layer: add it to ENGINE_LAYERS"));
-        let text = std::fs::read_to_string(&file).expect("readable source");
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        let upwards = imported(&module, &code)
-            .into_iter()
-            .filter(|path| module_of(path).is_some_and(|other| other > own));
-        wrong.extend(upwards.map(|path| format!("{module} imports {path}")));
+    for (module, names) in modules::graph(&modules::of(&root().join("crates/core/engine/src"))) {
+        let own = place(&module).unwrap_or_else(|| panic!("{module} has no layer: add it to ENGINE_LAYERS"));
+        let upwards = names.iter().filter(|name| place(name).is_some_and(|other| other > own));
+        wrong.extend(upwards.map(|name| format!("{module} imports {name}")));
     }
     assert!(wrong.is_empty(), "against the layers of the engine: {wrong:#?}");
-}
-
-#[test]
-fn paths_are_found_wherever_they_stand() {
-    let text =
-        "use crate::path::{Path, turns::Turn};\nuse super::deadlines::arm; fn f(x: crate::flow::Flow) {}";
-    let found = imported("half::output", text);
-    for path in ["path::Path", "path::turns::Turn", "half::deadlines::arm", "flow::Flow"] {
-        assert!(found.iter().any(|found| found == path), "{path} in {found:?}");
-    }
-    assert_eq!(module_of("path::turns::Turn").map(|at| ENGINE_LAYERS[at]), Some("path::turns"));
-    assert_eq!(module_of("std::fmt"), None);
 }
 
 /// Words in backticks.

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{folders, sources};
 
 /// Modules of a crate with their code: no comments, no tests.
-fn modules(base: &Path) -> BTreeMap<String, String> {
+pub fn of(base: &Path) -> BTreeMap<String, String> {
     let mut files = Vec::new();
     sources(base, &mut files);
     let mut found = BTreeMap::new();
@@ -99,7 +99,7 @@ fn absolute(path: &str, here: &str, all: &BTreeMap<String, String>) -> Option<St
 }
 
 /// Who names whom, through what modules show of others.
-fn graph(all: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
+pub fn graph(all: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
     let mut shown: BTreeMap<(String, String), String> = BTreeMap::new();
     for (module, code) in all {
         for path in uses(code, true).iter().filter_map(|path| absolute(path, module, all)) {
@@ -125,8 +125,7 @@ fn graph(all: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
             while let Some(next) = shown.get(&(at.clone(), name.to_owned())).filter(|next| **next != at) {
                 at.clone_from(next);
             }
-            let related = |a: &str, b: &str| a == b || a.starts_with(&format!("{b}::"));
-            if !at.is_empty() && !related(&at, module) && !related(module, &at) {
+            if !at.is_empty() && at != *module {
                 found.insert(at);
             }
         }
@@ -137,8 +136,12 @@ fn graph(all: &BTreeMap<String, String>) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// What is left when modules that name none of the others, or that none of the others names, are taken away, again and
-/// again.
+/// again; a module and those below it apart.
 fn circles(mut graph: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
+    let is_below = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.starts_with("::"));
+    for (module, names) in &mut graph {
+        names.retain(|name| !is_below(name, module) && !is_below(module, name));
+    }
     loop {
         let before = graph.len();
         let named: BTreeSet<String> = graph.values().flatten().cloned().collect();
@@ -157,7 +160,7 @@ fn modules_import_each_other_in_no_circle() {
     let mut wrong = Vec::new();
     let mut looked_at = 0;
     for (name, (folder, _)) in folders() {
-        let modules = modules(&folder.join("src"));
+        let modules = of(&folder.join("src"));
         looked_at += modules.len();
         let circles = circles(graph(&modules));
         wrong.extend(circles.iter().map(|(module, names)| format!("{name}: {module} imports {names:?}")));
@@ -168,15 +171,27 @@ fn modules_import_each_other_in_no_circle() {
 
 #[test]
 fn a_circle_is_found_wherever_it_passes() {
-    let of = |modules: &[(&str, &str)]| {
+    let found = |modules: &[(&str, &str)]| {
         let all = modules.iter().map(|(name, code)| ((*name).to_owned(), (*code).to_owned())).collect();
         circles(graph(&all)).into_keys().collect::<Vec<_>>()
     };
     let root = ("", "pub use a::{A, c::C};");
-    assert_eq!(of(&[root, ("a", "use crate::b::{self, B};"), ("b", "fn f() -> crate::A {}")]), ["a", "b"]);
-    assert_eq!(of(&[root, ("a", "use crate::b::B;"), ("b", "use super::x::X;"), ("x", "")]), [""; 0]);
+    assert_eq!(found(&[root, ("a", "use crate::b::{self, B};"), ("b", "fn f() -> crate::A {}")]), ["a", "b"]);
+    assert_eq!(found(&[root, ("a", "use crate::b::B;"), ("b", "use super::x::X;"), ("x", "")]), [""; 0]);
     let through_child = [root, ("a", "use crate::b::B;"), ("a::c", "use super::A;"), ("b", "use crate::C;")];
-    assert_eq!(of(&through_child), [""; 0], "a module and those below it are one thing to each other");
+    assert_eq!(found(&through_child), [""; 0], "a module and those below it are one thing to each other");
     let siblings = [("", ""), ("a", ""), ("a::b", "use super::c::C;"), ("a::c", "use crate::a::{b::B};")];
-    assert_eq!(of(&siblings), ["a::b", "a::c"]);
+    assert_eq!(found(&siblings), ["a::b", "a::c"]);
+}
+
+#[test]
+fn paths_are_found_wherever_they_stand() {
+    let text =
+        "use crate::path::{Path, turns::Turn}; use super::deadlines::arm; fn f(x: crate::flow::Flow) {}";
+    let modules = ["path", "path::turns", "half", "half::deadlines", "flow"]
+        .map(|name| (name.to_owned(), String::new()));
+    let mut all = BTreeMap::from(modules);
+    all.insert("half::output".to_owned(), text.to_owned());
+    let expected = ["flow", "half::deadlines", "path", "path::turns"].map(str::to_owned);
+    assert_eq!(graph(&all)["half::output"], BTreeSet::from(expected));
 }
