@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
-use ::engine::{Engine, EngineConfig, FlowEnds, FlowRecord, Middlebox, MovedFlow, Port};
+use ::engine::{Engine, EngineConfig, FlowEnds, FlowRecord, HandoverFlow, Middlebox, Port};
 use ::handover::{
     Claim, Config, Copies, Flows, Freeze, Gone, Handover, Loaded, MESSAGE_LEN_MAX, Message, Note, Peer,
     Rights, Survey,
@@ -100,7 +100,7 @@ impl Flows for Table {
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
         let all = self.of(freeze.name.subscriber);
         let record = flow_record();
-        let moved = |ends: &FlowEnds| (MovedFlow { ends: *ends, record, clock_ms: 0 }, Vec::new());
+        let moved = |ends: &FlowEnds| (HandoverFlow { ends: *ends, record, clock_ms: 0 }, Vec::new());
         let loaded: Vec<Loaded> = all.iter().map(moved).collect();
         self.note(&freeze.note(loaded.clone()));
         all.iter().for_each(|flow| _ = self.flows.remove(flow));
@@ -232,7 +232,9 @@ impl Pair {
         let line = protocol.line();
         let notes: Vec<Note> = table.notes.values().cloned().collect();
         let now = self.now;
-        table.flows.retain(|flow, ()| ::handover::fate_of(&notes, flow, now) == ::handover::Fate::Own);
+        table
+            .flows
+            .retain(|flow, ()| ::handover::ownership_of(&notes, flow, now) == ::handover::Ownership::Own);
         let mut next = Handover::new(self.config, 100 + self.heirs, 1_000);
         next.remember_all(line, notes, now);
         *protocol = next;

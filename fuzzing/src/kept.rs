@@ -2,10 +2,10 @@
 //! what is kept, notes of hand-overs, states.
 
 use engine::{
-    Engine, EngineConfig, FlowEnds, FlowRecord, ImageError, JournalEntry, Middlebox, MovedFlow, Port,
+    Engine, EngineConfig, FlowEnds, FlowRecord, HandoverFlow, ImageError, JournalEntry, Middlebox, Port,
     RECORD_WORDS,
 };
-use handover::{Elsewhere, Note, fate_of};
+use handover::{ForwardingTable, Note, ownership_of};
 use io::TcpImage;
 use run::{Offer, Question, outside};
 use units::{Duration, Instant, SeqNum};
@@ -97,11 +97,11 @@ pub fn note(bytes: &[u8]) {
 }
 
 fn led(note: &Note) {
-    let mut elsewhere = Elsewhere::new(64);
+    let mut elsewhere = ForwardingTable::new(64);
     note.lead(&mut elsewhere);
     let (sink, source) = (([10, 0, 0, 1], 1).into(), ([192, 0, 2, 1], 443).into());
     let flow = FlowEnds { is_downlink: true, sink, source };
-    let _ = (fate_of([note], &flow, Instant::ZERO), elsewhere.way_of(flow.client_and_server()));
+    let _ = (ownership_of([note], &flow, Instant::ZERO), elsewhere.next_hop(flow.client_and_server()));
 }
 
 /// States as bytes: an engine's, a TCP connection's. An error or a value, which is written again and read the same.
@@ -145,8 +145,8 @@ pub fn flow_record(bytes: &[u8]) {
     let (sink, source) = ((address(1), 40_000).into(), (address(2), 443).into());
     let ends = FlowEnds { is_downlink, sink, source };
     let now = Instant::from_millis(1_000_000);
-    let moved = MovedFlow { ends, record, clock_ms: 999_990 };
-    if stored::from_bytes::<MovedFlow>(1, &stored::to_bytes(&moved)).is_ok() {
+    let moved = HandoverFlow { ends, record, clock_ms: 999_990 };
+    if stored::from_bytes::<HandoverFlow>(1, &stored::to_bytes(&moved)).is_ok() {
         let mut engine = new_engine();
         if engine.take_in(&moved, held, now).is_ok() {
             go_on(engine, now);

@@ -233,7 +233,7 @@ const ENGINE_LAYERS: &[&str] = &[
     "config",
     "stats",
     "record",
-    "moved",
+    "handover",
     "journal",
     "report",
     "meters",
@@ -310,12 +310,12 @@ const ENGINE_LAYERS: &[&str] = &[
     "half::path_mtu",
     "half::recover",
     "half::reopening",
-    "half::elsewhere",
+    "half::handover",
     "half::reports",
     "half::room",
     "half::trial",
     "engine",
-    "engine::elsewhere",
+    "engine::handover",
     "engine::image",
 ];
 

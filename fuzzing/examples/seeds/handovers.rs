@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
+use engine::{FlowEnds, HandoverFlow, HeldPiece, RECORD_VERSION};
 use handover::{Claim, Freeze, Gone, Lack, Message, Name, Note, Refusal, Terms, VERSION};
 use units::{Instant, SeqNum};
 
@@ -30,7 +30,7 @@ fn prepare() -> Message {
 fn all() -> Vec<(&'static str, Message)> {
     let number = SeqNum::new(7);
     let piece = HeldPiece { flow: flow(1), una: number, start: number, bytes: vec![1, 2, 3] };
-    let moved = MovedFlow { ends: flow(1), record: fuzzing::flow_record(), clock_ms: 3 };
+    let moved = HandoverFlow { ends: flow(1), record: fuzzing::flow_record(), clock_ms: 3 };
     vec![
         ("prepare", prepare()),
         ("ready", Message::Ready { name: name(9), flows: 2 }),
@@ -63,7 +63,7 @@ pub fn notes() -> Seeds {
         bytes: 3,
         gone: Some(gone.clone()),
     };
-    let moved = MovedFlow { ends: flow(1), record: fuzzing::flow_record(), clock_ms: 3 };
+    let moved = HandoverFlow { ends: flow(1), record: fuzzing::flow_record(), clock_ms: 3 };
     let freeze = Freeze { name: name(9), to: 5, broken_at: Instant::from_millis(8) };
     let over = Note::Over {
         name: name(9),

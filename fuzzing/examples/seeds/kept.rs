@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use engine::{
-    Engine, EngineConfig, FlowEnds, FlowRecord, JournalEntry, MovedFlow, RECORD_VERSION, RECORD_WORDS,
+    Engine, EngineConfig, FlowEnds, FlowRecord, HandoverFlow, JournalEntry, RECORD_VERSION, RECORD_WORDS,
 };
 use handover::{Claim, Freeze, Gone, Name, Note, Refusal};
 use io::TcpImage;
@@ -17,7 +17,7 @@ const SLOT_WORDS: usize = 128;
 const MAGIC: u32 = 0xce11_0004;
 
 /// Flows in the middle of simulated transfers, from the states that the tests keep; the states themselves.
-fn simulated() -> (Vec<(MovedFlow, Vec<u8>)>, Seeds) {
+fn simulated() -> (Vec<(HandoverFlow, Vec<u8>)>, Seeds) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/core/sim/tests/images");
     let (mut flows, mut images) = (Vec::new(), Seeds::new());
     for seed in [55, 191, 217] {
@@ -37,7 +37,7 @@ fn simulated() -> (Vec<(MovedFlow, Vec<u8>)>, Seeds) {
 }
 
 /// A journal's file with a slot for each flow, of which the last one was being handled.
-fn journal_of(flows: &[(MovedFlow, Vec<u8>)], kinds: u32) -> Vec<u8> {
+fn journal_of(flows: &[(HandoverFlow, Vec<u8>)], kinds: u32) -> Vec<u8> {
     let mut words = vec![0; SLOT_WORDS];
     (words[0], words[1], words[2]) = (MAGIC, flows.len() as u32, RECORD_VERSION);
     for (flow, _) in flows {
@@ -76,7 +76,7 @@ pub fn journal() -> Seeds {
 /// A byte for the family and the direction, the record's words, what it holds.
 pub fn flow_record() -> Seeds {
     let (flows, _) = simulated();
-    let seed = |(number, (flow, held)): (usize, &(MovedFlow, Vec<u8>))| {
+    let seed = |(number, (flow, held)): (usize, &(HandoverFlow, Vec<u8>))| {
         let kind = u8::from(!flow.ends.is_downlink) | u8::from(flow.ends.sink.is_ipv6()) << 1;
         let words = flow.record.words().into_iter().flat_map(u32::to_le_bytes);
         let bytes = [kind].into_iter().chain(words).chain(held.iter().copied().take(2_000));
@@ -97,7 +97,7 @@ pub fn note() -> Seeds {
     let until = Instant::from_millis(8);
     let claim = Claim { name, from: 2, until, flows: vec![flow(1)], bytes: 3, gone: Some(gone.clone()) };
     let freeze = Freeze { name, to: 5, broken_at: until };
-    let moved = MovedFlow { ends: flow(1), record: FlowRecord::default(), clock_ms: 3 };
+    let moved = HandoverFlow { ends: flow(1), record: FlowRecord::default(), clock_ms: 3 };
     let real = simulated.into_iter().take(1).map(|(flow, held)| (flow, held[..held.len().min(100)].to_vec()));
     let notes = [
         ("frozen", freeze.note(real.collect())),

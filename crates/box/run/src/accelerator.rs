@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ::handover::{Elsewhere, Note, Peer, Relay, Way};
+use ::handover::{Admission, ForwardingTable, NextHop, Note, Peer};
 use control::Feedback;
 use engine::{
     ConfigError, ControlGroup, Engine, EngineConfig, Journal, JournalEntry, MemoryAdvice, Middlebox, Notice,
@@ -67,7 +67,7 @@ pub struct Accelerator {
     /// What was measured in an A/B phase.
     measured: SharedTally,
     /// Subscribers that other boxes have, and the ways there.
-    elsewhere: Elsewhere,
+    forwarding: ForwardingTable,
     /// Packets of subscribers that are being taken: the box that had them has sent them on.
     early: Early,
     outlets: Outlets,
@@ -131,7 +131,7 @@ impl Accelerator {
                 expecting: None,
                 arriving: None,
                 measured: SharedTally::default(),
-                elsewhere: Elsewhere::new(config.ipv6_prefix_len),
+                forwarding: ForwardingTable::new(config.ipv6_prefix_len),
                 early: Early::default(),
                 outlets: Outlets::new(),
                 ledger: None,
@@ -162,13 +162,13 @@ impl Accelerator {
     }
 
     /// What is to become of a packet that came from a side.
-    fn way_of(&mut self, packet: &[u8], from: Port) -> Way {
-        if self.elsewhere.is_empty() {
-            return Way::Here;
+    fn next_hop(&mut self, packet: &[u8], from: Port) -> NextHop {
+        if self.forwarding.is_empty() {
+            return NextHop::Here;
         }
-        let Some(ends) = ends_of(packet, from) else { return Way::Here };
-        self.elsewhere.note_packet(ends, from, false);
-        self.elsewhere.way_of(ends)
+        let Some(ends) = ends_of(packet, from) else { return NextHop::Here };
+        self.forwarding.note_packet(ends, from, false);
+        self.forwarding.next_hop(ends)
     }
 
     fn start_uplink_journal(&mut self) {
@@ -233,10 +233,10 @@ impl Middlebox for Accelerator {
         packet: &mut [u8],
         now: Instant,
     ) -> Verdict {
-        match self.way_of(packet, from) {
-            Way::Here => self.engine.handle_packet(from, virtio, packet, now),
-            Way::Past => Verdict::Forward,
-            Way::To(peer) => {
+        match self.next_hop(packet, from) {
+            NextHop::Here => self.engine.handle_packet(from, virtio, packet, now),
+            NextHop::Past => Verdict::Forward,
+            NextHop::To(peer) => {
                 if let Some(outlet) = self.outlets.get(usize::from(peer)) {
                     let relayed = Relayed { from, virtio: *virtio, packet: packet.to_vec() };
                     // What has no room is lost, as on any link.
@@ -501,12 +501,12 @@ impl Processor for Accelerator {
     }
 
     fn set_outlets(&mut self, outlets: Outlets, ipv6_prefix_len: u8, ledger: Ledger) {
-        (self.outlets, self.elsewhere) = (outlets, Elsewhere::new(ipv6_prefix_len));
+        (self.outlets, self.forwarding) = (outlets, ForwardingTable::new(ipv6_prefix_len));
         self.ledger = Some(ledger);
     }
 
     fn remember(&mut self, notes: &[Note]) {
-        notes.iter().for_each(|note| note.lead(&mut self.elsewhere));
+        notes.iter().for_each(|note| note.lead(&mut self.forwarding));
     }
 
     fn debt_timeout(&self) -> Duration {
@@ -526,20 +526,20 @@ impl Processor for Accelerator {
         now: Instant,
     ) -> Verdict {
         let Some(ends) = ends_of(packet, from) else { return Verdict::Consumed };
-        let way = self.elsewhere.way_of_relayed(by, ends);
-        self.elsewhere.note_packet(ends, from, true);
-        match way {
-            Relay::Here => return self.engine.handle_packet(from, virtio, packet, now),
-            Relay::Past => return Verdict::Forward,
-            Relay::Early => self.wait_for_flows(ends.0.ip(), by, from, virtio, packet),
-            Relay::Astray => {}
-            Relay::Refused => self.ledger.iter().for_each(Ledger::note_refused),
+        let admission = self.forwarding.admission_of(by, ends);
+        self.forwarding.note_packet(ends, from, true);
+        match admission {
+            Admission::Here => return self.engine.handle_packet(from, virtio, packet, now),
+            Admission::Past => return Verdict::Forward,
+            Admission::Early => self.wait_for_flows(ends.0.ip(), by, from, virtio, packet),
+            Admission::Astray => {}
+            Admission::Refused => self.ledger.iter().for_each(Ledger::note_refused),
         }
         Verdict::Consumed
     }
 
     fn take_early(&mut self) -> Option<(Peer, Relayed)> {
-        self.early.take(&self.elsewhere)
+        self.early.take(&self.forwarding)
     }
 
     fn memory(&self) -> (u64, u64) {

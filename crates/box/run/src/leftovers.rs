@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-use handover::Fate;
+use handover::Ownership;
 use io::netlink::Netlink;
 use io::{Clock, IoError, Leftover, NamespaceId, Waiter};
 use units::Duration;
@@ -133,7 +133,7 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: NamespaceId) -> 
         if let Some(record) = &record {
             // Another box may have them: it is asked.
             let pending_handovers = PendingHandovers::read(base, record.namespace, &record.name);
-            owed.retain(|left| pending_handovers.of(left) != Fate::Leave);
+            owed.retain(|left| pending_handovers.of(left) != Ownership::Leave);
         }
         match record {
             // A directory in our way is needed: its name is ours.

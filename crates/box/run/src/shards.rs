@@ -88,7 +88,7 @@ pub(crate) enum Command<S> {
     /// Packets may have gone past for a while.
     Resynchronise,
     /// Give the state of all flows, and do nothing until it is said whether they are another process's now.
-    Freeze { answer: mpsc::Sender<Result<FlowState, String>>, are_gone: mpsc::Receiver<Fate> },
+    Freeze { answer: mpsc::Sender<Result<FlowState, String>>, are_gone: mpsc::Receiver<FreezeEnd> },
     /// Move a subscriber's flows, or take in a packet of another box.
     Work(Job),
     /// Take nothing new over and deliver what is owed.
@@ -112,9 +112,9 @@ impl<S> Command<S> {
     }
 }
 
-/// What becomes of shards that were stopped.
+/// End of a freeze of the shards for an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FreezeEnd {
     /// They go on with their flows.
     Stay,
     /// Their flows are another process's, and they hand packets on.
@@ -165,8 +165,8 @@ type Stored = mpsc::Receiver<Result<FlowState, String>>;
 /// Shards that were told to stop. Dropped, they go on with their flows.
 #[derive(Debug)]
 pub(crate) struct Freezing {
-    /// Of each, in their order: what it knows, and its fate.
-    asked: Vec<(Stored, mpsc::Sender<Fate>)>,
+    /// Of each, in their order: what it knows, and its end.
+    asked: Vec<(Stored, mpsc::Sender<FreezeEnd>)>,
 }
 
 impl Freezing {
@@ -190,14 +190,14 @@ impl Freezing {
 pub(crate) struct Frozen {
     /// Of each, in their order.
     pub states: Vec<FlowState>,
-    thaws: Vec<mpsc::Sender<Fate>>,
+    thaws: Vec<mpsc::Sender<FreezeEnd>>,
 }
 
 impl Frozen {
     /// They go on, or end.
-    pub fn thaw(self, fate: Fate) {
+    pub fn thaw(self, end: FreezeEnd) {
         // One that has ended hears nothing.
-        self.thaws.iter().for_each(|thaw| _ = thaw.send(fate));
+        self.thaws.iter().for_each(|thaw| _ = thaw.send(end));
     }
 }
 

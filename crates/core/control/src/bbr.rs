@@ -257,6 +257,12 @@ impl Bbr {
     fn advance(&mut self, ack: &Ack) {
         self.advance_cycle(ack);
         self.judge_pipe(ack);
+        self.check_drain(ack);
+        self.probe_rtt(ack);
+    }
+
+    /// BBRCheckDrain: drains the queue of STARTUP, and goes on when no more than a BDP is in flight.
+    fn check_drain(&mut self, ack: &Ack) {
         if self.mode == Mode::Startup && self.is_pipe_full {
             self.mode = Mode::Drain;
         }
@@ -265,7 +271,6 @@ impl Bbr {
         {
             self.enter_probe_bw(ack.now);
         }
-        self.probe_rtt(ack);
     }
 
     fn advance_cycle(&mut self, ack: &Ack) {

@@ -551,6 +551,16 @@ impl Bbr3 {
         }
     }
 
+    /// BBRCheckDrain: drains the queue of Startup, and goes on when no more than a BDP is in flight.
+    fn check_drain(&mut self, ack: &Ack) {
+        if self.cycle.phase == Phase::Startup && self.is_pipe_full {
+            self.cycle.phase = Phase::Drain;
+        }
+        if self.cycle.phase == Phase::Drain && ack.in_flight.get() <= self.in_flight_target() {
+            self.enter_down(ack.now);
+        }
+    }
+
     /// The model, the phase, and what they say, in the draft's order.
     fn take_sample(&mut self, ack: &Ack, sample: &RateSample) {
         let sent_at = ack.delivered_total.saturating_sub(sample.delivered);
@@ -563,12 +573,7 @@ impl Bbr3 {
         self.aggregation.on_ack(ack, self.bandwidth(), self.round.is_start, self.cwnd);
         self.check_pipe(sample, is_limited);
         self.check_startup_loss(flight);
-        if self.cycle.phase == Phase::Startup && self.is_pipe_full {
-            self.cycle.phase = Phase::Drain;
-        }
-        if self.cycle.phase == Phase::Drain && ack.in_flight.get() <= self.in_flight_target() {
-            self.enter_down(ack.now);
-        }
+        self.check_drain(ack);
         if self.is_pipe_full {
             self.adapt_long_bound(ack, flight, is_limited);
             self.advance_cycle(ack, sample);

@@ -36,7 +36,7 @@ use crate::report::{FlowReport, Page, PassedFlow, SubscriberReport, UnknownFlow}
 use crate::stats::Stats;
 use crate::trial::{ControlGroup, MeasuredFlow};
 
-mod elsewhere;
+mod handover;
 mod image;
 
 /// The accelerator.

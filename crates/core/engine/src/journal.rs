@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use units::SeqNum;
 
-use crate::moved::MovedFlow;
+use crate::handover::HandoverFlow;
 use crate::record::{FlowRecord, Mark};
 
 /// A flow whose delivery is the engine's: who it joins, and the newest numbers known of each end. For the
@@ -38,7 +38,7 @@ pub struct JournalEntry {
 impl JournalEntry {
     /// What a journal would have of a flow that has left: enough to reset its hosts.
     #[must_use]
-    pub fn of_moved(flow: &MovedFlow) -> Self {
+    pub fn of_moved(flow: &HandoverFlow) -> Self {
         let FlowRecord { una, told, sink_nxt, source_ack, sink_tsval, source_tsval, .. } = flow.record;
         Self {
             sink: flow.ends.sink,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use engine::{FlowEnds, HeldPiece, MovedFlow, RECORD_VERSION};
+use engine::{FlowEnds, HandoverFlow, HeldPiece, RECORD_VERSION};
 use units::{Duration, Instant, SeqNum};
 
 use crate::allowance::{may_have, weight_of};
@@ -370,7 +370,7 @@ impl Handover {
         &mut self,
         from: Peer,
         name: Name,
-        moved: Vec<MovedFlow>,
+        moved: Vec<HandoverFlow>,
         flows: &mut impl Flows,
         now: Instant,
     ) {

@@ -25,13 +25,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use engine::{FlowEnds, MovedFlow};
+use engine::{FlowEnds, HandoverFlow};
 use units::{Duration, Instant, SeqNum};
 
 mod allowance;
 mod coming;
 mod copies;
-mod elsewhere;
+mod forwarding;
 mod going;
 mod leaving;
 mod message;
@@ -43,11 +43,11 @@ mod trips;
 use allowance::Allowance;
 use coming::{Asked, Coming};
 pub use copies::{Copies, Survey};
-pub use elsewhere::{Elsewhere, Gone, Relay, Way};
+pub use forwarding::{Admission, ForwardingTable, Gone, NextHop};
 use going::Going;
 use leaving::Leaving;
 pub use message::{Lack, MESSAGE_LEN_MAX, Message, Name, Refusal, Terms, VERSION};
-pub use note::{Claim, Fate, Freeze, Note, fate_of};
+pub use note::{Claim, Freeze, Note, Ownership, ownership_of};
 use past::Past;
 use rights::subscriber_of;
 pub use rights::{Prefix, Rights};
@@ -57,7 +57,7 @@ use trips::{Again, Trips};
 pub type Peer = u16;
 
 /// A flow with the data that it holds.
-pub type Loaded = (MovedFlow, Vec<u8>);
+pub type Loaded = (HandoverFlow, Vec<u8>);
 
 /// The engine's part: the flows of one box, as the protocol moves them.
 pub trait Flows {

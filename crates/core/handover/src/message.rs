@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use engine::{FlowEnds, HeldPiece, MovedFlow};
+use engine::{FlowEnds, HandoverFlow, HeldPiece};
 use stored::{Reader, StoredError};
 use units::SeqNum;
 
@@ -149,7 +149,7 @@ pub enum Message {
         through: SeqNum,
     },
     /// It is yours, as its flows stand here; nobody has it until you take it.
-    Commit(Name, Vec<MovedFlow>),
+    Commit(Name, Vec<HandoverFlow>),
     /// It is mine.
     Committed(Name),
     /// I know.

@@ -12,7 +12,7 @@ use engine::FlowEnds;
 use stored::{Reader, Stored, StoredError, Writer};
 use units::Instant;
 
-use crate::{Elsewhere, Gone, Loaded, Name, Peer, Refusal};
+use crate::{ForwardingTable, Gone, Loaded, Name, Peer, Refusal};
 
 /// The version of notes. A newer one is not read.
 const NOTE_VERSION: u16 = 2;
@@ -123,33 +123,33 @@ impl Note {
     }
 
     /// Has packets go where this says that they go, and come from where it says that they may.
-    pub fn lead(&self, elsewhere: &mut Elsewhere) {
+    pub fn lead(&self, forwarding: &mut ForwardingTable) {
         let subscriber = self.name().subscriber;
         match self {
             Self::Frozen { to, flows, .. } => {
                 let flows: Vec<FlowEnds> = flows.iter().map(|(flow, _)| flow.ends).collect();
-                elsewhere.announce(subscriber, *to, &flows);
-                elsewhere.give_away(subscriber, flows.into_iter(), *to);
+                forwarding.announce(subscriber, *to, &flows);
+                forwarding.give_away(subscriber, flows.into_iter(), *to);
             }
             Self::Over { refused, gone, shared, .. } => {
                 match gone {
-                    Some(_) if refused.is_some() => elsewhere.let_stay(subscriber, gone.as_ref()),
+                    Some(_) if refused.is_some() => forwarding.let_stay(subscriber, gone.as_ref()),
                     Some(Gone { to, flows }) => {
-                        elsewhere.give_away(subscriber, flows.iter().copied(), *to);
+                        forwarding.give_away(subscriber, flows.iter().copied(), *to);
                     }
                     None => {}
                 }
                 if let Some(Gone { to, flows }) = shared {
-                    elsewhere.announce(subscriber, *to, flows);
+                    forwarding.announce(subscriber, *to, flows);
                 }
             }
             Self::Holding(claim) | Self::Taking(claim) => {
                 if let Some(gone) = &claim.gone {
-                    elsewhere.give_away(subscriber, gone.flows.iter().copied(), gone.to);
+                    forwarding.give_away(subscriber, gone.flows.iter().copied(), gone.to);
                 }
-                elsewhere.lead(subscriber, claim.from, &claim.flows);
+                forwarding.lead(subscriber, claim.from, &claim.flows);
             }
-            Self::Taken(claim) => elsewhere.announce(subscriber, claim.from, &claim.flows),
+            Self::Taken(claim) => forwarding.announce(subscriber, claim.from, &claim.flows),
         }
     }
 
@@ -206,9 +206,9 @@ impl Note {
     }
 }
 
-/// What a process makes of a flow in the journal of the one before.
+/// Part of a process in a flow from the journal of the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum Ownership {
     /// It goes on with it.
     Own,
     /// It has no part in it: the flow is frozen, or was never taken.
@@ -217,29 +217,35 @@ pub enum Fate {
     GiveUp,
 }
 
-/// What becomes of `flow`, which is in the journal, by the notes of the same box.
+/// Ownership of `flow`, which is in the journal, by the notes of the same box.
 #[must_use]
-pub fn fate_of<'a>(notes: impl IntoIterator<Item = &'a Note>, flow: &FlowEnds, now: Instant) -> Fate {
-    let mut fate = Fate::Own;
+pub fn ownership_of<'a>(
+    notes: impl IntoIterator<Item = &'a Note>,
+    flow: &FlowEnds,
+    now: Instant,
+) -> Ownership {
+    let mut ownership = Ownership::Own;
     for note in notes {
         match note {
             Note::Frozen { flows, .. } if flows.iter().any(|(moved, _)| moved.ends == *flow) => {
-                fate = Fate::Leave;
+                ownership = Ownership::Leave;
             }
-            Note::Taking(claim) if claim.flows.contains(flow) => fate = Fate::Leave,
-            Note::Taken(claim) if claim.until <= now && claim.flows.contains(flow) => fate = Fate::GiveUp,
+            Note::Taking(claim) if claim.flows.contains(flow) => ownership = Ownership::Leave,
+            Note::Taken(claim) if claim.until <= now && claim.flows.contains(flow) => {
+                ownership = Ownership::GiveUp;
+            }
             _ => {}
         }
     }
-    fate
+    ownership
 }
 
 #[cfg(test)]
 mod tests {
-    use engine::{FlowRecord, MovedFlow};
+    use engine::{FlowRecord, HandoverFlow};
 
     use super::*;
-    use crate::Way;
+    use crate::NextHop;
 
     fn flow(port: u16) -> FlowEnds {
         FlowEnds {
@@ -307,7 +313,7 @@ mod tests {
 
     #[test]
     fn pieces_of_a_note_are_the_note() {
-        let moved = |port| MovedFlow { ends: flow(port), record: FlowRecord::default(), clock_ms: 3 };
+        let moved = |port| HandoverFlow { ends: flow(port), record: FlowRecord::default(), clock_ms: 3 };
         let flows = vec![(moved(1), vec![7; 100_000]), (moved(2), Vec::new()), (moved(3), vec![1, 2])];
         let freeze = Freeze { name: name(), to: 5, broken_at: Instant::from_millis(8) };
         for flows in [flows, Vec::new()] {
@@ -332,7 +338,7 @@ mod tests {
     #[test]
     fn a_flow_of_the_journal_is_this_boxs_unless_a_note_says_otherwise() {
         let now = Instant::from_millis(10);
-        let moved = MovedFlow { ends: flow(1), record: FlowRecord::default(), clock_ms: 0 };
+        let moved = HandoverFlow { ends: flow(1), record: FlowRecord::default(), clock_ms: 0 };
         let frozen = Freeze { name: name(), to: 0, broken_at: now }.note(vec![(moved, Vec::new())]);
         let claim = |until| Claim {
             name: name(),
@@ -342,16 +348,16 @@ mod tests {
             bytes: 0,
             gone: None,
         };
-        let fate = |note: &Note, port| fate_of([note], &flow(port), now);
-        assert_eq!([fate(&frozen, 1), fate(&frozen, 2)], [Fate::Leave, Fate::Own]);
-        assert_eq!(fate(&Note::Taking(claim(now)), 2), Fate::Leave, "not all were taken");
-        assert_eq!(fate(&Note::Taken(claim(now + units::Duration::from_millis(1))), 2), Fate::Own);
-        assert_eq!(fate(&Note::Taken(claim(now)), 3), Fate::GiveUp, "its time is over");
-        let mut elsewhere = Elsewhere::new(64);
-        frozen.lead(&mut elsewhere);
-        let ways = [1, 2].map(|port| elsewhere.way_of(flow(port).client_and_server()));
-        assert_eq!(ways, [Way::To(0), Way::Past]);
-        Note::Holding(claim(now)).lead(&mut elsewhere);
-        assert_eq!(elsewhere.way_of(flow(2).client_and_server()), Way::To(0));
+        let ownership = |note: &Note, port| ownership_of([note], &flow(port), now);
+        assert_eq!([ownership(&frozen, 1), ownership(&frozen, 2)], [Ownership::Leave, Ownership::Own]);
+        assert_eq!(ownership(&Note::Taking(claim(now)), 2), Ownership::Leave, "not all were taken");
+        assert_eq!(ownership(&Note::Taken(claim(now + units::Duration::from_millis(1))), 2), Ownership::Own);
+        assert_eq!(ownership(&Note::Taken(claim(now)), 3), Ownership::GiveUp, "its time is over");
+        let mut forwarding = ForwardingTable::new(64);
+        frozen.lead(&mut forwarding);
+        let ways = [1, 2].map(|port| forwarding.next_hop(flow(port).client_and_server()));
+        assert_eq!(ways, [NextHop::To(0), NextHop::Past]);
+        Note::Holding(claim(now)).lead(&mut forwarding);
+        assert_eq!(forwarding.next_hop(flow(2).client_and_server()), NextHop::To(0));
     }
 }

@@ -58,7 +58,7 @@ impl Flows for Table {
     }
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
         let record = FlowRecord::default();
-        let moved = |(ends, ())| (MovedFlow { ends, record, clock_ms: 0 }, Vec::new());
+        let moved = |(ends, ())| (HandoverFlow { ends, record, clock_ms: 0 }, Vec::new());
         if self.keeps {
             return None;
         }
@@ -169,10 +169,10 @@ impl Pair {
         let (config, line) = (protocol.config, protocol.line());
         let mut next = Handover::new(config, 99 + self.said.len() as u64, 1_000);
         let notes: Vec<Note> = table.written.iter().cloned().collect();
-        table.flows.retain(|flow, ()| fate_of(&notes, flow, self.now) == Fate::Own);
-        let mut elsewhere = Elsewhere::new(64);
-        notes.iter().for_each(|note| note.lead(&mut elsewhere));
-        table.led = elsewhere.is_led(who()).then_some(1 - which as Peer);
+        table.flows.retain(|flow, ()| ownership_of(&notes, flow, self.now) == Ownership::Own);
+        let mut forwarding = ForwardingTable::new(64);
+        notes.iter().for_each(|note| note.lead(&mut forwarding));
+        table.led = forwarding.is_led(who()).then_some(1 - which as Peer);
         next.remember_all(line, notes, self.now);
         *protocol = next;
     }
@@ -444,8 +444,8 @@ fn what_cannot_be_frozen_stays() {
     let stay = other.stay.as_ref().map(|stay| (stay.to, &stay.flows[..]));
     assert_eq!((other.led, stay), (None, Some((0, &[flow(1), flow(2), flow(3)][..]))));
     // A process in its place knows it, too.
-    let mut elsewhere = Elsewhere::new(64);
-    other.written.as_ref().unwrap().lead(&mut elsewhere);
-    let ways = [1, 4].map(|port| elsewhere.way_of(flow(port).client_and_server()));
-    assert_eq!(ways, [crate::Way::To(0), crate::Way::Here]);
+    let mut forwarding = ForwardingTable::new(64);
+    other.written.as_ref().unwrap().lead(&mut forwarding);
+    let ways = [1, 4].map(|port| forwarding.next_hop(flow(port).client_and_server()));
+    assert_eq!(ways, [crate::NextHop::To(0), crate::NextHop::Here]);
 }

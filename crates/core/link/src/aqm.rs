@@ -88,9 +88,9 @@ impl Ecn {
     }
 }
 
-/// What becomes of the packet whose service is to begin.
+/// Verdict on the packet whose service is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum QueueVerdict {
     Leaves,
     Marked,
     Dropped,
@@ -230,7 +230,7 @@ impl<P> ManagedQueue<P> {
             }
         };
         let (id, Waiting { payload, size, arrival, .. }) = taken;
-        let (is_marked, is_dropped) = (fate == Fate::Marked, fate == Fate::Dropped);
+        let (is_marked, is_dropped) = (fate == QueueVerdict::Marked, fate == QueueVerdict::Dropped);
         Some(Taken { id, payload, size, arrival, is_marked, is_dropped })
     }
 }

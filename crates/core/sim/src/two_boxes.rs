@@ -13,7 +13,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{ConfigError, EngineConfig, Middlebox, Port, Transmit, Verdict};
-use handover::{Counters, Ended, Handover, Message, Outcome, Peer, Relay, Way};
+use handover::{Admission, Counters, Ended, Handover, Message, NextHop, Outcome, Peer};
 use units::{Bytes, Duration, Instant};
 use wire::{GsoType, Packet, VirtioNetHeader};
 
@@ -354,15 +354,15 @@ impl TwoBoxes {
         now: Instant,
     ) {
         let place = &mut self.boxes[which].place;
-        let way = ends_of(&packet, from).map_or(Way::Here, |ends| place.elsewhere.way_of(ends));
-        ends_of(&packet, from).into_iter().for_each(|ends| place.elsewhere.note_packet(ends, from, false));
+        let way = ends_of(&packet, from).map_or(NextHop::Here, |ends| place.forwarding.next_hop(ends));
+        ends_of(&packet, from).into_iter().for_each(|ends| place.forwarding.note_packet(ends, from, false));
         let verdict = match way {
-            Way::To(to) => {
+            NextHop::To(to) => {
                 self.ship(usize::from(to), &Cargo::Packet(from, virtio, packet), now);
                 return;
             }
-            Way::Past => Verdict::Forward,
-            Way::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
+            NextHop::Past => Verdict::Forward,
+            NextHop::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
         };
         if verdict == Verdict::Forward {
             self.forward(from, virtio, packet);
@@ -397,13 +397,14 @@ impl TwoBoxes {
                     let place = &mut self.boxes[to].place;
                     let ends = ends_of(&packet, from);
                     let by = 1 - to as Peer;
-                    let way = ends.map_or(Relay::Refused, |ends| place.elsewhere.way_of_relayed(by, ends));
-                    ends.into_iter().for_each(|ends| place.elsewhere.note_packet(ends, from, true));
-                    let verdict = match way {
+                    let admission =
+                        ends.map_or(Admission::Refused, |ends| place.forwarding.admission_of(by, ends));
+                    ends.into_iter().for_each(|ends| place.forwarding.note_packet(ends, from, true));
+                    let verdict = match admission {
                         // What went round once is not sent on again, and here nothing waits.
-                        Relay::Early | Relay::Astray | Relay::Refused => Verdict::Consumed,
-                        Relay::Past => Verdict::Forward,
-                        Relay::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
+                        Admission::Early | Admission::Astray | Admission::Refused => Verdict::Consumed,
+                        Admission::Past => Verdict::Forward,
+                        Admission::Here => place.engine.handle_packet(from, &virtio, &mut packet, now),
                     };
                     let is_lost =
                         death.is_some_and(|death| matches!(death.replacement, Replacement::Successor { .. }));
@@ -429,7 +430,7 @@ impl TwoBoxes {
         }
         let mut theirs = other.engine.flow_reports(0).filter(|flow| flow.client.ip() == one.client);
         // It is told of them: they are to come, or stay where they are.
-        theirs.all(|flow| matches!(own.elsewhere.way_of((flow.client, flow.server)), Way::To(_)))
+        theirs.all(|flow| matches!(own.forwarding.next_hop((flow.client, flow.server)), NextHop::To(_)))
     }
 
     fn act_on_plan(&mut self, now: Instant) {
@@ -536,15 +537,15 @@ impl Middlebox for TwoBoxes {
             waiting.push((from, *virtio, packet.to_vec()));
             return Verdict::Consumed;
         }
-        match ends.map_or(Way::Here, |ends| place.elsewhere.way_of(ends)) {
-            Way::To(to) => {
+        match ends.map_or(NextHop::Here, |ends| place.forwarding.next_hop(ends)) {
+            NextHop::To(to) => {
                 self.ship(usize::from(to), &Cargo::Packet(from, *virtio, packet.to_vec()), now);
                 return Verdict::Consumed;
             }
-            Way::Past => return Verdict::Forward,
-            Way::Here => {}
+            NextHop::Past => return Verdict::Forward,
+            NextHop::Here => {}
         }
-        ends.into_iter().for_each(|ends| place.elsewhere.note_packet(ends, from, false));
+        ends.into_iter().for_each(|ends| place.forwarding.note_packet(ends, from, false));
         let verdict = place.engine.handle_packet(from, virtio, packet, now);
         self.look_for_two_owners();
         verdict

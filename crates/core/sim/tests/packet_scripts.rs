@@ -158,7 +158,7 @@ scripts! {
     h15_stretched_acknowledgement
     h16_time_out_undone
     h18_falls_back
-    h18_overflow_lowers_the_stake
+    h18_overflow_lowers_the_allowance
     h19_window_honour
     h20_memory_full
     h20_subscriber_full

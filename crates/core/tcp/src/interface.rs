@@ -10,7 +10,7 @@ pub enum WindowPolicy {
     /// Never send beyond the window (RFC 9293).
     #[default]
     Honour,
-    /// Send beyond it unless it is zero, betting that it will have moved by the time data arrives (\[MA\]).
+    /// Send beyond it unless it is zero: it will have moved by the time data arrives (\[MA\]).
     Opportunistic,
 }
 stored::variants! { WindowPolicy: 0 => Honour, 1 => Opportunistic }

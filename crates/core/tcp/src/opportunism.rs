@@ -3,7 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `bet` | how much may be under way beyond the window |
+//! | `overcommit` | bytes that may be under way beyond the window |
 //! | `discards` | what the peer discards, found without SACK; when it has arrived |
 //!
 //! A peer that misses a segment holds one window from it on, and discards the rest without a word but a
@@ -16,8 +16,8 @@
 //!
 //! Expected discards count as in flight until they have arrived, and are sent again behind the hole.
 
-mod bet;
 mod discards;
+mod overcommit;
 
 use units::{Instant, SeqNum};
 
@@ -26,12 +26,12 @@ use crate::peer_window::PeerWindow;
 use crate::recovery::Recovery;
 use crate::scoreboard::{Scoreboard, SendOrder};
 
-use bet::{Bet, Overflow};
+use overcommit::{Overcommit, Overflow};
 
 /// What is sent beyond the window, and what becomes of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Opportunism {
-    bet: Bet,
+    overcommit: Overcommit,
     /// Bytes that the peer will discard when they arrive: marked lost, but still on their way.
     expected_discards: u32,
     /// The last transmission among them.
@@ -47,7 +47,7 @@ pub(crate) struct Opportunism {
     policy: WindowPolicy,
 }
 stored::fields!(Opportunism {
-    bet,
+    overcommit,
     expected_discards,
     last_discard,
     unexplained_acks,
@@ -69,7 +69,7 @@ pub(crate) struct Flight<'a> {
 impl Opportunism {
     pub(crate) fn new(config: &SenderConfig) -> Self {
         Self {
-            bet: Bet::default(),
+            overcommit: Overcommit::default(),
             expected_discards: 0,
             last_discard: None,
             unexplained_acks: 0,
@@ -86,12 +86,12 @@ impl Opportunism {
 
     /// Sends beyond the window, and has not had to stop that.
     fn is_active(&self) -> bool {
-        self.policy == WindowPolicy::Opportunistic && !self.bet.is_paused()
+        self.policy == WindowPolicy::Opportunistic && !self.overcommit.is_paused()
     }
 
     /// Bytes that may be under way beyond the window; the largest number if any.
-    pub(crate) fn stake(&self, window: PeerWindow) -> u32 {
-        if self.is_active() && window.size() > 0 { self.bet.stake() } else { 0 }
+    pub(crate) fn allowance(&self, window: PeerWindow) -> u32 {
+        if self.is_active() && window.size() > 0 { self.overcommit.allowance() } else { 0 }
     }
 
     /// Bytes under way that the peer will discard.
@@ -139,19 +139,20 @@ impl Opportunism {
             return;
         }
         let (board, window) = (&*flight.board, flight.window);
-        if self.bet.is_paused() {
-            return self.bet.on_honoured(out.delivered, window.size(), retransmitted);
+        if self.overcommit.is_paused() {
+            return self.overcommit.on_honoured(out.delivered, window.size(), retransmitted);
         }
         if before.size() > 0 && window.discards_all(board.nxt()) {
             self.on_overflow(flight);
         }
         let beyond = window.exceeded_by(board.nxt()).saturating_add(2 * board.mss());
-        out.fell_back = self.bet.on_delivered(out.delivered, board.outstanding(), beyond, retransmitted);
+        out.fell_back =
+            self.overcommit.on_delivered(out.delivered, board.outstanding(), beyond, retransmitted);
     }
 
     /// The peer had no room.
     fn on_overflow(&mut self, flight: &Flight<'_>) {
-        self.bet.on_overflow(Overflow {
+        self.overcommit.on_overflow(Overflow {
             una: flight.board.una(),
             nxt: flight.board.nxt(),
             beyond: flight.window.exceeded_by(flight.board.nxt()),

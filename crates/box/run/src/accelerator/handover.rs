@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use ::handover::{Copies, Elsewhere, Loaded, Note, Peer, Survey};
+use ::handover::{Copies, ForwardingTable, Loaded, Note, Peer, Survey};
 use engine::FlowEnds;
-use engine::{JournalEntry, MovedFlow, Port};
+use engine::{HandoverFlow, JournalEntry, Port};
 use io::Clock;
 use units::Instant;
 use wire::VirtioNetHeader;
@@ -31,14 +31,14 @@ impl Early {
     }
 
     /// The first one whose subscriber is here.
-    pub fn take(&mut self, elsewhere: &Elsewhere) -> Option<(Peer, Relayed)> {
-        let at = self.0.iter().position(|(client, ..)| !elsewhere.is_led(*client))?;
+    pub fn take(&mut self, forwarding: &ForwardingTable) -> Option<(Peer, Relayed)> {
+        let at = self.0.iter().position(|(client, ..)| !forwarding.is_led(*client))?;
         self.0.remove(at).map(|(_, by, relayed)| (by, relayed))
     }
 
     /// Forgets those whose subscribers do not come.
-    fn keep_led(&mut self, elsewhere: &Elsewhere) {
-        self.0.retain(|(client, ..)| elsewhere.is_led(*client));
+    fn keep_led(&mut self, forwarding: &ForwardingTable) {
+        self.0.retain(|(client, ..)| forwarding.is_led(*client));
     }
 }
 
@@ -58,7 +58,7 @@ impl Accelerator {
 
     /// Has flows of a subscriber handed back whose packets come by way of a box; true while one is here.
     fn hand_back(&mut self, client: IpAddr, relay: Peer, now: Instant) -> bool {
-        let relayed = self.elsewhere.relayed_by(client, relay);
+        let relayed = self.forwarding.relayed_by(client, relay);
         let relies = |flow: &FlowEnds| relayed.contains(&flow.client_and_server());
         for flow in self.engine.delivering(client).iter().filter(|flow| relies(flow)) {
             self.engine.doubt(flow, now);
@@ -121,7 +121,7 @@ impl Accelerator {
                 let is_written = self.write_down(&note);
                 if is_written {
                     self.engine.release(client);
-                    note.lead(&mut self.elsewhere);
+                    note.lead(&mut self.forwarding);
                 }
                 let Note::Frozen { flows, .. } = note else { return };
                 // Who asked waits for it.
@@ -138,8 +138,8 @@ impl Accelerator {
                     let note = Note::Taken(claim);
                     is_taken = self.write_down(&note);
                     if is_taken {
-                        self.elsewhere.take_in(note.name().subscriber);
-                        note.lead(&mut self.elsewhere);
+                        self.forwarding.take_in(note.name().subscriber);
+                        note.lead(&mut self.forwarding);
                     } else {
                         // A process after this one would not go on with them.
                         flows.iter().for_each(|(flow, _)| self.engine.let_go(&flow.ends));
@@ -150,16 +150,16 @@ impl Accelerator {
             }
             HandoverRequest::TakeBack(flows, note, answer) => {
                 let are_here = self.take_each(&flows, now);
-                self.elsewhere.take_in(note.name().subscriber);
+                self.forwarding.take_in(note.name().subscriber);
                 self.settle(&note);
                 // Who asked may have lost patience: that changes nothing.
                 let _ = answer.send(are_here);
             }
             HandoverRequest::Lead(client, to, flows) => {
-                self.elsewhere.lead(client, to, &flows);
-                self.early.keep_led(&self.elsewhere);
+                self.forwarding.lead(client, to, &flows);
+                self.early.keep_led(&self.forwarding);
             }
-            HandoverRequest::Announce(client, to, flows) => self.elsewhere.announce(client, to, &flows),
+            HandoverRequest::Announce(client, to, flows) => self.forwarding.announce(client, to, &flows),
             HandoverRequest::HandBack(client, relay, answer) => {
                 let is_here = self.hand_back(client, relay, now);
                 // Who asked and has gone asks again.
@@ -167,17 +167,17 @@ impl Accelerator {
             }
             HandoverRequest::Doubt(flows) => flows.iter().for_each(|flow| self.engine.doubt(flow, now)),
             HandoverRequest::LetStay(client, stay) => {
-                self.elsewhere.let_stay(client, stay.as_ref());
-                self.early.keep_led(&self.elsewhere);
+                self.forwarding.let_stay(client, stay.as_ref());
+                self.early.keep_led(&self.forwarding);
             }
-            HandoverRequest::Forget(client) => self.elsewhere.forget(client),
+            HandoverRequest::Forget(client) => self.forwarding.forget(client),
             HandoverRequest::BreakOff(flows, note) => {
                 flows.iter().for_each(|flow| self.engine.break_off(flow, now));
                 self.settle(&note);
             }
             HandoverRequest::BreakFrozen(flows, note) => {
                 self.take_each(&flows, now);
-                self.elsewhere.take_in(note.name().subscriber);
+                self.forwarding.take_in(note.name().subscriber);
                 flows.iter().for_each(|(flow, _)| self.engine.break_off(&flow.ends, now));
                 self.settle(&note);
             }
@@ -186,7 +186,7 @@ impl Accelerator {
 }
 
 /// A flow that this box had and cannot go on with, as a dead process would have left it.
-fn left_of(flow: &MovedFlow) -> Left {
+fn left_of(flow: &HandoverFlow) -> Left {
     Left { entry: JournalEntry::of_moved(flow), receiver: flow.ends.receiver(), links: [None; 2] }
 }
 
@@ -199,20 +199,20 @@ mod tests {
         let [coming, staying]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
         let relayed =
             |number| Relayed { from: Port::Mobile, virtio: VirtioNetHeader::default(), packet: vec![number] };
-        let (mut elsewhere, mut early) = (Elsewhere::new(64), Early::default());
-        elsewhere.lead(coming, 0, &[]);
-        elsewhere.lead(staying, 0, &[]);
+        let (mut forwarding, mut early) = (ForwardingTable::new(64), Early::default());
+        forwarding.lead(coming, 0, &[]);
+        forwarding.lead(staying, 0, &[]);
         for (client, number) in [(coming, 1), (staying, 2), (coming, 3), (staying, 4)] {
             early.add(client, 0, relayed(number));
         }
-        assert!(early.take(&elsewhere).is_none(), "neither is here");
-        elsewhere.take_in(coming);
-        let taken = std::iter::from_fn(|| early.take(&elsewhere)).map(|(_, one)| one.packet[0]);
+        assert!(early.take(&forwarding).is_none(), "neither is here");
+        forwarding.take_in(coming);
+        let taken = std::iter::from_fn(|| early.take(&forwarding)).map(|(_, one)| one.packet[0]);
         assert_eq!(taken.collect::<Vec<_>>(), [1, 3]);
-        elsewhere.let_stay(staying, None);
-        early.keep_led(&elsewhere);
-        assert!(early.take(&elsewhere).is_none(), "what is not taken does not pass");
-        elsewhere.lead(coming, 1, &[]);
+        forwarding.let_stay(staying, None);
+        early.keep_led(&forwarding);
+        assert!(early.take(&forwarding).is_none(), "what is not taken does not pass");
+        forwarding.lead(coming, 1, &[]);
         (0..=EARLY_MAX).for_each(|_| early.add(coming, 1, relayed(5)));
         assert_eq!(early.0.len(), EARLY_MAX);
     }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::FlowEnds;
-use handover::{Fate, Note, Peer, fate_of};
+use handover::{Note, Ownership, Peer, ownership_of};
 use io::{Clock, IoError, NamespaceId, create_private, create_private_directory, put_in_place};
 use serde::{Deserialize, Serialize};
 use units::Duration;
@@ -237,10 +237,10 @@ impl PendingHandovers {
     }
 
     /// What becomes of a flow of its journal.
-    pub fn of(&self, left: &Left) -> Fate {
+    pub fn of(&self, left: &Left) -> Ownership {
         let (sink, source) = (left.entry.sink, left.entry.source);
         let flow = FlowEnds { is_downlink: left.receiver == engine::Port::Mobile, sink, source };
-        fate_of(&self.0, &flow, Clock::now())
+        ownership_of(&self.0, &flow, Clock::now())
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
         let moved = |port| {
             let sink = std::net::SocketAddr::new(subscriber, port);
             let ends = FlowEnds { is_downlink: true, sink, source: ([192, 0, 2, 1], 443).into() };
-            engine::MovedFlow { ends, record: engine::FlowRecord::default(), clock_ms: 0 }
+            engine::HandoverFlow { ends, record: engine::FlowRecord::default(), clock_ms: 0 }
         };
         let flows = (0..48).map(|port| (moved(port), vec![7; 480_000])).collect();
         let name = Name { subscriber, epoch: 1, nonce: 2 };

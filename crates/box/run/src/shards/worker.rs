@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use io::{Clock, Interest, IoError, Waiter};
 use units::Instant;
 
-use super::{Beacon, Command, Fate, Outcome, Report, Terms};
+use super::{Beacon, Command, FreezeEnd, Outcome, Report, Terms};
 use crate::Processor;
 use crate::handover::JOBS_MAX;
 use crate::packet_loop::PacketLoop;
@@ -200,8 +200,8 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 // Who asked and has gone lets it go on.
                 let told = answer.send(self.processor.store()).is_ok();
                 match are_gone.recv() {
-                    Ok(Fate::Gone) if told => self.processor.abandon(),
-                    Ok(Fate::Succeeded) if told => {
+                    Ok(FreezeEnd::Gone) if told => self.processor.abandon(),
+                    Ok(FreezeEnd::Succeeded) if told => {
                         self.processor.part();
                         self.is_succeeded = true;
                     }

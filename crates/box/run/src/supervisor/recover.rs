@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use handover::Fate;
+use handover::Ownership;
 use io::{Clock, IoError, Leftover, NamespaceId, RECORD, RECORD_OF_DEAD};
 use units::Bytes;
 
@@ -348,9 +348,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         for (shard, (processor, memory)) in processors.iter_mut().zip(memories).enumerate() {
             let mut all = journals.read_shard(shard);
             // Those that are on their way to another box, or were not taken from one, are not ours.
-            all.retain(|left| pending_handovers.of(left) != Fate::Leave);
+            all.retain(|left| pending_handovers.of(left) != Ownership::Leave);
             let (given_up, all): (Vec<_>, Vec<_>) =
-                all.into_iter().partition(|left| pending_handovers.of(left) == Fate::GiveUp);
+                all.into_iter().partition(|left| pending_handovers.of(left) == Ownership::GiveUp);
             lost.extend(given_up.into_iter().filter(|left| left.entry.owes()));
             let (deadly, left): (Vec<_>, Vec<_>) = all.into_iter().partition(&is_deadly);
             lost.extend(deadly.into_iter().filter(|left| left.entry.owes()));

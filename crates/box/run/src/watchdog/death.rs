@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use handover::Fate;
+use handover::Ownership;
 use io::netlink::Netlink;
 use io::{Clock, Instance, Interest, IoError, Lifeline, PidFd, RECORD, RECORD_OF_DEAD, RunningTime, Waiter};
 use units::Duration;
@@ -399,7 +399,7 @@ fn settle(remains: &Remains, netlink: &Netlink) {
     let mut owed = remains.journals.read_owed();
     // Another box may have them: the next start asks.
     let pending_handovers = remains.pending_handovers();
-    owed.retain(|left| pending_handovers.of(left) != Fate::Leave);
+    owed.retain(|left| pending_handovers.of(left) != Ownership::Leave);
     if owed.is_empty() {
         return;
     }

@@ -18,9 +18,9 @@ pub(super) const LONGEST: Duration = Duration::from_millis(1_000);
 /// A flow with less than this waiting has no queue, bytes.
 pub(super) const LEAST: u64 = 3_028;
 
-/// What becomes of a packet at the front of a queue.
+/// Verdict on the packet at the front of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum QueueVerdict {
     /// It leaves.
     Leaves,
     /// It is marked, or dropped where its hosts know no marks.
@@ -41,13 +41,13 @@ pub(crate) struct CoDel {
 stored::fields!(CoDel { first_above, drop_next, count, last_count, is_dropping });
 
 impl CoDel {
-    /// What becomes of the packet at the front, which has waited for `sojourn` of service at `clock`; `left` bytes wait
+    /// Judges the packet at the front, which has waited for `sojourn` of service at `clock`; `left` bytes wait
     /// with it.
-    pub(crate) fn judge(&mut self, sojourn: Duration, left: u64, clock: Instant) -> Fate {
+    pub(crate) fn judge(&mut self, sojourn: Duration, left: u64, clock: Instant) -> QueueVerdict {
         if sojourn > LONGEST && left > LEAST {
-            return Fate::Drops;
+            return QueueVerdict::Drops;
         }
-        if self.signals(sojourn, left, clock) { Fate::Signals } else { Fate::Leaves }
+        if self.signals(sojourn, left, clock) { QueueVerdict::Signals } else { QueueVerdict::Leaves }
     }
 
     fn signals(&mut self, sojourn: Duration, left: u64, clock: Instant) -> bool {
@@ -101,8 +101,9 @@ mod tests {
     /// Times of drops where the sojourn time is as `sojourn` says at each ms of `span`.
     fn drops(span: u64, sojourn: impl Fn(u64) -> u64) -> Vec<u64> {
         let mut codel = CoDel::default();
-        let drops =
-            |t: &u64| codel.judge(ms(sojourn(*t)), 100_000, Instant::from_millis(1_000 + *t)) != Fate::Leaves;
+        let drops = |t: &u64| {
+            codel.judge(ms(sojourn(*t)), 100_000, Instant::from_millis(1_000 + *t)) != QueueVerdict::Leaves
+        };
         (0..span).filter(drops).collect()
     }
 
@@ -124,6 +125,8 @@ mod tests {
     #[test]
     fn what_is_short_has_no_queue() {
         let mut codel = CoDel::default();
-        assert!((0..1_000).all(|t| codel.judge(ms(500), LEAST, Instant::from_millis(t)) == Fate::Leaves));
+        assert!(
+            (0..1_000).all(|t| codel.judge(ms(500), LEAST, Instant::from_millis(t)) == QueueVerdict::Leaves)
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
-use super::codel::{CoDel, Fate, LEAST, LONGEST};
+use super::codel::{CoDel, LEAST, LONGEST, QueueVerdict};
 use super::key::OpaqueKey;
 use super::under_way::Numbered;
 
@@ -226,16 +226,16 @@ impl Queues {
                 self.flows[at].codel.judge(sojourn, left, clock)
             };
             match fate {
-                Fate::Leaves => return Some(packet),
-                Fate::Signals if is_scalable => {
+                QueueVerdict::Leaves => return Some(packet),
+                QueueVerdict::Signals if is_scalable => {
                     self.losses.marked += u64::from(set_ce(&mut packet.bytes));
                     return Some(packet);
                 }
-                Fate::Signals if mark(&mut packet.bytes) => {
+                QueueVerdict::Signals if mark(&mut packet.bytes) => {
                     self.losses.marked += 1;
                     return Some(packet);
                 }
-                Fate::Signals | Fate::Drops => self.losses.dropped += 1,
+                QueueVerdict::Signals | QueueVerdict::Drops => self.losses.dropped += 1,
             }
         }
     }
@@ -248,11 +248,11 @@ impl Queues {
 
 /// What becomes of a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
 /// marks are as frequent as that (RFC 9331 §5.1), and only its own queue is judged by them.
-fn step(sojourn: Duration, left: u64) -> Fate {
+fn step(sojourn: Duration, left: u64) -> QueueVerdict {
     match left > LEAST {
-        true if sojourn > LONGEST => Fate::Drops,
-        true if sojourn >= STEP_OF_SCALABLE => Fate::Signals,
-        _ => Fate::Leaves,
+        true if sojourn > LONGEST => QueueVerdict::Drops,
+        true if sojourn >= STEP_OF_SCALABLE => QueueVerdict::Signals,
+        _ => QueueVerdict::Leaves,
     }
 }
 

@@ -85,7 +85,7 @@ fn what_one_box_has_promised_another_one_cannot_take_over() {
 #[test]
 fn flows_of_others_do_not_come_along() {
     let record = FlowRecord::default();
-    let moved = |ends| MovedFlow { ends, record, clock_ms: 0 };
+    let moved = |ends| HandoverFlow { ends, record, clock_ms: 0 };
     let foreign: IpAddr = "10.0.0.8".parse().unwrap();
     let (mut protocol, mut table) = victim();
     // Neither in the question, nor ...
@@ -323,7 +323,7 @@ fn flows_that_are_new_are_named_first_and_those_that_nobody_named_are_doubted() 
     let (mut protocol, mut table) = victim();
     protocol.on_message(0, prepare(who(), 5_000, vec![flow(1)]), &mut table, now());
     let [Message::Ready { name, .. }] = answers(&mut protocol)[..] else { panic!("it is not taken") };
-    let moved = |port| MovedFlow { ends: flow(port), record: FlowRecord::default(), clock_ms: 0 };
+    let moved = |port| HandoverFlow { ends: flow(port), record: FlowRecord::default(), clock_ms: 0 };
     protocol.on_message(0, Message::Commit(name, vec![moved(1), moved(2)]), &mut table, now());
     assert_eq!((table.flows.len(), &table.doubted[..]), (2, &[flow(2)][..]));
 }
@@ -364,8 +364,8 @@ fn who_had_a_subscriber_before_has_no_word_in_it_any_more() {
     };
     let names: Vec<Name> = talk(&mut boxes, at).iter().filter_map(|(_, _, message)| named(message)).collect();
     let record = FlowRecord::default();
-    let moved: Vec<MovedFlow> =
-        (1..4).map(|port| MovedFlow { ends: flow(port), record, clock_ms: 0 }).collect();
+    let moved: Vec<HandoverFlow> =
+        (1..4).map(|port| HandoverFlow { ends: flow(port), record, clock_ms: 0 }).collect();
     let highest = names.iter().map(|name| name.epoch).max().unwrap();
     let made_up = Name { subscriber: who(), epoch: highest + 5_000, nonce: 1 };
     for from in [0, 1] {

@@ -2,7 +2,7 @@
 
 use units::{Bytes, Duration, Instant};
 
-use super::Fate;
+use super::QueueVerdict;
 
 /// A queue of no more than a full packet is none (RFC 8289 §5.4, `maxpacket`).
 const LEAST: Bytes = Bytes::new(1_514);
@@ -49,13 +49,19 @@ impl CoDel {
     }
 
     /// What becomes of the first packet, which has waited for `sojourn`; `left` bytes wait, it included.
-    pub(super) fn judge(&mut self, sojourn: Duration, left: Bytes, is_capable: bool, now: Instant) -> Fate {
+    pub(super) fn judge(
+        &mut self,
+        sojourn: Duration,
+        left: Bytes,
+        is_capable: bool,
+        now: Instant,
+    ) -> QueueVerdict {
         let is_above = self.is_above(sojourn, left, now);
         let signals = if self.is_dropping { self.goes_on(is_above, now) } else { self.begins(is_above, now) };
         match (signals, is_capable) {
-            (false, _) => Fate::Leaves,
-            (true, true) => Fate::Marked,
-            (true, false) => Fate::Dropped,
+            (false, _) => QueueVerdict::Leaves,
+            (true, true) => QueueVerdict::Marked,
+            (true, false) => QueueVerdict::Dropped,
         }
     }
 
@@ -105,7 +111,8 @@ mod tests {
         let mut codel = CoDel::new(params);
         let judge = |t: &u64| {
             let now = Instant::from_millis(10_000 + t);
-            codel.judge(Duration::from_millis(sojourn_ms), Bytes::new(100_000), true, now) == Fate::Marked
+            codel.judge(Duration::from_millis(sojourn_ms), Bytes::new(100_000), true, now)
+                == QueueVerdict::Marked
         };
         (0..span_ms).filter(judge).collect()
     }
@@ -125,10 +132,10 @@ mod tests {
             let sojourn = Duration::from_millis(9);
             let fates = (0..150)
                 .map(|t| codel.judge(sojourn, Bytes::new(left), is_capable, Instant::from_millis(1_000 + t)));
-            fates.filter(|fate| *fate != Fate::Leaves).collect::<Vec<_>>()
+            fates.filter(|fate| *fate != QueueVerdict::Leaves).collect::<Vec<_>>()
         };
-        assert_eq!(judge(100_000, false), [Fate::Dropped]);
-        assert_eq!(judge(100_000, true), [Fate::Marked]);
+        assert_eq!(judge(100_000, false), [QueueVerdict::Dropped]);
+        assert_eq!(judge(100_000, true), [QueueVerdict::Marked]);
         assert_eq!(judge(1_500, true), []);
     }
 }

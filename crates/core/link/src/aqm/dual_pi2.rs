@@ -12,7 +12,7 @@
 
 use units::{Bytes, Duration, Instant};
 
-use super::Fate;
+use super::QueueVerdict;
 use crate::random::Stream;
 
 /// Probability one, as an integer.
@@ -141,28 +141,28 @@ impl DualPi2 {
     }
 
     /// What becomes of a scalable packet that has waited for `sojourn` in a queue of `len`, it included.
-    pub(super) fn judge_low(&mut self, sojourn: Duration, len: usize) -> Fate {
+    pub(super) fn judge_low(&mut self, sojourn: Duration, len: usize) -> QueueVerdict {
         if self.is_overloaded() && self.is_hit_squared() {
-            return Fate::Dropped;
+            return QueueVerdict::Dropped;
         }
         // A packet alone is no queue (RFC 9332 §A.1: Th_len).
         let own = if sojourn >= self.params.step && len > 1 { ONE } else { 0 };
         self.owed += own.max(self.coupled());
         if self.owed < ONE {
-            return Fate::Leaves;
+            return QueueVerdict::Leaves;
         }
         self.owed -= ONE;
-        Fate::Marked
+        QueueVerdict::Marked
     }
 
     /// What becomes of a classic packet.
-    pub(super) fn judge_classic(&mut self, is_capable: bool) -> Fate {
+    pub(super) fn judge_classic(&mut self, is_capable: bool) -> QueueVerdict {
         if !self.is_hit_squared() {
-            Fate::Leaves
+            QueueVerdict::Leaves
         } else if is_capable && !self.is_overloaded() {
-            Fate::Marked
+            QueueVerdict::Marked
         } else {
-            Fate::Dropped
+            QueueVerdict::Dropped
         }
     }
 
@@ -212,9 +212,11 @@ mod tests {
     fn classic_packets_are_hit_with_the_square_and_scalable_ones_with_twice_the_base() {
         for base in [50, 100, 200, 400] {
             let mut law = at(base);
-            let classic = (0..100_000).filter(|_| law.judge_classic(true) == Fate::Marked).count() as i64;
-            let low =
-                (0..100_000).filter(|_| law.judge_low(Duration::ZERO, 2) == Fate::Marked).count() as i64;
+            let classic =
+                (0..100_000).filter(|_| law.judge_classic(true) == QueueVerdict::Marked).count() as i64;
+            let low = (0..100_000)
+                .filter(|_| law.judge_low(Duration::ZERO, 2) == QueueVerdict::Marked)
+                .count() as i64;
             let square = base * base / 1_000;
             assert!((permille(classic, 100_000) - square).abs() <= 3, "{classic} at {base}");
             assert!((permille(low, 100_000) - 2 * base).abs() <= 1, "{low} at {base}");
@@ -226,15 +228,16 @@ mod tests {
         let judge = |us: u64, len: usize| at(0).judge_low(Duration::from_micros(us), len);
         assert_eq!(
             [judge(999, 9), judge(1_000, 9), judge(5_000, 1)],
-            [Fate::Leaves, Fate::Marked, Fate::Leaves]
+            [QueueVerdict::Leaves, QueueVerdict::Marked, QueueVerdict::Leaves]
         );
     }
 
     #[test]
     fn in_overload_all_are_dropped_alike() {
         let mut law = at(700);
-        let dropped =
-            |fates: &mut dyn Iterator<Item = Fate>| fates.filter(|f| *f == Fate::Dropped).count() as i64;
+        let dropped = |fates: &mut dyn Iterator<Item = QueueVerdict>| {
+            fates.filter(|f| *f == QueueVerdict::Dropped).count() as i64
+        };
         let classic = dropped(&mut (0..10_000).map(|_| law.judge_classic(true)));
         let low = dropped(&mut (0..10_000).map(|_| law.judge_low(Duration::ZERO, 2)));
         assert!((classic - 4_900).abs() < 200 && (low - 4_900).abs() < 200, "{classic}, {low}");

@@ -3,7 +3,9 @@
 use core::net::IpAddr;
 
 use engine::{ConfigError, Engine, EngineConfig, FlowEnds, Port};
-use handover::{Claim, Copies, Elsewhere, Fate, Flows, Freeze, Gone, Loaded, Note, Peer, Survey, fate_of};
+use handover::{
+    Claim, Copies, Flows, ForwardingTable, Freeze, Gone, Loaded, Note, Ownership, Peer, Survey, ownership_of,
+};
 use units::{Instant, SeqNum};
 
 use crate::restart::keep;
@@ -13,7 +15,7 @@ use crate::vault::Vault;
 #[derive(Debug)]
 pub(super) struct Place {
     pub engine: Engine,
-    pub elsewhere: Elsewhere,
+    pub forwarding: ForwardingTable,
     /// What outlives it.
     pub vault: Vault,
     /// The longest packet that its devices take, if they have such a bound.
@@ -25,7 +27,7 @@ impl Place {
         let mut engine = Engine::new(config.clone())?;
         let vault = Vault::default();
         keep(&mut engine, &vault);
-        Ok(Self { engine, elsewhere: Elsewhere::new(config.ipv6_prefix_len), vault, mtu: None })
+        Ok(Self { engine, forwarding: ForwardingTable::new(config.ipv6_prefix_len), vault, mtu: None })
     }
 
     /// Goes on with what its vault has of a process before; the notes of the protocol.
@@ -38,17 +40,17 @@ impl Place {
         for (receiver, entry) in entries {
             let is_downlink = receiver == Port::Mobile;
             let flow = FlowEnds { is_downlink, sink: entry.sink, source: entry.source };
-            let fate = fate_of(&notes, &flow, now);
-            if fate != Fate::Leave
+            let ownership = ownership_of(&notes, &flow, now);
+            if ownership != Ownership::Leave
                 && self.engine.recover(receiver, &entry, now).is_ok()
-                && fate == Fate::GiveUp
+                && ownership == Ownership::GiveUp
             {
                 lost.push(flow);
             }
         }
         self.vault.clear();
         lost.iter().for_each(|flow| self.engine.break_off(flow, now));
-        notes.iter().for_each(|note| note.lead(&mut self.elsewhere));
+        notes.iter().for_each(|note| note.lead(&mut self.forwarding));
         notes
     }
 
@@ -76,7 +78,7 @@ impl Flows for Place {
         let loaded = self.engine.moved(subscriber, now);
         self.note(&freeze.note(loaded.clone()));
         self.engine.release(subscriber);
-        self.elsewhere.give_away(subscriber, loaded.iter().map(|(flow, _)| flow.ends), freeze.to);
+        self.forwarding.give_away(subscriber, loaded.iter().map(|(flow, _)| flow.ends), freeze.to);
         Some(loaded)
     }
 
@@ -84,8 +86,8 @@ impl Flows for Place {
         self.note(&Note::Taking(claim.clone()));
         let is_whole = self.engine.take_in_all(&flows, now);
         if is_whole {
-            self.elsewhere.take_in(claim.name.subscriber);
-            self.elsewhere.announce(claim.name.subscriber, claim.from, &claim.flows);
+            self.forwarding.take_in(claim.name.subscriber);
+            self.forwarding.announce(claim.name.subscriber, claim.from, &claim.flows);
             self.note(&Note::Taken(claim.clone()));
         }
         is_whole
@@ -93,21 +95,21 @@ impl Flows for Place {
 
     fn take_back(&mut self, flows: &[Loaded], note: &Note, now: Instant) -> bool {
         let is_whole = self.take_each(flows, now);
-        self.elsewhere.take_in(note.name().subscriber);
+        self.forwarding.take_in(note.name().subscriber);
         self.note(note);
         is_whole
     }
 
     fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
-        self.elsewhere.lead(subscriber, to, flows);
+        self.forwarding.lead(subscriber, to, flows);
     }
 
     fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
-        self.elsewhere.announce(subscriber, to, flows);
+        self.forwarding.announce(subscriber, to, flows);
     }
 
     fn hand_back(&mut self, subscriber: IpAddr, relay: Peer, now: Instant) -> bool {
-        let relayed = self.elsewhere.relayed_by(subscriber, relay);
+        let relayed = self.forwarding.relayed_by(subscriber, relay);
         let relies = |flow: &FlowEnds| relayed.contains(&flow.client_and_server());
         for flow in self.engine.delivering(subscriber).iter().filter(|flow| relies(flow)) {
             self.engine.doubt(flow, now);
@@ -120,11 +122,11 @@ impl Flows for Place {
     }
 
     fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
-        self.elsewhere.let_stay(subscriber, stay);
+        self.forwarding.let_stay(subscriber, stay);
     }
 
     fn forget(&mut self, subscriber: IpAddr) {
-        self.elsewhere.forget(subscriber);
+        self.forwarding.forget(subscriber);
         self.vault.write_down(subscriber, None);
     }
 
@@ -135,7 +137,7 @@ impl Flows for Place {
 
     fn break_frozen(&mut self, flows: &[Loaded], note: &Note, now: Instant) {
         self.take_each(flows, now);
-        self.elsewhere.take_in(note.name().subscriber);
+        self.forwarding.take_in(note.name().subscriber);
         flows.iter().for_each(|(flow, _)| self.engine.break_off(&flow.ends, now));
         self.note(note);
     }

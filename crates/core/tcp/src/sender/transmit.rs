@@ -68,19 +68,19 @@ impl Sender {
 
     /// The window has room for what was lost, where the window is honoured.
     fn has_room_to_repair(&self) -> bool {
-        let stake = self.opportunism.stake(self.window);
-        if stake == u32::MAX || !self.window.is_exceeded(self.board.nxt()) {
+        let allowance = self.opportunism.allowance(self.window);
+        if allowance == u32::MAX || !self.window.is_exceeded(self.board.nxt()) {
             return true;
         }
         let first = self.board.first_lost().and_then(|index| self.board.entry(index));
-        first.is_some_and(|entry| entry.seq.is_before(self.window.right_edge() + stake))
+        first.is_some_and(|entry| entry.seq.is_before(self.window.right_edge() + allowance))
     }
 
-    /// Bytes of new data the peer's window has room for, with what is bet on it.
+    /// Bytes of new data the peer's window has room for, with the allowance beyond it.
     fn peer_room(&self) -> u32 {
         let within = i64::from(self.window.room(self.board.nxt()));
-        let stake = i64::from(self.opportunism.stake(self.window));
-        u32::try_from((within + stake).max(0)).unwrap_or(u32::MAX)
+        let allowance = i64::from(self.opportunism.allowance(self.window));
+        u32::try_from((within + allowance).max(0)).unwrap_or(u32::MAX)
     }
 
     /// Length of the next first transmission within `quantum`, or `None` when there is none to make.

@@ -23,7 +23,7 @@ use scenario::results::Timing;
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::TcpFlags;
 
-use super::place::{Fate, Subscriber, UP};
+use super::place::{Delivery, Subscriber, UP};
 use super::streams::{Piece, Stream};
 use crate::LabError;
 use crate::air_thread::AirThread;
@@ -422,23 +422,23 @@ impl Mover {
         let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.src);
         let Some(number) = self.subscriber_of(address) else { return };
         let carried = self.look(bytes, Some(number), now);
-        let fate = self.subscribers[number].on_sent(carried, now);
-        self.meet(number, true, fate, now);
+        let delivery = self.subscribers[number].on_sent(carried, now);
+        self.meet(number, true, delivery, now);
     }
 
     fn on_station(&mut self, station: usize, bytes: Vec<u8>, now: Instant) {
         let address = wire::parse(&bytes).ok().map(|parsed| parsed.ip.dst);
         let Some(number) = self.subscriber_of(address) else { return };
         let carried = self.look(bytes, Some(number), now);
-        let fate = self.subscribers[number].on_station(station, carried, now);
-        self.meet(number, false, fate, now);
+        let delivery = self.subscribers[number].on_station(station, carried, now);
+        self.meet(number, false, delivery, now);
     }
 
-    fn meet(&mut self, number: usize, is_up: bool, fate: Fate<Carried>, now: Instant) {
-        match fate {
-            Fate::Link(station, carried) => self.put(line_of(number, station, is_up), carried, now),
-            Fate::Waits => {}
-            Fate::Lost(carried) => self.strand(number, &carried),
+    fn meet(&mut self, number: usize, is_up: bool, delivery: Delivery<Carried>, now: Instant) {
+        match delivery {
+            Delivery::Link(station, carried) => self.put(line_of(number, station, is_up), carried, now),
+            Delivery::Waits => {}
+            Delivery::Lost(carried) => self.strand(number, &carried),
         }
     }
 

@@ -22,9 +22,9 @@ const WAITING_MAX: usize = 1_000;
 pub(crate) const DOWN: usize = 0;
 pub(crate) const UP: usize = 1;
 
-/// What becomes of a packet.
+/// Delivery of a packet, or its delay or loss.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fate<P> {
+pub(crate) enum Delivery<P> {
     /// It goes over the subscriber's link at this station.
     Link(usize, P),
     /// It waits.
@@ -56,12 +56,12 @@ impl<P> Waiting<P> {
         now >= self.opens && self.len() == 0
     }
 
-    fn wait(&mut self, packet: P) -> Fate<P> {
+    fn wait(&mut self, packet: P) -> Delivery<P> {
         if self.len() >= WAITING_MAX {
-            return Fate::Lost(packet);
+            return Delivery::Lost(packet);
         }
         self.newer.push_back(packet);
-        Fate::Waits
+        Delivery::Waits
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -132,31 +132,31 @@ impl<P> Subscriber<P> {
     }
 
     /// A packet for it comes to a station.
-    pub fn on_station(&mut self, station: usize, packet: P, now: Instant) -> Fate<P> {
+    pub fn on_station(&mut self, station: usize, packet: P, now: Instant) -> Delivery<P> {
         let waiting = &mut self.waiting[DOWN];
         if station == self.station && self.expected_at.is_none() && waiting.is_open(now) {
-            return Fate::Link(station, packet);
+            return Delivery::Link(station, packet);
         }
         if station == self.station && self.expected_at.is_none() || self.expected_at == Some(station) {
             return waiting.wait(packet);
         }
         if station == self.station {
             // It is still here. What waits, waits elsewhere.
-            return Fate::Link(station, packet);
+            return Delivery::Link(station, packet);
         }
         match self.forwarding {
             Some(takes) if waiting.len() < WAITING_MAX => {
                 waiting.forwarded.push_back((now + takes, packet));
-                Fate::Waits
+                Delivery::Waits
             }
-            _ => Fate::Lost(packet),
+            _ => Delivery::Lost(packet),
         }
     }
 
     /// It sends a packet.
-    pub fn on_sent(&mut self, packet: P, now: Instant) -> Fate<P> {
+    pub fn on_sent(&mut self, packet: P, now: Instant) -> Delivery<P> {
         let waiting = &mut self.waiting[UP];
-        if waiting.is_open(now) { Fate::Link(self.station, packet) } else { waiting.wait(packet) }
+        if waiting.is_open(now) { Delivery::Link(self.station, packet) } else { waiting.wait(packet) }
     }
 
     /// When something that waits goes over a link.
@@ -192,23 +192,23 @@ mod tests {
     #[test]
     fn what_the_old_station_held_comes_before_what_the_new_one_got() {
         let mut one = subscriber(true);
-        assert_eq!(one.on_station(0, 1, at(0)), Fate::Link(0, 1));
+        assert_eq!(one.on_station(0, 1, at(0)), Delivery::Link(0, 1));
         one.expect_at(1);
-        assert_eq!(one.on_station(1, 10, at(1)), Fate::Waits, "it is prepared");
-        assert_eq!(one.on_station(0, 2, at(1)), Fate::Link(0, 2), "and the old one goes on");
+        assert_eq!(one.on_station(1, 10, at(1)), Delivery::Waits, "it is prepared");
+        assert_eq!(one.on_station(0, 2, at(1)), Delivery::Link(0, 2), "and the old one goes on");
         assert_eq!(one.next_deadline(), None);
         assert!(one.leave(1, [at(50), at(40)], [vec![1, 2], vec![7]], at(10)).is_empty());
-        assert_eq!(one.on_station(0, 3, at(12)), Fate::Waits, "it comes late to the old one");
-        assert_eq!(one.on_station(1, 11, at(13)), Fate::Waits);
-        assert_eq!(one.on_sent(8, at(14)), Fate::Waits);
+        assert_eq!(one.on_station(0, 3, at(12)), Delivery::Waits, "it comes late to the old one");
+        assert_eq!(one.on_station(1, 11, at(13)), Delivery::Waits);
+        assert_eq!(one.on_sent(8, at(14)), Delivery::Waits);
         assert_eq!((one.next_deadline(), all_due(&mut one, 39)), (Some(at(40)), vec![]));
         assert_eq!(all_due(&mut one, 40), [(1, UP, 7), (1, UP, 8)]);
-        assert_eq!(one.on_sent(9, at(41)), Fate::Link(1, 9));
+        assert_eq!(one.on_sent(9, at(41)), Delivery::Link(1, 9));
         let down = [1, 2, 3, 10, 11].map(|packet| (1, DOWN, packet));
         assert_eq!((one.next_deadline(), all_due(&mut one, 50)), (Some(at(50)), down.to_vec()));
-        assert_eq!(one.on_station(1, 12, at(51)), Fate::Link(1, 12));
-        assert_eq!(one.on_station(0, 4, at(52)), Fate::Waits);
-        assert_eq!(one.on_station(1, 13, at(53)), Fate::Waits, "not before what is on its way");
+        assert_eq!(one.on_station(1, 12, at(51)), Delivery::Link(1, 12));
+        assert_eq!(one.on_station(0, 4, at(52)), Delivery::Waits);
+        assert_eq!(one.on_station(1, 13, at(53)), Delivery::Waits, "not before what is on its way");
         assert!(all_due(&mut one, 56).is_empty());
         assert_eq!(all_due(&mut one, 57), [(1, DOWN, 4), (1, DOWN, 13)]);
     }
@@ -216,11 +216,11 @@ mod tests {
     #[test]
     fn stations_that_do_not_forward_lose_what_they_hold() {
         let mut one = subscriber(false);
-        assert_eq!(one.on_station(1, 1, at(0)), Fate::Lost(1));
+        assert_eq!(one.on_station(1, 1, at(0)), Delivery::Lost(1));
         one.expect_at(1);
-        assert_eq!(one.on_station(1, 2, at(0)), Fate::Waits);
+        assert_eq!(one.on_station(1, 2, at(0)), Delivery::Waits);
         assert_eq!(one.leave(1, [at(50); 2], [vec![3], vec![4]], at(10)), [3, 4]);
-        assert_eq!(one.on_station(0, 5, at(11)), Fate::Lost(5));
+        assert_eq!(one.on_station(0, 5, at(11)), Delivery::Lost(5));
         assert_eq!(all_due(&mut one, 50), [(1, DOWN, 2)]);
     }
 
@@ -228,9 +228,9 @@ mod tests {
     fn who_stays_goes_on_where_it_was() {
         let mut one = subscriber(true);
         one.expect_at(1);
-        assert_eq!(one.on_station(1, 1, at(0)), Fate::Waits);
+        assert_eq!(one.on_station(1, 1, at(0)), Delivery::Waits);
         assert_eq!(one.stays().collect::<Vec<_>>(), [1]);
-        assert_eq!(one.on_station(0, 2, at(1)), Fate::Link(0, 2));
+        assert_eq!(one.on_station(0, 2, at(1)), Delivery::Link(0, 2));
         assert_eq!((one.next_deadline(), all_due(&mut one, 100)), (None, vec![]));
     }
 
@@ -239,8 +239,8 @@ mod tests {
         let mut one = subscriber(true);
         one.expect_at(1);
         for number in 0..WAITING_MAX as u32 {
-            assert_eq!(one.on_station(1, number, at(0)), Fate::Waits);
+            assert_eq!(one.on_station(1, number, at(0)), Delivery::Waits);
         }
-        assert_eq!(one.on_station(1, 7, at(0)), Fate::Lost(7));
+        assert_eq!(one.on_station(1, 7, at(0)), Delivery::Lost(7));
     }
 }

@@ -87,6 +87,6 @@ fn h18_a_client_that_gets_more_than_its_window_at_once_gets_all_of_its_content()
     // Linux counts them from 6.17 on.
     assert!(counted.is_none_or(|segments| segments > 0), "nothing was beyond the window");
     // How much it discards depends on when the machine wakes its program. What bounds it anywhere is the
-    // rule by which the sender stops betting: twice of what is delivered.
+    // rule by which the sender honours the window again: twice of what is delivered.
     assert!(again < 2 * content.len, "{again} bytes sent again");
 }

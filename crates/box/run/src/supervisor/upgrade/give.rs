@@ -9,7 +9,7 @@ use crate::feedback::FeedbackReceiver;
 use crate::handover::Paused;
 use crate::packet_loop::PacketLoop;
 use crate::question::{Answer, Question};
-use crate::shards::Fate;
+use crate::shards::FreezeEnd;
 use crate::supervisor::passing::Passing;
 use crate::supervisor::{FEEDBACK, Supervisor, Why};
 use crate::upgrade::transfer::{self, Holder, Offer, StateReceiver};
@@ -115,9 +115,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 }
             });
             frozen.thaw(match sent {
-                Err(_) => Fate::Stay,
-                Ok(()) if offer.adopts => Fate::Succeeded,
-                Ok(()) => Fate::Gone,
+                Err(_) => FreezeEnd::Stay,
+                Ok(()) if offer.adopts => FreezeEnd::Succeeded,
+                Ok(()) => FreezeEnd::Gone,
             });
             sent
         });

@@ -140,7 +140,7 @@ fn answers_to_needless_copies_have_the_oldest_segment_sent_again_and_no_more() {
 }
 
 #[test]
-fn a_client_without_room_is_bet_less_on() {
+fn a_client_without_room_gets_less_beyond_its_window() {
     let policy = WindowPolicy::Opportunistic;
     let mut hand = Hand::new(SenderConfig { window: 6_000, policy, ..config() }, 60_000);
     (0..12).for_each(|t| _ = hand.send(t));

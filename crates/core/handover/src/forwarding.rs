@@ -1,4 +1,4 @@
-//! [`Elsewhere`]: where packets go whose flows another box has, and of which flows another box may send packets on.
+//! [`ForwardingTable`]: boxes that packets of handed-over flows go to, and flows of which another box may send packets on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,9 +11,9 @@ use crate::rights::subscriber_of;
 /// Client and server.
 type Ends = (SocketAddr, SocketAddr);
 
-/// What is to become of a packet.
+/// Next hop of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum NextHop {
     /// It is the engine's.
     Here,
     /// It goes to that box.
@@ -22,9 +22,9 @@ pub enum Way {
     Past,
 }
 
-/// What is to become of a packet that another box has sent on.
+/// Treatment of a packet that another box has sent on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Relay {
+pub enum Admission {
     /// It is the engine's, if it knows the flow; else it passes.
     Here,
     /// It waits until its flow is here.
@@ -66,15 +66,15 @@ struct Shared {
     is_relayed: [Option<bool>; 2],
 }
 
-/// Which subscribers are elsewhere, and where. Empty for nearly all packets: then it costs a comparison.
+/// Subscribers whose flows other boxes have, and which boxes these are. Empty for nearly all packets: then it costs a comparison.
 #[derive(Clone, Debug)]
-pub struct Elsewhere {
+pub struct ForwardingTable {
     ipv6_prefix_len: u8,
     all: BTreeMap<IpAddr, Absent>,
     shared: BTreeMap<IpAddr, Shared>,
 }
 
-impl Elsewhere {
+impl ForwardingTable {
     /// With so long a prefix of IPv6 addresses for a subscriber, in bits.
     #[must_use]
     pub fn new(ipv6_prefix_len: u8) -> Self {
@@ -91,35 +91,35 @@ impl Elsewhere {
         self.all.is_empty() && self.shared.is_empty()
     }
 
-    /// What is to become of a packet between a client and a server.
+    /// Next hop of a packet between a client and a server.
     #[must_use]
-    pub fn way_of(&self, ends: Ends) -> Way {
+    pub fn next_hop(&self, ends: Ends) -> NextHop {
         let absent = if self.all.is_empty() { None } else { self.all.get(&self.key(ends.0.ip())) };
-        let Some(Absent { promised, gone, has_left }) = absent else { return Way::Here };
+        let Some(Absent { promised, gone, has_left }) = absent else { return NextHop::Here };
         match promised {
-            Some((to, flows)) if flows.contains(&ends) => Way::To(*to),
+            Some((to, flows)) if flows.contains(&ends) => NextHop::To(*to),
             _ => {
-                let others = if *has_left { Way::Past } else { Way::Here };
-                gone.get(&ends).map_or(others, |to| Way::To(*to))
+                let others = if *has_left { NextHop::Past } else { NextHop::Here };
+                gone.get(&ends).map_or(others, |to| NextHop::To(*to))
             }
         }
     }
 
-    /// What is to become of a packet between a client and a server that a box has sent on.
+    /// Treatment of a packet between a client and a server that a box has sent on.
     #[must_use]
-    pub fn way_of_relayed(&self, by: Peer, ends: Ends) -> Relay {
+    pub fn admission_of(&self, by: Peer, ends: Ends) -> Admission {
         let key = self.key(ends.0.ip());
         if self.shared.get(&key).and_then(|shared| shared.flows.get(&ends)) != Some(&by) {
-            return Relay::Refused;
+            return Admission::Refused;
         }
         let promised = self.all.get(&key).and_then(|absent| absent.promised.as_ref());
-        match self.way_of(ends) {
-            Way::Here => Relay::Here,
-            Way::Past => Relay::Past,
-            Way::To(_) if promised.is_some_and(|(from, flows)| *from == by && flows.contains(&ends)) => {
-                Relay::Early
+        match self.next_hop(ends) {
+            NextHop::Here => Admission::Here,
+            NextHop::Past => Admission::Past,
+            NextHop::To(_) if promised.is_some_and(|(from, flows)| *from == by && flows.contains(&ends)) => {
+                Admission::Early
             }
-            Way::To(_) => Relay::Astray,
+            NextHop::To(_) => Admission::Astray,
         }
     }
 
@@ -215,70 +215,79 @@ mod tests {
 
     #[test]
     fn flows_go_to_who_has_them_and_no_others() {
-        let mut elsewhere = Elsewhere::new(64);
+        let mut forwarding = ForwardingTable::new(64);
         let (old, new, near) = (ends("2001:db8::1", 1), ends("2001:db8::1", 2), ends("2001:db8::2", 1));
-        assert_eq!(elsewhere.way_of(old), Way::Here);
-        elsewhere.lead(old.0.ip(), 3, &[flow(old)]);
-        let ways = [old, new, near].map(|ends| elsewhere.way_of(ends));
-        assert_eq!(ways, [Way::To(3), Way::Here, Way::Here], "what was not promised is not led away");
-        assert!(elsewhere.is_led(near.0.ip()));
-        elsewhere.let_stay(old.0.ip(), None);
-        elsewhere.give_away(old.0.ip(), [flow(old)].into_iter(), 4);
-        assert_eq!([old, new].map(|ends| elsewhere.way_of(ends)), [Way::To(4), Way::Past]);
-        elsewhere.lead(old.0.ip(), 4, &[flow(old)]);
-        assert_eq!([old, new].map(|ends| elsewhere.way_of(ends)), [Way::To(4), Way::Past]);
-        elsewhere.let_stay(old.0.ip(), Some(&Gone { to: 4, flows: vec![flow(old)] }));
-        let ways = [old, new, near].map(|ends| elsewhere.way_of(ends));
+        assert_eq!(forwarding.next_hop(old), NextHop::Here);
+        forwarding.lead(old.0.ip(), 3, &[flow(old)]);
+        let ways = [old, new, near].map(|ends| forwarding.next_hop(ends));
         assert_eq!(
             ways,
-            [Way::To(4), Way::Here, Way::Here],
+            [NextHop::To(3), NextHop::Here, NextHop::Here],
+            "what was not promised is not led away"
+        );
+        assert!(forwarding.is_led(near.0.ip()));
+        forwarding.let_stay(old.0.ip(), None);
+        forwarding.give_away(old.0.ip(), [flow(old)].into_iter(), 4);
+        assert_eq!([old, new].map(|ends| forwarding.next_hop(ends)), [NextHop::To(4), NextHop::Past]);
+        forwarding.lead(old.0.ip(), 4, &[flow(old)]);
+        assert_eq!([old, new].map(|ends| forwarding.next_hop(ends)), [NextHop::To(4), NextHop::Past]);
+        forwarding.let_stay(old.0.ip(), Some(&Gone { to: 4, flows: vec![flow(old)] }));
+        let ways = [old, new, near].map(|ends| forwarding.next_hop(ends));
+        assert_eq!(
+            ways,
+            [NextHop::To(4), NextHop::Here, NextHop::Here],
             "what stays is there, the rest is not concerned"
         );
-        elsewhere.give_away(old.0.ip(), [flow(new)].into_iter(), 5);
-        let ways = [old, new, near].map(|ends| elsewhere.way_of(ends));
-        assert_eq!(ways, [Way::To(4), Way::To(5), Way::Past], "what begins here may go elsewhere");
-        elsewhere.forget(old.0.ip());
-        assert!(elsewhere.is_empty());
-        elsewhere.give_away(old.0.ip(), [flow(old)].into_iter(), 4);
-        elsewhere.take_in(near.0.ip());
-        assert_eq!(elsewhere.way_of(old), Way::Here);
+        forwarding.give_away(old.0.ip(), [flow(new)].into_iter(), 5);
+        let ways = [old, new, near].map(|ends| forwarding.next_hop(ends));
+        assert_eq!(
+            ways,
+            [NextHop::To(4), NextHop::To(5), NextHop::Past],
+            "what begins here may go elsewhere"
+        );
+        forwarding.forget(old.0.ip());
+        assert!(forwarding.is_empty());
+        forwarding.give_away(old.0.ip(), [flow(old)].into_iter(), 4);
+        forwarding.take_in(near.0.ip());
+        assert_eq!(forwarding.next_hop(old), NextHop::Here);
     }
 
     #[test]
     fn packets_come_from_a_box_of_flows_that_it_has_a_part_in_and_of_no_others() {
-        let mut elsewhere = Elsewhere::new(64);
+        let mut forwarding = ForwardingTable::new(64);
         let (own, other, foreign) = (ends("10.0.0.1", 1), ends("10.0.0.1", 2), ends("10.0.0.9", 1));
-        let ways =
-            |elsewhere: &Elsewhere, by| [own, other, foreign].map(|ends| elsewhere.way_of_relayed(by, ends));
-        use Relay::{Astray, Early, Here, Refused};
-        assert_eq!(ways(&elsewhere, 1), [Refused; 3], "nothing was ever said of them");
-        elsewhere.lead(own.0.ip(), 1, &[flow(own)]);
-        assert_eq!(ways(&elsewhere, 1), [Early, Refused, Refused]);
-        assert_eq!(ways(&elsewhere, 2), [Refused; 3], "it is another box's");
-        elsewhere.take_in(own.0.ip());
-        assert_eq!(ways(&elsewhere, 1), [Here, Refused, Refused]);
-        elsewhere.give_away(own.0.ip(), [flow(own)].into_iter(), 2);
-        assert_eq!(ways(&elsewhere, 1), [Astray, Refused, Refused], "it has gone on");
-        elsewhere.forget(own.0.ip());
-        assert_eq!(ways(&elsewhere, 1), [Refused; 3]);
-        elsewhere.announce(own.0.ip(), 2, &[flow(other)]);
-        assert_eq!(ways(&elsewhere, 2), [Refused, Here, Refused], "it was asked to take that one");
+        let ways = |forwarding: &ForwardingTable, by| {
+            [own, other, foreign].map(|ends| forwarding.admission_of(by, ends))
+        };
+        use Admission::{Astray, Early, Here, Refused};
+        assert_eq!(ways(&forwarding, 1), [Refused; 3], "nothing was ever said of them");
+        forwarding.lead(own.0.ip(), 1, &[flow(own)]);
+        assert_eq!(ways(&forwarding, 1), [Early, Refused, Refused]);
+        assert_eq!(ways(&forwarding, 2), [Refused; 3], "it is another box's");
+        forwarding.take_in(own.0.ip());
+        assert_eq!(ways(&forwarding, 1), [Here, Refused, Refused]);
+        forwarding.give_away(own.0.ip(), [flow(own)].into_iter(), 2);
+        assert_eq!(ways(&forwarding, 1), [Astray, Refused, Refused], "it has gone on");
+        forwarding.forget(own.0.ip());
+        assert_eq!(ways(&forwarding, 1), [Refused; 3]);
+        forwarding.announce(own.0.ip(), 2, &[flow(other)]);
+        assert_eq!(ways(&forwarding, 2), [Refused, Here, Refused], "it was asked to take that one");
     }
 
     #[test]
     fn who_is_relied_on_is_known_by_the_last_packets() {
-        let mut elsewhere = Elsewhere::new(64);
+        let mut forwarding = ForwardingTable::new(64);
         let (own, other) = (ends("10.0.0.1", 1), ends("10.0.0.1", 2));
-        elsewhere.announce(own.0.ip(), 1, &[flow(own)]);
-        let relies = |elsewhere: &Elsewhere| !elsewhere.relayed_by(own.0.ip(), 1).is_empty();
-        assert!(relies(&elsewhere), "nobody knows yet");
-        elsewhere.note_packet(own, Port::Mobile, false);
-        elsewhere.note_packet(other, Port::Wired, false);
-        assert!(relies(&elsewhere), "one side is not all, and another flow is not this one");
-        elsewhere.note_packet(own, Port::Wired, false);
-        assert!(!relies(&elsewhere));
-        elsewhere.note_packet(own, Port::Wired, true);
-        assert_eq!(elsewhere.relayed_by(own.0.ip(), 1), [own].into());
-        assert!(elsewhere.relayed_by(own.0.ip(), 2).is_empty());
+        forwarding.announce(own.0.ip(), 1, &[flow(own)]);
+        let relies = |forwarding: &ForwardingTable| !forwarding.relayed_by(own.0.ip(), 1).is_empty();
+        assert!(relies(&forwarding), "nobody knows yet");
+        forwarding.note_packet(own, Port::Mobile, false);
+        forwarding.note_packet(other, Port::Wired, false);
+        assert!(relies(&forwarding), "one side is not all, and another flow is not this one");
+        forwarding.note_packet(own, Port::Wired, false);
+        assert!(!relies(&forwarding));
+        forwarding.note_packet(own, Port::Wired, true);
+        assert_eq!(forwarding.relayed_by(own.0.ip(), 1), [own].into());
+        assert!(forwarding.relayed_by(own.0.ip(), 2).is_empty());
     }
 }

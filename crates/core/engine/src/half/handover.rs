@@ -12,8 +12,8 @@ use super::path_mtu::headers_len;
 use super::transitions::record_of;
 use crate::direction::Direction;
 use crate::half::recover::RecoverError;
+use crate::handover::{FlowEnds, HandoverFlow, HeldPiece};
 use crate::key::{FlowKey, subscriber_key};
-use crate::moved::{FlowEnds, HeldPiece, MovedFlow};
 use crate::pass::PassReason;
 use crate::record::Mark;
 use crate::relay::Relay;
@@ -75,7 +75,11 @@ impl Half {
     }
 
     /// The flows of a client that deliver, as they stand, with what they hold.
-    pub(crate) fn moved(&self, client: IpAddr, now: Instant) -> impl Iterator<Item = (MovedFlow, Vec<u8>)> {
+    pub(crate) fn moved(
+        &self,
+        client: IpAddr,
+        now: Instant,
+    ) -> impl Iterator<Item = (HandoverFlow, Vec<u8>)> {
         self.places_of(client).into_iter().filter_map(move |id| {
             let flow = self.flows.get(id)?;
             let relay = flow.phase.relay()?;
@@ -88,7 +92,7 @@ impl Half {
             }
             let (_, _, held) = relay.held_from(None, usize::MAX);
             let clock_ms = now.as_millis() as u32;
-            Some((MovedFlow { ends: self.ends_of(&flow.key), record, clock_ms }, held))
+            Some((HandoverFlow { ends: self.ends_of(&flow.key), record, clock_ms }, held))
         })
     }
 
@@ -101,7 +105,7 @@ impl Half {
     /// Goes on with a flow of another box, which held `held`.
     pub(crate) fn take_in(
         &mut self,
-        flow: &MovedFlow,
+        flow: &HandoverFlow,
         held: &[u8],
         now: Instant,
     ) -> Result<(), RecoverError> {

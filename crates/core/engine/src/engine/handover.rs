@@ -11,10 +11,10 @@ use units::{Instant, SeqNum};
 use super::Engine;
 use crate::half::Half;
 use crate::half::recover::RecoverError;
-use crate::moved::{FlowEnds, HeldPiece, MovedFlow};
+use crate::handover::{FlowEnds, HandoverFlow, HeldPiece};
 
 impl Engine {
-    /// The flows of a client that could go elsewhere: those that the engine delivers, in either direction. The
+    /// Flows of a client that could be handed over: those that the engine delivers, in either direction. The
     /// time for it does not depend on the flows of others.
     #[must_use]
     pub fn delivering(&self, client: IpAddr) -> Vec<FlowEnds> {
@@ -46,7 +46,7 @@ impl Engine {
 
     /// What [`Engine::give_away`] would give: the flows stay.
     #[must_use]
-    pub fn moved(&self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {
+    pub fn moved(&self, client: IpAddr, now: Instant) -> Vec<(HandoverFlow, Vec<u8>)> {
         let mut moved = Vec::new();
         for half in [Some(&self.down), self.up.as_deref()].into_iter().flatten() {
             moved.extend(half.moved(client, now));
@@ -60,7 +60,7 @@ impl Engine {
     ///
     /// Its other flows (handshakes under way, lowered windows, a trial's) pass from here on, as those do that begin.
     #[must_use]
-    pub fn give_away(&mut self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {
+    pub fn give_away(&mut self, client: IpAddr, now: Instant) -> Vec<(HandoverFlow, Vec<u8>)> {
         let moved = self.moved(client, now);
         self.release(client);
         moved
@@ -81,7 +81,7 @@ impl Engine {
     ///
     /// # Errors
     /// Why the flow cannot go on here; then this engine knows nothing of it.
-    pub fn take_in(&mut self, flow: &MovedFlow, held: &[u8], now: Instant) -> Result<(), RecoverError> {
+    pub fn take_in(&mut self, flow: &HandoverFlow, held: &[u8], now: Instant) -> Result<(), RecoverError> {
         let half: Option<&mut Half> =
             if flow.ends.is_downlink { Some(&mut self.down) } else { self.uplink() };
         half.ok_or(RecoverError::Senseless)?.take_in(flow, held, now)
@@ -96,7 +96,7 @@ impl Engine {
     }
 
     /// Goes on with all of these flows, or with none if one of them cannot: false then.
-    pub fn take_in_all(&mut self, flows: &[(MovedFlow, Vec<u8>)], now: Instant) -> bool {
+    pub fn take_in_all(&mut self, flows: &[(HandoverFlow, Vec<u8>)], now: Instant) -> bool {
         let refused = flows.iter().position(|(flow, held)| self.take_in(flow, held, now).is_err());
         let taken = flows.iter().take(refused.unwrap_or(0));
         taken.for_each(|(flow, _)| self.let_go(&flow.ends));

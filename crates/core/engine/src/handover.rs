@@ -1,4 +1,4 @@
-//! [`MovedFlow`]: a flow on its way to an engine in another box.
+//! [`HandoverFlow`]: a flow on its way to an engine in another box.
 
 use std::net::SocketAddr;
 
@@ -52,7 +52,7 @@ stored::fields!(HeldPiece { flow, una, start, bytes });
 /// leaves of it ([`FlowRecord`]), and the data that it held in order. Data behind a hole is left out: its source
 /// still has it (RFC 2018 §8).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MovedFlow {
+pub struct HandoverFlow {
     /// Which flow.
     pub ends: FlowEnds,
     /// How it stood.
@@ -61,7 +61,7 @@ pub struct MovedFlow {
     pub clock_ms: u32,
 }
 
-impl MovedFlow {
+impl HandoverFlow {
     /// The numbers of the first byte that its sink has not acknowledged, and of the one behind the last that was
     /// taken from its source.
     #[must_use]
@@ -76,7 +76,7 @@ impl MovedFlow {
     }
 }
 
-impl Stored for MovedFlow {
+impl Stored for HandoverFlow {
     fn store(&self, out: &mut Writer) {
         self.ends.store(out);
         self.clock_ms.store(out);

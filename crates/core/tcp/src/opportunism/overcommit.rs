@@ -1,14 +1,14 @@
-//! Whether sending beyond the window pays, and how far beyond (H18).
+//! [`Overcommit`]: bytes that may be under way beyond the window (H18).
 //!
 //! ```text
-//!              overflow: the stake falls to 3/4          it costs more than it brings,
-//!                   ┌────────┐                           or the stake is under half a window
+//!              overflow: the allowance falls to 3/4      it costs more than it brings,
+//!                   ┌────────┐                           or the allowance is under half a window
 //!                   │        ▼
-//!   unbounded ──▶ betting within a stake ─────────────────────────────▶ paused: the window is honoured
+//!   unbounded ──▶ sending within an allowance ────────────────────────▶ paused: the window is honoured
 //!                   ▲        │  ▲                                          │
 //!                   └────────┘  └──────────────────────────────────────────┘
-//!              3 % of what is                 so much was delivered meanwhile, and the window never fell
-//!              delivered is added             to 3/4: twice as much each time; the stake is a window then
+//!              3 % of what is                 enough was delivered meanwhile, and the window never fell
+//!              delivered is added             to 3/4: twice as much each time; the allowance is a window then
 //! ```
 //!
 //! What ends beyond the window is taken by a client that reads as it comes. It overflows when more than a
@@ -18,11 +18,11 @@
 
 use units::SeqNum;
 
-/// What sending beyond the window has cost and brought lately (H18).
+/// Allowance of bytes beyond the window, with what they have cost and brought lately (H18).
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Bet {
+pub(super) struct Overcommit {
     /// Bytes that may be under way beyond the window; none: any number, for the client has taken all so far.
-    stake: Option<u32>,
+    allowance: Option<u32>,
     /// Overflows until this is acknowledged belong to the last one.
     blamed_until: Option<SeqNum>,
     /// Bytes delivered in this epoch, or in this pause.
@@ -32,21 +32,21 @@ pub(super) struct Bet {
     /// Most bytes under way: what a single loss makes the client discard, however well it holds the rest. In
     /// a pause the widest window.
     most: u32,
-    /// The stake has become too small to be worth it.
-    is_ruined: bool,
+    /// The allowance has become too small to be worth it.
+    is_too_small: bool,
     /// The window fell while it was honoured: the client reads slowly.
     is_slow: bool,
-    /// Bets lost, less those won.
+    /// Times that it did not pay, less those that it did.
     losses: u8,
     is_paused: bool,
 }
-stored::fields!(Bet {
-    stake,
+stored::fields!(Overcommit {
+    allowance,
     blamed_until,
     delivered,
     retransmitted_before,
     most,
-    is_ruined,
+    is_too_small,
     is_slow,
     losses,
     is_paused,
@@ -63,22 +63,22 @@ pub(super) struct Overflow {
     pub window: u32,
 }
 
-impl Bet {
+impl Overcommit {
     /// Bytes after which the accounts begin anew, unless more is under way.
     const EPOCH: u32 = 1 << 20;
     /// Bytes sent again that are no reason to give up, however little was delivered.
-    const STAKE: u32 = 128 * 1024;
+    const TOLERATED: u32 = 128 * 1024;
     /// Losses whose price, all that was under way, may be paid before as much was delivered: they come in
     /// groups.
     const LOSSES: u32 = 4;
-    /// Bytes delivered within the window before the second bet; before each further one twice as many.
+    /// Bytes delivered within the window before the allowance is tried again; twice as many before each further try.
     const PAUSE: u32 = 1 << 16;
     /// Times the pause doubles at most: 64 MiB.
     const DOUBLINGS_MAX: u8 = 10;
-    /// What an overflow leaves of the stake, in quarters. Half would stay further below what the client
+    /// Part of the allowance that an overflow leaves, in quarters. Half would stay further below what the client
     /// takes.
     const KEPT_QUARTERS: u32 = 3;
-    /// Of the bytes delivered within the stake one in so many is added to it: 3 % more each round trip, nine
+    /// Divisor of the bytes delivered within the allowance; the quotient is added to it: 3 % more each round trip, nine
     /// of them to make up for an overflow. Faster growth finds the next overflow sooner than it brings
     /// anything.
     const GROWTH: u32 = 32;
@@ -89,8 +89,8 @@ impl Bet {
     }
 
     /// Bytes that may be under way beyond the window; the largest number if any.
-    pub(super) fn stake(&self) -> u32 {
-        if self.is_paused { 0 } else { self.stake.unwrap_or(u32::MAX) }
+    pub(super) fn allowance(&self) -> u32 {
+        if self.is_paused { 0 } else { self.allowance.unwrap_or(u32::MAX) }
     }
 
     /// The client had no room for what was sent beyond its window.
@@ -99,13 +99,13 @@ impl Bet {
             return;
         }
         self.blamed_until = Some(overflow.nxt);
-        let stake = self.stake().min(overflow.beyond) / 4 * Self::KEPT_QUARTERS;
-        self.stake = Some(stake);
-        self.is_ruined = stake < overflow.window / 2;
+        let allowance = self.allowance().min(overflow.beyond) / 4 * Self::KEPT_QUARTERS;
+        self.allowance = Some(allowance);
+        self.is_too_small = allowance < overflow.window / 2;
     }
 
-    /// Takes in an acknowledgement while betting, with the bytes `under_way` in all and those `beyond` the
-    /// window; true when the bet is lost.
+    /// Takes in an acknowledgement while sending beyond the window, with the bytes `under_way` in all and
+    /// those `beyond` the window; true when it does not pay: a pause begins.
     pub(super) fn on_delivered(
         &mut self,
         delivered: u32,
@@ -115,17 +115,19 @@ impl Bet {
     ) -> bool {
         self.delivered = self.delivered.saturating_add(delivered);
         self.most = self.most.max(under_way);
-        if self.is_lost(retransmitted as u32) {
+        if self.does_not_pay(retransmitted as u32) {
             // A client that only wakes up late has no reason to be left alone for longer each time.
-            let is_late = self.is_ruined && !self.is_slow;
+            let is_late = self.is_too_small && !self.is_slow;
             let losses = if is_late { self.losses.max(1) } else { self.losses + 1 };
             let losses = losses.min(Self::DOUBLINGS_MAX + 1);
             *self = Self { losses, is_slow: self.is_slow, is_paused: true, ..Self::default() };
             return true;
         }
         // What has just been delivered was under way beyond the window before.
-        if let Some(stake) = self.stake.as_mut().filter(|stake| beyond.saturating_add(delivered) >= **stake) {
-            *stake = stake.saturating_add(delivered / Self::GROWTH);
+        if let Some(allowance) =
+            self.allowance.as_mut().filter(|allowance| beyond.saturating_add(delivered) >= **allowance)
+        {
+            *allowance = allowance.saturating_add(delivered / Self::GROWTH);
         }
         // There was time for several losses to show what they cost.
         if self.delivered >= Self::EPOCH.max(self.most.saturating_mul(Self::LOSSES)) {
@@ -144,23 +146,23 @@ impl Bet {
             (self.delivered, self.is_slow) = (0, true);
         }
         if self.delivered >= Self::PAUSE << self.losses.saturating_sub(1) {
-            self.stake = Some(self.most);
+            self.allowance = Some(self.most);
             self.begin(self.losses, retransmitted);
         }
     }
 
     fn begin(&mut self, losses: u8, retransmitted: u64) {
         let (retransmitted_before, is_slow) = (retransmitted as u32, self.is_slow);
-        let (stake, blamed_until) = (self.stake, self.blamed_until);
-        *self = Self { losses, retransmitted_before, stake, blamed_until, is_slow, ..Self::default() };
+        let (allowance, blamed_until) = (self.allowance, self.blamed_until);
+        *self = Self { losses, retransmitted_before, allowance, blamed_until, is_slow, ..Self::default() };
     }
 
     /// True when the client throws away twice what it takes, or has no room however little lies beyond its
-    /// window: it cannot hold that, and betting on it only fills the link with copies.
-    fn is_lost(&self, retransmitted: u32) -> bool {
+    /// window: it cannot hold that, and sending it only fills the link with copies.
+    fn does_not_pay(&self, retransmitted: u32) -> bool {
         let again = retransmitted.wrapping_sub(self.retransmitted_before);
         let allowed = self.delivered.saturating_mul(2).max(self.most.saturating_mul(Self::LOSSES));
-        self.is_ruined || again > allowed.max(Self::STAKE)
+        self.is_too_small || again > allowed.max(Self::TOLERATED)
     }
 }
 
