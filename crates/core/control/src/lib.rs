@@ -19,20 +19,20 @@
 //! | `rate.rs` | bandwidth estimate, two RTT thresholds | \[MA\] equations (3)–(5), Table 2 |
 //! | `new_reno.rs` | window halving | RFC 5681, RFC 6582 |
 //! | `cubic.rs` | a window that follows a cubic function of time | RFC 9438, HyStart |
-//! | `westwood.rs` | threshold from the bandwidth at a loss, 2001 and Westwood+ | MobiCom 2001, CCR 34(2) |
-//! | `veno.rs` | a loss with a short queue costs a fifth | JSAC 21(2) |
-//! | `vegas.rs` | two to four segments of queue | SIGCOMM 1994, JSAC 13(8) |
-//! | `htcp.rs` | growth by the time since the last loss | draft-leith-tcp-htcp-06 |
-//! | `highspeed.rs` | steps that grow with the window | RFC 3649 |
-//! | `bic.rs` | binary search for the window of the last loss | INFOCOM 2004 |
+//! | `baselines/westwood.rs` | threshold from the bandwidth at a loss, 2001 and Westwood+ | MobiCom 2001, CCR 34(2) |
+//! | `baselines/veno.rs` | a loss with a short queue costs a fifth | JSAC 21(2) |
+//! | `baselines/vegas.rs` | two to four segments of queue | SIGCOMM 1994, JSAC 13(8) |
+//! | `baselines/htcp.rs` | growth by the time since the last loss | draft-leith-tcp-htcp-06 |
+//! | `baselines/highspeed.rs` | steps that grow with the window | RFC 3649 |
+//! | `baselines/bic.rs` | binary search for the window of the last loss | INFOCOM 2004 |
 //! | `bbr.rs` | a model of bandwidth and round trip, paced | draft-cardwell-iccrg-bbr-congestion-control-00 |
 //! | `window_adaptation.rs` | a window by the base station's reports | \[WA\] equations (1)–(8), (18) |
 //! | `bbr3.rs` | the same with bounds by loss, probing every few seconds | draft-ietf-ccwg-bbr-02 |
-//! | `c2tcp.rs` | CUBIC that starts again when an interval has no short round trip | \[C2\] |
-//! | `copa.rs` | 1 ÷ δ segments of queue, steps that double | \[CO\] |
+//! | `baselines/c2tcp.rs` | CUBIC that starts again when an interval has no short round trip | \[C2\] |
+//! | `baselines/copa.rs` | 1 ÷ δ segments of queue, steps that double | \[CO\] |
 //! | `coupled.rs` | windows of the subflows of a multi-path connection | RFC 6356, \[MP\] §II-B, draft-walid-mptcp-congestion-control-04 |
-//! | `sprout.rs` | what the link will deliver in 100 ms with 95 % probability | \[SP\] |
-//! | `verus.rs` | a window from a learned curve of delay over window | \[VE\] |
+//! | `baselines/sprout.rs` | what the link will deliver in 100 ms with 95 % probability | \[SP\] |
+//! | `baselines/verus.rs` | a window from a learned curve of delay over window | \[VE\] |
 //! | `drwa.rs` | a receive window, not a sender's: what the path delivers in a round trip | \[DR\] |
 //! | `drwa/receiver.rs` | the same at a receiver that sees only segments, with remedies for unequal shares | \[DR\] |
 //!
@@ -43,13 +43,11 @@
 
 mod adaptive;
 mod any;
+mod baselines;
 mod bbr;
 mod bbr3;
-mod bic;
 #[cfg(test)]
 mod bottleneck;
-mod c2tcp;
-mod copa;
 pub mod coupled;
 mod cubic;
 mod drwa;
@@ -57,8 +55,6 @@ mod feedback;
 mod filter;
 mod fixed;
 mod fixed_point;
-mod highspeed;
-mod htcp;
 mod hystart;
 mod new_reno;
 mod parameters;
@@ -72,39 +68,34 @@ mod sampler;
 pub mod server;
 #[cfg(test)]
 mod shared_link;
-mod sprout;
-mod vegas;
-mod veno;
-mod verus;
-mod westwood;
 mod window;
 mod window_adaptation;
 
 pub use adaptive::{Adaptive, AdaptiveParams, Term, Terms};
 pub use any::{AnyController, ControllerConfig, ControllerKind, Listed, ServerControl};
+pub use baselines::bic::{Bic, BicParams};
+pub use baselines::c2tcp::{C2tcp, C2tcpParams};
+pub use baselines::copa::{Copa, CopaParams};
+pub use baselines::highspeed::{HighSpeed, HighSpeedParams};
+pub use baselines::htcp::{HTcp, HTcpParams};
+pub use baselines::sprout::{Sprout, SproutParams};
+pub use baselines::vegas::{Vegas, VegasParams};
+pub use baselines::veno::{Veno, VenoParams};
+pub use baselines::verus::{Verus, VerusParams};
+pub use baselines::westwood::{Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams};
 pub use bbr::{Bbr, BbrParams};
 pub use bbr3::{Bbr3, Bbr3Params};
-pub use bic::{Bic, BicParams};
-pub use c2tcp::{C2tcp, C2tcpParams};
-pub use copa::{Copa, CopaParams};
 pub use cubic::{Cubic, CubicParams};
 pub use drwa::receiver;
 pub use drwa::{Drwa, DrwaParams, WindowField};
 pub use feedback::Feedback;
 pub use filter::{Larger, Order, Recent, RecentMax, RecentMin, Smaller, Windowed, WindowedMax, WindowedMin};
 pub use fixed::{Fixed, FixedParams};
-pub use highspeed::{HighSpeed, HighSpeedParams};
-pub use htcp::{HTcp, HTcpParams};
 pub use new_reno::{NewReno, NewRenoParams};
 pub use parameters::{ParameterError, ParameterValue};
 pub use rate::{R_CAP_START, RateControl, RateParams};
 pub use sampler::{RateSample, RateSampler, SendStamp};
 pub use server::{AdaptiveServer, AdaptiveServerParams};
-pub use sprout::{Sprout, SproutParams};
-pub use vegas::{Vegas, VegasParams};
-pub use veno::{Veno, VenoParams};
-pub use verus::{Verus, VerusParams};
-pub use westwood::{Westwood, WestwoodParams, WestwoodPlus, WestwoodPlusParams};
 pub use window_adaptation::{Law, WindowAdaptation, WindowAdaptationParams};
 
 use units::{Bytes, Duration, Instant, Rate};

@@ -14,8 +14,8 @@
 
 use units::{Bytes, Duration};
 
+use super::veno::queued;
 use crate::round::{Round, Rounds};
-use crate::veno::queued;
 use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 
