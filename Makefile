@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox drwa mutants docs docs-pictures docs-contest docs-beside-lab docs-congestion docs-congestion-lab docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
+.PHONY: help build build-deps demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox upgrade-test drwa mutants docs docs-pictures docs-contest docs-beside-lab docs-congestion docs-congestion-lab docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -81,7 +81,7 @@ chaos: deps ## Disturb an accelerator under load for SECONDS=3600, from SEED=…
 
 # Each test that is ignored names its target; all of them are below, or are parts of these.
 NIGHTLY := lint without-bpf-test advisories test lint-dataset book-test long-test tshark top-test prometheus collectors recipes chromium deb \
-	package-test congestion-test rpm-test image-test tarball-arm64 kernels firewalls query-test test-data middlebox multipath bench-probe chaos strangers marks deaths soak fuzz
+	package-test congestion-test rpm-test image-test tarball-arm64 kernels firewalls upgrade-test query-test test-data middlebox multipath bench-probe chaos strangers marks deaths soak fuzz
 nightly: ## Run every check there is, one after the other (as root, a night): out/nightly has what they say
 	@tools/need-root nightly
 	tools/run-targets $(OUT)/nightly $(NIGHTLY)
@@ -130,6 +130,18 @@ strangers: deps ## Run a million simulated runs with strangers beside the hosts,
 deaths: deps ## Kill an accelerator a thousand times under load (as root, an hour): docs/operation.md
 	@tools/need-root deaths
 	cargo test --release --locked --package cellerator-lab --test all h02_killed_a_thousand -- --ignored --nocapture
+
+# The commit before names in the program changed; those on disk and on sockets did not.
+BEFORE ?= 00fcfde1
+upgrade-test: deps ## Programs of this tree and of the commit BEFORE=00fcfde1 take each other's place with flows (as root)
+	@tools/need-root upgrade-test
+	git worktree remove --force target/before/source 2>/dev/null || true
+	git worktree add --quiet --force --detach target/before/source $(BEFORE)
+	cd target/before/source && CARGO_TARGET_DIR=$(abspath target)/before/target \
+	  cargo build --release --locked --package cellerator
+	git worktree remove --force target/before/source
+	CELLERATOR_BEFORE=$(abspath target)/before/target/release/cellerator \
+	  cargo test --locked --package cellerator --test commands versions:: -- --ignored --test-threads 1
 
 middlebox: deps ## Tell split connections from whole ones in every cell of a matrix (as root, minutes): docs/probe.md
 	@tools/need-root middlebox

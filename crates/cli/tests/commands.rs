@@ -23,3 +23,4 @@ mod sim;
 mod telemetry;
 mod top;
 mod traffic;
+mod versions;

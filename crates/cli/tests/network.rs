@@ -29,7 +29,12 @@ pub struct Running {
 
 impl Running {
     pub fn start(namespace: &Namespace, arguments: &[&str]) -> Self {
-        let mut command = Command::new(PROGRAM);
+        Self::start_program(PROGRAM, namespace, arguments)
+    }
+
+    /// The same of another build of the program.
+    pub fn start_program(program: &str, namespace: &Namespace, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let options = SpawnOptions { death_signal: Some(SIGKILL), ..SpawnOptions::default() };
         let mut child = Tethered::spawn(namespace, command, options).unwrap();
@@ -118,8 +123,13 @@ impl Network {
 
     /// An accelerator of this network's name.
     pub fn accelerate(&self, options: &[&str]) -> Running {
+        self.accelerate_by(PROGRAM, options)
+    }
+
+    /// The same of another build of the program.
+    pub fn accelerate_by(&self, program: &str, options: &[&str]) -> Running {
         let fixed = ["run", "--wired", "w0", "--mobile", "m0", "--name", &self.name];
-        let running = Running::start(&self.middle, &[&fixed[..], options].concat());
+        let running = Running::start_program(program, &self.middle, &[&fixed[..], options].concat());
         running.wait_for("ready:");
         running
     }
@@ -154,7 +164,8 @@ impl Network {
         ends
     }
 
-    fn connect(&self) -> (TcpStream, TcpStream) {
+    /// A connection: the client's end and the server's.
+    pub fn connect(&self) -> (TcpStream, TcpStream) {
         let listener = self.server.run(|| TcpListener::bind(("10.2.0.2", 0))).unwrap().unwrap();
         let to = listener.local_addr().unwrap();
         let client = self.client.run(|| TcpStream::connect_timeout(&to, PATIENCE)).unwrap().unwrap();
