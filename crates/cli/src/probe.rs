@@ -6,7 +6,7 @@ mod record;
 
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -390,9 +390,7 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
         return Err("--rate-max and --time-max must be more than zero".to_owned());
     }
     let mut secret = [0; 32];
-    fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut secret))
-        .map_err(|e| format!("cannot read /dev/urandom: {e}"))?;
+    getrandom::fill(&mut secret).map_err(|e| format!("cannot get random bytes: {e}"))?;
     let secret = CookieJar::new(&secret).ok_or("no random bytes")?;
     let config = ServerConfig {
         key: args.key_file.as_deref().map(read_key).transpose()?,

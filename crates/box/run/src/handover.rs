@@ -411,7 +411,7 @@ impl Handovers {
             .spawn(move || listener.run(listen))
             .map_err(failed)?;
         let protocol = handover::Config { lease, memory_max, ..handover::Config::default() };
-        let random = random_word().map_err(failed)?;
+        let random = getrandom::u64().map_err(|error| failed(error.into()))?;
         let wall_ms = Clock::wall_nanos() / 1_000_000;
         let wall_ms = wall_ms.saturating_sub(Clock::now().as_millis());
         let mut protocol = Handover::new(protocol, random, wall_ms);
@@ -622,10 +622,4 @@ pub(crate) fn event_of(ended: &Ended, peer: String) -> Event {
             Event::SubscriberNotMoved { client, peer, why }
         }
     }
-}
-
-fn random_word() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
 }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use units::{Duration, Instant};
+use units::{Duration, GOLDEN_GAMMA, Instant, mix64};
 
 use crate::direction::Direction;
 
@@ -43,10 +43,7 @@ impl ControlGroup {
 
 /// SplitMix64's output function: every bit of the result depends on every bit of the argument.
 const fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    mix64(x.wrapping_add(GOLDEN_GAMMA))
 }
 
 /// What was seen of a flow in a trial, in one direction. Both groups are measured at the same place: between the

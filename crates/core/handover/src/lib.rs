@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use engine::{FlowEnds, HandoverFlow};
-use units::{Duration, Instant, SeqNum};
+use units::{Duration, GOLDEN_GAMMA, Instant, SeqNum, mix64};
 
 mod allowance;
 mod coming;
@@ -492,11 +492,8 @@ impl Handover {
 
     /// A number that was not there before (SplitMix64).
     fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ word >> 31).max(1)
+        self.random = self.random.wrapping_add(GOLDEN_GAMMA);
+        mix64(self.random).max(1)
     }
 }
 

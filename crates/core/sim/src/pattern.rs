@@ -1,5 +1,7 @@
 //! [`Pattern`]: a payload that any part of can be computed and checked alone.
 
+use units::{GOLDEN_GAMMA, mix64};
+
 /// A stream of bytes in which each byte follows from its offset and a seed.
 ///
 /// No two offsets within reach look alike, so a byte put at the wrong place is found at once.
@@ -17,10 +19,7 @@ impl Pattern {
 
     /// Eight bytes of the stream (the finaliser of SplitMix64).
     const fn word(self, index: u64) -> [u8; 8] {
-        let mut z = self.seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)).to_le_bytes()
+        mix64(self.seed.wrapping_add(index.wrapping_mul(GOLDEN_GAMMA))).to_le_bytes()
     }
 
     /// Writes the bytes from `offset` on into `out`.

@@ -7,12 +7,14 @@
 #![deny(clippy::float_arithmetic)]
 
 mod bytes;
+mod mix;
 mod quantity;
 mod rate;
 mod seq;
 mod time;
 
 pub use bytes::Bytes;
+pub use mix::{GOLDEN_GAMMA, mix64};
 pub use rate::Rate;
 pub use seq::{SeqNum, WindowScale};
 pub use time::{Duration, Instant};

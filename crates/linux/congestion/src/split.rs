@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use units::{GOLDEN_GAMMA, mix64};
 
 /// What the hash is of, and what counts once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,10 +114,7 @@ impl Ends {
 
 /// SplitMix64's output function: every bit of the result depends on every bit of the argument.
 const fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    mix64(x.wrapping_add(GOLDEN_GAMMA))
 }
 
 #[cfg(test)]

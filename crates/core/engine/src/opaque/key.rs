@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use units::mix64;
 use wire::{Ip, Packet, Tcp, Transport, Udp};
 
 /// Selector of fragments, which do not all have ports.
@@ -56,7 +57,7 @@ impl OpaqueKey {
     }
 
     fn new(hosts: u32, selector: u64, seed: u64) -> Self {
-        Self { hosts, selector: (mix(selector ^ seed) as u32).max(FRAGMENT + 1) }
+        Self { hosts, selector: (mix64(selector ^ seed) as u32).max(FRAGMENT + 1) }
     }
 
     /// Fragments, and whatever else its hosts send each other.
@@ -94,28 +95,21 @@ fn ports(source: u16, destination: u16) -> u64 {
 
 /// An address as a number that depends on the seed.
 pub(super) fn host(address: IpAddr, seed: u64) -> u64 {
-    mix(bits(address) ^ seed)
+    mix64(bits(address) ^ seed)
 }
 
 fn bits(address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(address) => u64::from(address.to_bits()),
-        IpAddr::V6(address) => mix((address.to_bits() >> 64) as u64) ^ address.to_bits() as u64,
+        IpAddr::V6(address) => mix64((address.to_bits() >> 64) as u64) ^ address.to_bits() as u64,
     }
 }
 
 fn hosts(src: IpAddr, dst: IpAddr, protocol: u8, seed: u64) -> u32 {
-    mix(mix(mix(bits(src) ^ seed) ^ bits(dst)) ^ u64::from(protocol)) as u32
+    mix64(mix64(mix64(bits(src) ^ seed) ^ bits(dst)) ^ u64::from(protocol)) as u32
 }
 
 fn word_at(packet: &[u8], at: usize) -> u64 {
     let word = packet.get(at..).and_then(<[u8]>::first_chunk::<4>);
     u64::from(word.map_or(0, |octets| u32::from_be_bytes(*octets)))
-}
-
-/// The finalizer of `SplitMix64`: each bit of the result depends on each of `x`.
-pub(super) const fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use control::SendStamp;
-use units::{Bytes, Duration, Instant, SeqNum};
+use units::{Bytes, Duration, Instant, SeqNum, mix64};
 use wire::{Icmp, Ip, IpVersion, Packet};
 
-use super::key::{host, mix};
+use super::key::host;
 
 /// The identifier of all requests (RFC 792): whoever steers packets to the engine knows replies by it.
 pub const IDENTIFIER: u16 = 0xce11;
@@ -190,7 +190,7 @@ impl Marker {
 
 /// What only whoever has seen the request can repeat.
 fn token(seed: u64, client: IpAddr, number: SeqNum) -> u64 {
-    mix(host(client, seed) ^ mix(seed ^ u64::from(number.get())))
+    mix64(host(client, seed) ^ mix64(seed ^ u64::from(number.get())))
 }
 
 #[cfg(test)]

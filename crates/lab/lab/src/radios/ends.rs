@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use io::{Clock, Namespace};
 use sha2::{Digest, Sha256};
-use units::{Duration, Instant};
+use units::{Duration, GOLDEN_GAMMA, Instant, mix64};
 
 use crate::LabError;
 use crate::error::Context;
@@ -41,10 +41,8 @@ impl Content {
     pub fn fill(&mut self, block: &mut [u8]) {
         for chunk in block.chunks_mut(8) {
             self.at += 1;
-            let mut z = self.seed.wrapping_add(self.at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            chunk.copy_from_slice(&(z ^ (z >> 31)).to_be_bytes()[..chunk.len()]);
+            let word = mix64(self.seed.wrapping_add(self.at.wrapping_mul(GOLDEN_GAMMA)));
+            chunk.copy_from_slice(&word.to_be_bytes()[..chunk.len()]);
         }
     }
 }
