@@ -18,12 +18,12 @@ use serde::ser::SerializeMap as _;
 pub use draw::{Width, key};
 pub use marks::class;
 
-/// What a chart shows.
+/// Contents of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chart {
-    /// What is seen.
+    /// Title that says what is seen.
     pub title: String,
-    /// What was measured, in a line below the title; may be empty.
+    /// Note on the measurement, in a line below the title; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// The command that makes it; may be empty.
@@ -43,7 +43,7 @@ pub struct Chart {
 pub struct Panel {
     /// The axis that goes up.
     pub y: Axis,
-    /// What is drawn, the first lowest.
+    /// Series to draw, the first lowest.
     pub series: Vec<Series>,
 }
 
@@ -52,13 +52,13 @@ pub struct Panel {
 pub struct Axis {
     /// Quantity and unit.
     pub label: String,
-    /// How values are spread.
+    /// Spread of values: linear, logarithmic or by name.
     pub spread: Spread,
-    /// What it covers.
+    /// Range of values that it covers.
     pub range: Range,
 }
 
-/// How values are spread along an axis.
+/// Spread of values along an axis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {
@@ -72,7 +72,7 @@ pub enum Spread {
     Places(Vec<String>),
 }
 
-/// What an axis covers. Of places it is always all.
+/// Range of values that an axis covers. Of places it is always all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Range {
@@ -125,12 +125,12 @@ impl Axis {
 /// Points that belong together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// What it is, for the legend; a series without a name is not in it.
+    /// Name for the legend; a series without a name is not in it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it is drawn in.
+    /// Ink that it is drawn in.
     pub ink: Ink,
-    /// How it is drawn.
+    /// Mark that it is drawn with.
     pub mark: Mark,
     /// From left to right.
     #[serde(flatten, serialize_with = "columns")]
@@ -250,7 +250,7 @@ fn five_digits(value: f64) -> f64 {
     if scale.is_normal() { (value * scale).round() / scale } else { value }
 }
 
-/// What a series is drawn in.
+/// Ink of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ink {
@@ -259,7 +259,8 @@ pub enum Ink {
     Colour(usize),
     /// A colour with dashes of another kind.
     Dashed(usize, usize),
-    /// What somebody else prints: the colour of the text, or that of ours beside it, dashed and hollow.
+    /// Figures that somebody else prints: the colour of the text, or that of ours beside it, dashed and
+    /// hollow.
     Cited(Option<usize>),
     /// The colour of the text.
     Plain,
@@ -269,7 +270,7 @@ pub enum Ink {
     Bad,
 }
 
-/// How a series is drawn.
+/// Mark of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {

@@ -19,7 +19,7 @@ pub enum Width {
     Half,
     /// A telephone's.
     Narrow,
-    /// As wide, and flat: three panels take half the height, so that they fit a sheet beside other things.
+    /// Panels as wide, and flat: three take half the height, so that they fit a sheet beside other things.
     Flat,
 }
 
@@ -84,7 +84,7 @@ impl Width {
     }
 }
 
-/// What several charts beside each other are drawn in, as a line of a page: name, ink and mark.
+/// Key to several charts beside each other, as a line of a page: name, ink and mark.
 #[must_use]
 pub fn key<'a>(entries: impl IntoIterator<Item = (&'a str, Ink, Mark)>) -> Markup {
     let series = |(name, ink, mark): (&str, Ink, Mark)| Series::new(name, ink, mark, []);
@@ -108,7 +108,7 @@ struct Drawing<'a> {
     sides: (f64, f64),
     x: Scale,
     parts: Vec<Markup>,
-    /// How far down it has come.
+    /// Height used so far, from the top.
     at: f64,
 }
 
@@ -415,8 +415,8 @@ impl Drawing<'_> {
     }
 }
 
-/// What a legend says: each series that has a name, once, without its points. A name beside a dot need not
-/// be said again.
+/// Entries of the legend: each series that has a name, once, without its points. A name beside a dot need
+/// not be said again.
 fn entries(panel: &Panel) -> Vec<Series> {
     let mut entries: Vec<Series> = Vec::new();
     for series in panel.series.iter().filter(|s| !s.name.is_empty() && s.mark != Mark::Named) {
@@ -463,7 +463,7 @@ fn apart(levels: &[f64], least: f64, (top, bottom): (f64, f64)) -> Vec<f64> {
     firsts.enumerate().map(|(n, first)| first.min(last).max(top) + n as f64 * least).collect()
 }
 
-/// What stands beside a tick of the axis that goes up.
+/// Lines of text beside a tick of the axis that goes up.
 fn tick_lines(axis: &Axis, number: usize, tick: f64) -> Vec<String> {
     match &axis.spread {
         Spread::Places(names) => names[number].split(", ").map(str::to_owned).collect(),
@@ -475,7 +475,7 @@ fn is_places(axis: &Axis) -> bool {
     matches!(axis.spread, Spread::Places(_))
 }
 
-/// What an axis is, and whether it is logarithmic.
+/// Name of an axis, and whether it is logarithmic.
 fn name(axis: &Axis) -> String {
     let is_said = axis.label.is_empty() || axis.label.contains("logarithmic");
     let spread = if axis.spread == Spread::Log && !is_said { ", logarithmic" } else { "" };

@@ -14,7 +14,7 @@ pub(super) fn px(pixels: f64) -> f64 {
 pub(super) struct Pen {
     path: String,
     at: Option<(i64, i64)>,
-    /// Where a level stretch has come to that is not written.
+    /// End of a level stretch that is not written yet.
     level: Option<i64>,
 }
 
@@ -82,7 +82,7 @@ impl Pen {
         self.at = None;
     }
 
-    /// What was written.
+    /// Path data that was written.
     pub(super) fn finish(mut self) -> String {
         self.settle();
         self.path

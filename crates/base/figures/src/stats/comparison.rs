@@ -80,7 +80,7 @@ pub fn compare(
     Comparison { first: first.as_ref().map(mean), second: second.as_ref().map(mean), change }
 }
 
-/// What a metric is called where people read it.
+/// Name of a metric where people read it.
 #[must_use]
 pub fn metric_words(name: &str) -> &str {
     match name {
