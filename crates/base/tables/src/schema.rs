@@ -14,7 +14,7 @@ use crate::kind::Kind;
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Type of its values.
     pub kind: Kind,
     /// Unit of its numbers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
