@@ -14,7 +14,7 @@ const TRIMMED_MIN: usize = 128 * 1024;
 /// Largest ring that is restored: no window is larger (RFC 7323 §2.3).
 const RESTORED_MAX: usize = 1 << 30;
 
-/// Where the bytes of a [`StreamBuffer`] are, in memory that outlives the process.
+/// Place of the bytes of a [`StreamBuffer`], in memory that outlives the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferPlace {
     /// The place of its ring ([`crate::RingProvider::place_of`]).
@@ -23,7 +23,7 @@ pub struct BufferPlace {
     pub capacity: u32,
     /// Sequence number of the first byte kept.
     pub start: SeqNum,
-    /// Where in the ring that byte is.
+    /// Position of that byte in the ring.
     pub head: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct StreamBuffer {
     ring: Ring,
     /// Sequence number of the first byte kept.
     start: SeqNum,
-    /// Where that byte is in the ring.
+    /// Position of that byte in the ring.
     head: u32,
     /// Bytes from `start` to the end of the highest write.
     len: u32,
@@ -62,8 +62,8 @@ impl StreamBuffer {
         Self { ring, start, head: 0, len: 0, peak: 0 }
     }
 
-    /// Where its bytes are, for who goes on with them when this process has ended; none where they are not
-    /// to be found then.
+    /// Place of its bytes, for another process to go on with them when this one has ended; none where they
+    /// cannot be found then.
     #[must_use]
     pub fn place(&self) -> Option<BufferPlace> {
         let ring = self.ring.place()?;
@@ -153,7 +153,7 @@ impl StreamBuffer {
         Ok(())
     }
 
-    /// Where the byte `offset` behind the start lies; there is a ring.
+    /// Position in the ring of the byte `offset` behind the start; there is a ring.
     fn position(&self, offset: u32) -> usize {
         self.head.wrapping_add(offset) as usize & (self.ring.len() - 1)
     }

@@ -1,4 +1,4 @@
-//! How long acknowledgements wait on their way back, by the clock of who sends them (RFC 7323 §3.2, TSval).
+//! Delay of acknowledgements on their way back, by the clock of their sender (RFC 7323 §3.2, TSval).
 //!
 //! ```text
 //!   dᵢ = (tᵢ − t₀) − tick·(TSvalᵢ − TSval₀)        arrival less departure, but for a constant
@@ -36,7 +36,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// The way back of one flow: small, since each flow has one. Times are µs, moments ms since the first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnDelay {
-    /// What was first seen: when, and the TSval. None before.
+    /// Time and TSval of the first timestamp seen. None before.
     first_at: Option<Instant>,
     first: u32,
     /// Place in [`TICKS`]; none while it is unknown.
@@ -50,7 +50,7 @@ pub struct ReturnDelay {
 }
 stored::fields!(ReturnDelay { first_at, first, tick, least, minute_at, lasting, lasting_at });
 
-/// How long an acknowledgement has waited on its way back.
+/// Time that an acknowledgement has waited on its way back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnWait {
     /// This one. Zero while the clock of its sender is unknown.

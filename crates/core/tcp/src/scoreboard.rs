@@ -22,8 +22,8 @@ pub(crate) struct Entry {
     pub(crate) end: SeqNum,
     /// Of its latest transmission.
     pub(crate) stamp: SendStamp,
-    /// Which of all transmissions that was, counted with wrap-around: many share a point of time. [`EARLIER`]
-    /// for what another sender has sent.
+    /// Number of that transmission among all, counted with wrap-around: many share a point of time.
+    /// [`EARLIER`] for what another sender has sent.
     nth: u32,
     pub(crate) is_sacked: bool,
     /// Believed lost and not sent again since.

@@ -84,12 +84,12 @@ fn memory_is_given_back() {
     assert_eq!(read(&buffer, SeqNum::new(10_000), 5), b"again");
 }
 
-/// What was asked of a [`Checking`] provider.
+/// Request made to a [`Checking`] provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     Lent(usize),
     Refused(usize),
-    /// What was in the memory when it came back.
+    /// Contents of the memory when it came back.
     GivenBack(Vec<u8>),
 }
 

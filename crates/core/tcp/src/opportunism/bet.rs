@@ -18,7 +18,7 @@
 
 use units::SeqNum;
 
-/// What sending beyond the window has cost and brought lately (H18).
+/// Recent costs and gains of sending beyond the window (H18).
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Bet {
     /// Bytes that may be under way beyond the window; none: any number, for the client has taken all so far.
@@ -52,7 +52,7 @@ stored::fields!(Bet {
     is_paused,
 });
 
-/// What was under way when a client had no room.
+/// Data under way when a client had no room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overflow {
     pub una: SeqNum,
@@ -75,8 +75,8 @@ impl Bet {
     const PAUSE: u32 = 1 << 16;
     /// Times the pause doubles at most: 64 MiB.
     const DOUBLINGS_MAX: u8 = 10;
-    /// What an overflow leaves of the stake, in quarters. Half would stay further below what the client
-    /// takes.
+    /// Share of the stake that an overflow leaves, in quarters. Half would stay further below what the
+    /// client takes.
     const KEPT_QUARTERS: u32 = 3;
     /// Of the bytes delivered within the stake one in so many is added to it: 3 % more each round trip, nine
     /// of them to make up for an overflow. Faster growth finds the next overflow sooner than it brings

@@ -50,13 +50,13 @@ impl Timeout {
         Self { phase: Phase::Retransmit, segments, earlier_point }
     }
 
-    /// Where the recovery ends if it is taken back, while that may be.
+    /// End of the recovery that applies if the time-out is undone, while that is possible.
     pub(super) fn point_if_undone(self) -> Option<SeqNum> {
         (self.phase != Phase::Repair).then_some(self.earlier_point)
     }
 }
 
-/// What of a sender's data may go out while a time-out is judged.
+/// Data that a sender may send while a time-out is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Permit {
     /// Whatever the windows allow.
@@ -68,7 +68,7 @@ pub(crate) enum Permit {
 }
 
 impl Recovery {
-    /// What may be sent now.
+    /// Data that may be sent now.
     pub(crate) fn permit(&self) -> Permit {
         match self.timeout.map(|timeout| timeout.phase) {
             None | Some(Phase::Repair) => Permit::All,

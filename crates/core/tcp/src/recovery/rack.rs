@@ -17,14 +17,14 @@ const REO_WND_MULT_MAX: u8 = 8;
 /// Recoveries after which a grown reordering window is forgotten (RFC 8985 §6.2 step 4).
 const REO_WND_PERSIST: u8 = 16;
 
-/// What time has shown.
+/// Losses that the passing of time has shown.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Found {
     /// Bytes newly marked lost.
     pub lost: u32,
     /// Those of them that another sender had sent.
     pub lost_before: u32,
-    /// When what is merely late will be lost.
+    /// Time at which late segments count as lost.
     pub look_again: Option<Instant>,
 }
 
@@ -111,7 +111,7 @@ impl Rack {
         }
     }
 
-    /// How long a segment may be late before it counts as lost (RFC 8985 §6.2 step 4).
+    /// Time that a segment may be late before it counts as lost (RFC 8985 §6.2 step 4).
     fn reordering_window(&self, board: &Scoreboard, rtt: &RttEstimator, is_recovering: bool) -> Duration {
         if !self.reordering_seen && (is_recovering || board.has_sacked_segments(DUP_THRESHOLD)) {
             return Duration::ZERO;

@@ -4,7 +4,7 @@ use units::SeqNum;
 
 use crate::scoreboard::Entry;
 
-/// How far the data goes, and whether the stream ends there.
+/// Data to send: its end, and whether the stream ends there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendQueue {
     /// One past the last byte that may be sent.
