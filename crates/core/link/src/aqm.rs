@@ -24,7 +24,7 @@ pub use codel::CoDelParams;
 use dual_pi2::DualPi2;
 pub use dual_pi2::DualPi2Params;
 
-/// How a queue is managed.
+/// Management of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aqm {
     /// Controlled delay (RFC 8289), with marks.
@@ -88,7 +88,7 @@ impl Ecn {
     }
 }
 
-/// What becomes of the packet whose service is to begin.
+/// Fate of the packet whose service is to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Leaves,
@@ -133,7 +133,7 @@ impl<P> Fifo<P> {
         self.packets.front().map(|(_, packet)| packet.arrival)
     }
 
-    /// How long its first packet has waited.
+    /// Time that its first packet has waited.
     fn time(&self, now: Instant) -> Duration {
         self.arrival().map_or(Duration::ZERO, |arrival| now.saturating_since(arrival))
     }
@@ -156,7 +156,7 @@ enum Law {
     DualPi2(DualPi2),
 }
 
-/// What waits under a law.
+/// Packets that wait under a law.
 #[derive(Clone, Debug)]
 pub(crate) struct ManagedQueue<P> {
     law: Law,
@@ -181,7 +181,7 @@ impl<P> ManagedQueue<P> {
         if is_low { &mut self.low } else { &mut self.classic }.push(id, packet);
     }
 
-    /// When the first packet of each queue came.
+    /// Arrival times of the first packet of each queue.
     pub(crate) fn arrivals(&self) -> [Option<Instant>; 2] {
         [self.low.arrival(), self.classic.arrival()]
     }

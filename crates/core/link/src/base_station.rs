@@ -17,7 +17,7 @@ use crate::error::check_ppm;
 use crate::random::{Stage, Stream};
 use crate::{Link, LinkError, PPM};
 
-/// How a base station reports; the default is \[WA\]'s, without delay, loss or noise.
+/// Settings of a base station's reports; the default is \[WA\]'s, without delay, loss or noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseStationConfig {
     /// τ: from report to report, above zero. 10 ms.
@@ -66,9 +66,9 @@ impl BaseStationConfig {
 pub struct StationReport {
     /// Counts all reports from 0, the lost ones too.
     pub sequence: u64,
-    /// When the link was measured.
+    /// Time at which the link was measured.
     pub measured_at: Instant,
-    /// When it is there.
+    /// Time at which it arrives.
     pub arrives_at: Instant,
     /// b̂: what the link could have carried since the last measurement, with noise; [`Rate::MAX`]
     /// when unlimited.
@@ -107,7 +107,7 @@ impl BaseStation {
         })
     }
 
-    /// When [`BaseStation::measure`] or [`BaseStation::poll`] next has something to do.
+    /// Time at which [`BaseStation::measure`] or [`BaseStation::poll`] next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
         self.on_the_way.front().map_or(self.next, |report| report.arrives_at.min(self.next))

@@ -8,7 +8,7 @@ use crate::{LinkError, Trace};
 
 const UNITS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
-/// How much a link can carry at each point of time since its start.
+/// Capacity of a link at each point of time since its start.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Capacity {
     /// Everything at once: packets leave as they come.

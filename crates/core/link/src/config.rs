@@ -6,16 +6,16 @@ use crate::{
     Aqm, Capacity, DelayModel, Fades, Grants, Harq, LinkError, LossModel, OutageModel, Policer, Tdd,
 };
 
-/// How much may wait in the queue. The packet being served does not count, as in Mahimahi; a packet
-/// that does not fit is dropped (drop-tail).
+/// Limit of what may wait in the queue. The packet being served does not count, as in Mahimahi; a
+/// packet that does not fit is dropped (drop-tail).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum QueueLimit {
     /// Everything.
     #[default]
     Unlimited,
-    /// So many bytes.
+    /// Limit in bytes.
     Bytes(Bytes),
-    /// So many packets.
+    /// Limit in packets.
     Packets(u64),
 }
 
@@ -45,9 +45,9 @@ impl SlotConfig {
 /// One direction of one client's link. The default passes everything at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// What the link can carry.
+    /// Capacity of the link.
     pub capacity: Capacity,
-    /// How much may wait.
+    /// Limit of what may wait.
     pub queue: QueueLimit,
     /// How what waits is managed. Default: not at all.
     pub aqm: Option<Aqm>,
@@ -69,7 +69,7 @@ pub struct LinkConfig {
     pub uplink_slots: Option<SlotConfig>,
     /// The direction's slots in a radio frame.
     pub tdd: Option<Tdd>,
-    /// How a client comes to send.
+    /// Grants by which a client comes to send.
     pub grants: Option<Grants>,
     /// Seed of every random decision.
     pub seed: u64,

@@ -18,7 +18,7 @@ use crate::{LinkError, OutageModel};
 /// Service goes on, so lost packets have used their capacity; an [`OutageModel`] stops it and loses nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fades {
-    /// When the fades are.
+    /// Model of the times of fades.
     pub when: OutageModel,
     /// Probability of losing a packet within one, in parts per million.
     pub loss_ppm: u32,
@@ -115,8 +115,8 @@ mod tests {
         assert!((0.037..0.043).contains(&share), "{share} of the time");
     }
 
-    /// What tells fades from losses by packet: four times the packets meet the same fades, and lose
-    /// four times as many in each.
+    /// Tells fades from losses by packet: four times the packets meet the same fades, and lose four
+    /// times as many in each.
     #[test]
     fn how_often_does_not_depend_on_how_fast() {
         let fades = Fades::random(ms(500), ms(20), CERTAIN);

@@ -5,7 +5,8 @@ use units::Duration;
 use crate::LinkError;
 use crate::random::{Stage, Stream};
 
-/// When the link serves nothing at all. Packets go on queueing; what the capacity offered is lost.
+/// Model of the times at which the link serves nothing at all. Packets go on queueing; what the capacity
+/// offered is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OutageModel {
     /// Never.
@@ -118,7 +119,7 @@ impl Outages {
         Self { schedule, current }
     }
 
-    /// When `t` lies in an outage, the time at which it ends.
+    /// End of the outage that `t` lies in, if it lies in one.
     pub(crate) fn end_of_outage_at(&mut self, t: Duration) -> Option<Duration> {
         self.advance(t);
         self.current.filter(|(begin, _)| *begin <= t).map(|(_, end)| end)

@@ -13,7 +13,7 @@ const LEVELS_PER_BYTE: u128 = 8 * 1_000_000_000;
 pub struct Policer {
     /// In the long run no more is let through.
     pub rate: Rate,
-    /// What may come at once.
+    /// Bytes that may come at once.
     pub burst: Bytes,
 }
 

@@ -28,7 +28,7 @@ pub enum Preset {
     MmWave5g,
 }
 
-/// Which way data flows.
+/// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Direction {
     /// Base station to client.
@@ -41,7 +41,7 @@ pub enum Direction {
 /// A figure of a trace beside the range in which a preset keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What the figure is, with its unit.
+    /// Name of the figure, with its unit.
     pub name: &'static str,
     /// Smallest and largest value wanted.
     pub target: RangeInclusive<f64>,

@@ -4,7 +4,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{DropReason, PacketRecord, Percentiles};
 
-/// What a link did in an interval, computed from its log alone.
+/// Figures of a link in an interval, computed from its log alone.
 ///
 /// A packet belongs to the interval in which its service ended, a packet dropped ahead of service to
 /// the one in which it arrived.
@@ -20,7 +20,7 @@ pub struct Summary {
     pub delivered_bytes: Bytes,
     /// Their bytes over the interval's length.
     pub throughput: Rate,
-    /// What the link could have served.
+    /// Bytes that the link could have served.
     pub offered_bytes: Bytes,
     /// `delivered_bytes ÷ offered_bytes`; zero when nothing or everything was offered.
     pub utilisation: f64,

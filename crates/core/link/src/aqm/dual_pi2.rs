@@ -63,7 +63,7 @@ pub(super) struct DualPi2 {
     /// p', in parts of [`ONE`].
     base: i64,
     before: Duration,
-    /// What scalable packets are owed of marks (RFC 9332 `recur`).
+    /// Marks that scalable packets are still to get (RFC 9332 `recur`).
     owed: i64,
     /// Above zero it is a classic packet's turn.
     credit: i64,
@@ -109,7 +109,8 @@ impl DualPi2 {
         self.next_update += self.params.update;
     }
 
-    /// Whose turn it is, where so many packets of each may leave; none where none may.
+    /// True when it is a scalable packet's turn, given the number of packets of each that may leave; none
+    /// where none may.
     pub(super) fn picks_low(&self, [low, classic]: [usize; 2]) -> Option<bool> {
         match (low, classic) {
             (0, 0) => None,
@@ -140,7 +141,7 @@ impl DualPi2 {
         self.coupled() >= ONE
     }
 
-    /// What becomes of a scalable packet that has waited for `sojourn` in a queue of `len`, it included.
+    /// Fate of a scalable packet that has waited for `sojourn` in a queue of `len`, it included.
     pub(super) fn judge_low(&mut self, sojourn: Duration, len: usize) -> Fate {
         if self.is_overloaded() && self.is_hit_squared() {
             return Fate::Dropped;
@@ -155,7 +156,7 @@ impl DualPi2 {
         Fate::Marked
     }
 
-    /// What becomes of a classic packet.
+    /// Fate of a classic packet.
     pub(super) fn judge_classic(&mut self, is_capable: bool) -> Fate {
         if !self.is_hit_squared() {
             Fate::Leaves
