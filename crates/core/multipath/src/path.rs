@@ -37,7 +37,7 @@ pub struct Path {
     pub(crate) subflows: u32,
     pub(crate) alone: u32,
     pub(crate) is_due: bool,
-    /// When something last arrived.
+    /// Time of the last arrival.
     pub(crate) arrived: Instant,
     /// Silence before this does not count.
     excused: Instant,
@@ -79,7 +79,7 @@ pub struct Observed {
     pub name: String,
     /// State.
     pub state: State,
-    /// Why it is in that state.
+    /// Reason why it is in that state.
     pub cause: Cause,
     /// Since when, in the same time as all that was given.
     pub since_ms: u64,
@@ -105,7 +105,7 @@ pub struct Observed {
     pub is_retired: bool,
     /// It is dead, and kept as there is no other.
     pub is_last: bool,
-    /// How long it must still wait after flapping, ms.
+    /// Time that it must still wait after flapping, ms.
     pub hold_ms: u64,
 }
 
@@ -151,7 +151,7 @@ impl Path {
         }
     }
 
-    /// What others may see at `now`.
+    /// State that others may see at `now`.
     #[must_use]
     pub fn observed(&self, now: Instant) -> Observed {
         Observed {
@@ -329,12 +329,12 @@ impl Path {
         self.rtt_min.unwrap_or(Duration::ZERO) * 2
     }
 
-    /// How long nothing may arrive that is due.
+    /// Time for which nothing may arrive that is due.
     pub(crate) fn quiet_after(&self, settings: &Settings) -> Duration {
         settings.quiet_min.max(self.two_rtt()).max(self.gap_usual * 3)
     }
 
-    /// How long an answer may take before it is late.
+    /// Time that an answer may take before it is late.
     ///
     /// While data is due, a full queue shows as arrivals, so that the least round trip counts. Without, the
     /// queue of others counts too.
@@ -344,7 +344,7 @@ impl Path {
         settings.quiet_min.max(self.two_rtt()).max(usual)
     }
 
-    /// How long an answer may take before the probe is lost.
+    /// Time that an answer may take before the probe is lost.
     pub(crate) fn lost_after(&self, settings: &Settings) -> Duration {
         let late = self.late_after(settings);
         settings.timeout_min.max(self.two_rtt() + settings.timeout_slack).max(late)
@@ -393,7 +393,7 @@ impl Path {
         self.is_due && is_silent && asked.iter().filter(|time| **time >= late).count() >= enough as usize
     }
 
-    /// When the next outstanding probe is late, or lost.
+    /// Time at which the next outstanding probe is late, or lost.
     pub(crate) fn next_loss(&self, settings: &Settings, now: Instant) -> Option<Instant> {
         let after = [self.late_after(settings), self.lost_after(settings)];
         let of = |(_, sent): &(u64, Instant)| after.map(|time| self.silent_from(*sent) + time);

@@ -49,7 +49,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Why a path changes its state, or keeps it and is acted on.
+/// Reason why a path changes its state, or keeps it and is acted on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -123,13 +123,13 @@ impl fmt::Display for Cause {
 pub struct Rule {
     /// From which states.
     pub from: &'static [State],
-    /// Why.
+    /// Reason that the rule gives.
     pub cause: Cause,
     /// Into which state.
     pub to: State,
-    /// When exactly; names in backquotes are settings.
+    /// Exact condition; names in backquotes are settings.
     pub when: &'static str,
-    /// What is done.
+    /// Action taken.
     pub done: &'static str,
 }
 

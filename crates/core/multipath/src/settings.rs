@@ -20,7 +20,7 @@ pub struct Settings {
     pub probe_down: Duration,
     /// A probe is lost when its answer, and everything else, is missing for so long, at least.
     pub timeout_min: Duration,
-    /// What is added to two round trips for the same.
+    /// Time added to two round trips for the same.
     pub timeout_slack: Duration,
     /// Probes lost in a row until a path is dead. While data is due, one lost and as many late are enough.
     pub losses_to_down: u32,
@@ -28,7 +28,7 @@ pub struct Settings {
     pub answers_to_up: u32,
     /// Radio strength below which a path is weak, dBm.
     pub weak_dbm: i32,
-    /// How much stronger it must be to be no longer weak, dB.
+    /// Strength above `weak_dbm` at which a weak path is no longer weak, dB.
     pub strong_margin_db: i32,
     /// Of the last 20 probes of a live path: so many lost make it weak.
     pub weak_losses: u32,
@@ -36,13 +36,13 @@ pub struct Settings {
     pub strong_for: Duration,
     /// A path to be removed although it lives: how long its data may take to drain.
     pub drain_max: Duration,
-    /// How long a new endpoint may take until a subflow joins; doubled each time, up to 16 times.
+    /// Time that a new endpoint may take until a subflow joins; doubled each time, up to 16 times.
     pub join_wait: Duration,
     /// Times that a path may die within [`Settings::flap_window`] before it has to wait.
     pub flaps_free: u32,
     /// The window for the same.
     pub flap_window: Duration,
-    /// How long it waits the first time; doubled each time.
+    /// Time that it waits the first time; doubled each time.
     pub flap_hold: Duration,
     /// Longest wait.
     pub flap_hold_max: Duration,
