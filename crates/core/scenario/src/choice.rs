@@ -30,7 +30,7 @@ impl Controller {
         Self::all().find(|one| one.name() == name)
     }
 
-    /// Which one it is.
+    /// Kind of the controller.
     #[must_use]
     pub const fn kind(self) -> ControllerKind {
         self.0
@@ -42,7 +42,7 @@ impl Controller {
         self.0.listed().name
     }
 
-    /// What it is, in a few words.
+    /// Summary of the controller, in a few words.
     #[must_use]
     pub fn summary(self) -> &'static str {
         self.0.listed().accelerates.unwrap_or_default()

@@ -28,7 +28,7 @@ layered! {
 }
 
 impl Feedback {
-    /// How the base stations of the link model report; none unless enabled.
+    /// Settings of the base stations' reports in the link model; none unless enabled.
     #[must_use]
     pub fn base_station(&self) -> Option<BaseStationConfig> {
         let default = BaseStationConfig::default();

@@ -27,7 +27,8 @@ pub fn mbps(bytes: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { rounded(Rate::from_transfer(Bytes::new(bytes), time).as_mbps_f64()) }
 }
 
-/// What a link did in `[began, ended)`, by the log of its packets; `offered` says what it could have carried.
+/// Figures of a link in `[began, ended)`, by the log of its packets; `offered` says what it could have
+/// carried.
 #[must_use]
 pub fn radio(
     offered: impl Fn(Instant, Instant) -> Bytes,
@@ -106,14 +107,14 @@ pub fn udp(
     }
 }
 
-/// What is known of a flow beside those of the workload.
+/// Measurements of a flow beside those of the workload.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
-    /// What it is.
+    /// Entry of the scenario that it comes from.
     pub entry: Beside,
-    /// When it began.
+    /// Time at which it began.
     pub began: Instant,
-    /// When it ended by the scenario; the workload's end may come first.
+    /// Time at which it ended by the scenario; the workload's end may come first.
     pub stopped: Instant,
     /// Bytes that had arrived at some moments.
     pub marks: Vec<(Instant, u64)>,
@@ -123,7 +124,7 @@ pub struct Neighbour {
     pub delays: [Vec<Duration>; 2],
     /// Of a call: packets sent towards the client that were to arrive, and those that did.
     pub sent: u64,
-    /// What went wrong.
+    /// Error that it ended with.
     pub error: Option<String>,
 }
 
@@ -207,7 +208,7 @@ pub fn pings(round_trips: &[(Instant, Duration)], began: Instant) -> Vec<(f64, f
     pings
 }
 
-/// What the applications received in each bin.
+/// Goodput that the applications received in each bin.
 fn goodput(marks: &[&[(Instant, u64)]], began: Instant, bin: Duration, bins: usize) -> Vec<f64> {
     let mut bytes = vec![0; bins];
     for flow in marks {

@@ -21,7 +21,7 @@ pub struct Moves {
     pub name: String,
     /// One line for headings.
     pub title: String,
-    /// What it models and why, in sentences.
+    /// Description of what it models and why, in sentences.
     #[serde(default)]
     pub description: String,
     /// Seed of everything random. Default: 1.
@@ -59,12 +59,12 @@ pub struct Moves {
     /// Congestion control of hosts and proxies. Default: the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// What is compared.
+    /// Cases to compare.
     #[serde(rename = "case")]
     pub cases: Vec<MovesCase>,
 }
 
-/// What is compared.
+/// Case to compare with others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MovesCase {
@@ -72,7 +72,7 @@ pub struct MovesCase {
     pub name: String,
     /// Round trip between the boxes.
     pub between: Quantity<Duration>,
-    /// What becomes of a subscriber's flows.
+    /// Treatment of a subscriber's flows.
     pub scheme: MoveScheme,
     /// The base stations forward nothing, whatever the file says. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -82,7 +82,7 @@ pub struct MovesCase {
     pub congestion_control: Option<String>,
 }
 
-/// What becomes of the flows of a subscriber that moves.
+/// Treatment of the flows of a subscriber that moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MoveScheme {
@@ -97,7 +97,7 @@ pub enum MoveScheme {
     Indirect,
 }
 
-/// What a subscriber does.
+/// Traffic of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Traffic {
@@ -124,9 +124,9 @@ impl Traffic {
 /// One subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subscriber {
-    /// What it does.
+    /// Traffic of the subscriber.
     pub traffic: Traffic,
-    /// When it moves first, from the start of the transfers; none: it stays where it is.
+    /// Time of its first move, from the start of the transfers; none: it stays where it is.
     pub first_move: Option<Duration>,
 }
 

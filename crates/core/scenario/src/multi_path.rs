@@ -23,13 +23,13 @@ pub struct MultiPath {
     pub name: String,
     /// One line for headings.
     pub title: String,
-    /// What it models and why, in sentences.
+    /// Description of what it models and why, in sentences.
     #[serde(default)]
     pub description: String,
     /// Seed of everything random. Default: 1.
     #[serde(default = "one")]
     pub seed: u64,
-    /// How often each case is run, each time with the next seed. Default: 1.
+    /// Number of runs of each case, each with the next seed. Default: 1.
     #[serde(default = "once")]
     pub repetitions: u32,
     /// The transfer ends after so long.
@@ -69,7 +69,7 @@ pub struct MultiPath {
     /// The radios, the most preferred first.
     #[serde(rename = "radio")]
     pub radios: Vec<RadioPath>,
-    /// What is compared.
+    /// Cases to compare.
     #[serde(rename = "case")]
     pub cases: Vec<MultiPathCase>,
 }
@@ -101,12 +101,12 @@ pub struct RadioPath {
     /// MPTCP options are wiped out: of all segments, or of further subflows only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strips: Option<Strips>,
-    /// What happens to it.
+    /// Events that happen to it.
     #[serde(default, rename = "event")]
     pub events: Vec<RadioEvent>,
 }
 
-/// Which MPTCP options a path wipes out.
+/// MPTCP options that a path wipes out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strips {
@@ -120,9 +120,9 @@ pub enum Strips {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RadioEvent {
-    /// When, from the start of the transfer.
+    /// Time of the event, from the start of the transfer.
     pub at: Quantity<Duration>,
-    /// What.
+    /// Change of the radio.
     pub does: RadioDoes,
     /// For `becomes`: towards the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +135,7 @@ pub struct RadioEvent {
     pub dbm: Option<i32>,
 }
 
-/// What can happen to a radio.
+/// Changes that can happen to a radio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RadioDoes {
@@ -153,7 +153,7 @@ pub enum RadioDoes {
     Strength,
 }
 
-/// What is compared.
+/// Case to compare with others.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultiPathCase {

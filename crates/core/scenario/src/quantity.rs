@@ -12,7 +12,7 @@ use units::{Bytes, Duration, Rate};
 
 /// A kind of quantity: its units and how it is stored.
 pub trait Kind: Copy {
-    /// What it is called in messages, with article: `a rate`.
+    /// Name of the kind in messages, with article: `a rate`.
     const WHAT: &'static str;
     /// An example that parses.
     const EXAMPLE: &'static str;
@@ -123,7 +123,7 @@ impl Kind for Probability {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity<T>(pub T);
 
-/// Why a quantity was refused: one sentence with the units that are allowed.
+/// Reason why a quantity was refused: one sentence with the units that are allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(String);
@@ -218,7 +218,7 @@ impl<'de, T: Kind> Deserialize<'de> for Quantity<T> {
     }
 }
 
-/// How much a queue holds: bytes or packets.
+/// Limit of a queue, in bytes or packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueLimit {
     /// At most this many bytes of IP packets.

@@ -71,7 +71,7 @@ layered! {
         pub apart: Quantity<Duration>,
         /// The subscriber's queue, drop-tail. Default: 1000 packets.
         pub queue: QueueLimit,
-        /// How what waits in it is managed; the simulator alone has that. Default: not at all.
+        /// Management of the packets that wait in it; the simulator alone has that. Default: not at all.
         pub aqm: Management,
         /// A rate that is enforced ahead of the queue by dropping what exceeds it. Default: none.
         pub policer: Policer,
@@ -200,7 +200,7 @@ impl Radio {
 }
 
 impl Direction {
-    /// What serde cannot see: keys that exclude each other, presets that exist.
+    /// Checks what serde cannot see: keys that exclude each other, presets that exist.
     fn check(&self) -> Result<(), String> {
         let given = self.capacity_keys();
         if given.len() > 1 {
@@ -226,7 +226,7 @@ impl Direction {
 pub struct Policer {
     /// In the long run no more is let through.
     pub rate: Quantity<Rate>,
-    /// What may come at once.
+    /// Bytes that may come at once.
     pub burst: Quantity<Bytes>,
 }
 
@@ -266,7 +266,7 @@ impl From<PresetName> for String {
 pub struct Step {
     /// The rate; zero is an outage.
     pub rate: Quantity<Rate>,
-    /// How long it holds.
+    /// Time that the step holds.
     #[serde(rename = "for")]
     pub lasting: Quantity<Duration>,
 }
@@ -275,9 +275,9 @@ pub struct Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
-    /// When it starts, from the start of the case.
+    /// Time of its start, from the start of the case.
     pub at: Quantity<Duration>,
-    /// How long it lasts.
+    /// Time that it lasts.
     #[serde(rename = "for")]
     pub lasting: Quantity<Duration>,
 }
@@ -301,7 +301,7 @@ pub struct BurstLoss {
 pub struct Fades {
     /// From the begin of one to the begin of the next, in the mean; longer than `for`.
     pub every: Quantity<Duration>,
-    /// How long one lasts, in the mean.
+    /// Mean time that one lasts.
     #[serde(rename = "for")]
     pub lasting: Quantity<Duration>,
     /// Chance to lose a packet in one. Default: 100 %.
@@ -340,7 +340,8 @@ pub struct Harq {
     /// Tries in all before the packet is lost. Default: 5.
     #[serde(default = "five_tries")]
     pub tries: u8,
-    /// What leaves in one slot is one block and fares alike. Default: no, each packet is a block.
+    /// Makes one block, with one fate, of all packets that leave in one slot. Default: no, each packet is a
+    /// block.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub per_slot: bool,
 }
@@ -356,7 +357,7 @@ pub struct Frame {
     pub pattern: String,
 }
 
-/// How a client comes to send.
+/// Grants by which a client comes to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grants {
@@ -364,7 +365,7 @@ pub struct Grants {
     pub request: Quantity<Duration>,
     /// From asking to the grant.
     pub after: Quantity<Duration>,
-    /// How long a client that has sent need not ask again.
+    /// Time for which a client that has sent need not ask again.
     pub hold: Quantity<Duration>,
 }
 

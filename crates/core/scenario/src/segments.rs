@@ -12,10 +12,10 @@ use crate::results::WindowFigures;
 /// One end of a connection.
 pub type Endpoint = (IpAddr, u16);
 
-/// What is kept of a TCP segment.
+/// Fields kept of a TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// When it passed.
+    /// Time at which it passed.
     pub at: Instant,
     /// Sender.
     pub from: Endpoint,
@@ -70,7 +70,7 @@ impl Observer {
         });
     }
 
-    /// What was noted.
+    /// Segments that were noted.
     #[must_use]
     pub fn into_segments(self) -> Vec<Segment> {
         self.segments.unwrap_or_default()
