@@ -87,7 +87,7 @@ const BURST_MAX: u64 = 65_535 - 320;
 /// Round trip assumed before the first sample (draft §4.2.1).
 const RTT_INITIAL: Duration = Duration::from_millis(1);
 
-/// What BBR does at the time.
+/// State of BBR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Startup,
@@ -246,7 +246,7 @@ impl Bbr {
         self.with_bursts(self.bdp(self.model.max_rate(), gain))
     }
 
-    /// What will be in the network when the next segment leaves.
+    /// Bytes that will be in the network when the next segment leaves.
     fn in_network_at_departure(&self, in_flight: u64, now: Instant) -> u64 {
         let wait = self.next_send.saturating_since(now);
         let burst = if self.pacing_gain() > ONE { self.burst() } else { 0 };

@@ -75,7 +75,7 @@ const RENO_ROUNDS_MAX: u64 = 63;
 /// Largest burst: 64 KB (§5.6.3).
 const BURST_MAX: u64 = 64 * 1024;
 
-/// Where it is in its cycle.
+/// Phase of its cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Startup,
@@ -92,7 +92,7 @@ stored::variants! {
     0 => Startup, 1 => Drain, 2 => Down, 3 => Cruise, 4 => Refill, 5 => Up, 6 => ProbeRtt(inner),
 }
 
-/// What acknowledgements coming in tell.
+/// Phase of the probe that acknowledgements coming in belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AckPhase {
     ProbeStarting,
@@ -126,7 +126,7 @@ stored::fields!(Round { ends_at, is_start, since_probe });
 struct Cycle {
     phase: Phase,
     acks: AckPhase,
-    /// When the probe before ended.
+    /// Time at which the probe before ended.
     since: Instant,
     /// Longest time to the next probe.
     wait: Duration,
@@ -134,7 +134,7 @@ struct Cycle {
 }
 stored::fields!(Cycle { phase, acks, since, wait, has_samples });
 
-/// How the bound rises in Up (§5.3.3): rounds of it, acknowledged bytes, and bytes per segment.
+/// Rise of the bound in Up (§5.3.3): rounds of it, acknowledged bytes, and bytes per segment.
 #[derive(Clone, Copy, Debug)]
 struct Climb {
     rounds: u32,

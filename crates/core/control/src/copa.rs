@@ -66,7 +66,7 @@ impl Default for CopaParams {
     }
 }
 
-/// Where the window goes.
+/// Direction in which the window moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Direction {
     Up,
@@ -74,7 +74,7 @@ enum Direction {
 }
 stored::variants! { Direction: 0 => Up, 1 => Down }
 
-/// Whom the link is shared with.
+/// Mode, by the flows that share the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     /// With flows like this one, or none.

@@ -39,7 +39,7 @@ pub const WINDOW_MIN: u64 = 2;
 const ROUND_TRIP_BITS: u32 = 12;
 const RATE_BITS: u32 = 14;
 
-/// How subflows are coupled.
+/// Scheme by which subflows are coupled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// Linked increases (RFC 6356): as much as one TCP on the best path.
@@ -102,7 +102,7 @@ impl SubflowId {
     }
 }
 
-/// What is known of a subflow. Windows in segments.
+/// State of a subflow. Windows in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subflow {
     /// Its congestion window; in recovery the one to which it shrinks.
@@ -152,7 +152,7 @@ impl Coupled {
         self.subflows[id.0] = None;
     }
 
-    /// What is known of a subflow; none when it is gone.
+    /// State of a subflow; none when it is gone.
     #[must_use]
     pub fn subflow(&self, id: SubflowId) -> Option<&Subflow> {
         self.subflows[id.0].as_ref()
@@ -165,7 +165,7 @@ impl Coupled {
         }
     }
 
-    /// So many segments were acknowledged outside of a recovery. A window that does not limit the sender does not
+    /// Takes in segments acknowledged outside of a recovery. A window that does not limit the sender does not
     /// grow.
     pub fn on_ack(&mut self, id: SubflowId, mut acked: u64, is_window_limited: bool) {
         let Some(mut own) = self.subflows[id.0] else { return };

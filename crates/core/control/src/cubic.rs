@@ -121,7 +121,7 @@ struct Epoch {
     began: Instant,
     /// K in milliseconds.
     k_ms: u64,
-    /// Where the curve is flat, in bytes.
+    /// Window at which the curve is flat, in bytes.
     origin: u64,
     /// W_est in bytes, and what was acknowledged towards its next segment.
     w_est: u64,

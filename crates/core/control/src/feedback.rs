@@ -8,9 +8,9 @@ use units::{Bytes, Duration, Instant, Rate};
 /// \[WA\] counts packets of 1500 bytes; controllers count payload and convert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feedback {
-    /// When it arrived.
+    /// Time of its arrival.
     pub now: Instant,
-    /// How long before that it was measured, as far as is known.
+    /// Time from the measurement to the arrival, as far as is known.
     pub age: Duration,
     /// b̂: what the link could carry for this subscriber when it was measured; none if not reported.
     pub bandwidth: Option<Rate>,
@@ -36,7 +36,7 @@ impl Feedback {
         }
     }
 
-    /// When it was measured; the start of the clock if that was before it.
+    /// Time of the measurement; the start of the clock if it was before that.
     #[must_use]
     pub fn sampled_at(&self) -> Instant {
         self.now - self.age

@@ -61,7 +61,7 @@ impl<T: Copy> Monotone<T> {
     }
 }
 
-/// Which of two values a filter keeps.
+/// Order by which a filter keeps one of two values.
 pub trait Order {
     /// `one` is better than `other`.
     fn beats<T: Ord>(one: &T, other: &T) -> bool;

@@ -47,9 +47,9 @@ mod capacity;
 
 use capacity::LinkCapacity;
 
-/// Where a learned R_cap starts: \[MA\]'s figure for LTE. On slower links too high a capacity costs
-/// little, since the cap of the data in flight holds the queue short; a learned fade costs up to 5
-/// % of a link, so it is the least, too.
+/// Start value of a learned R_cap: \[MA\]'s figure for LTE. On slower links too high a capacity
+/// costs little, since the cap of the data in flight holds the queue short; a learned fade costs up
+/// to 5 % of a link, so it is the least, too.
 pub const R_CAP_START: Rate = Rate::from_mbps(100);
 
 /// Parameters of [`RateControl`]; the defaults are \[MA\] Table 2.
@@ -184,7 +184,7 @@ pub struct RateControl {
     recent_rtt: Option<WindowedMin<Duration>>,
     smoothed_rtt: Option<Duration>,
     capacity: LinkCapacity,
-    /// When a peer last threw something away that lay beyond its window, and that window.
+    /// Time at which a peer last threw something away that lay beyond its window, and that window.
     discarded: Option<(Instant, Bytes)>,
     now: Instant,
 }
@@ -260,7 +260,7 @@ impl RateControl {
         self.block = Some((ack.now, ack.delivered_total));
     }
 
-    /// What c lets be in flight at R̂.
+    /// Bytes that c lets be in flight at R̂.
     fn capped(&self, c: Duration, rate: Rate) -> Bytes {
         let most = rate.bytes_in(self.cap_time(c));
         match self.discarded {
@@ -274,7 +274,7 @@ impl RateControl {
         }
     }
 
-    /// How long the data in flight may take at R̂: never less than the path itself, or R̂ would
+    /// Time that the data in flight may take at R̂: never less than the path itself, or R̂ would
     /// fall with every round trip.
     fn cap_time(&self, c: Duration) -> Duration {
         if self.smallest_rtt == Duration::MAX { c } else { c.max(self.smallest_rtt + c / 2) }

@@ -67,7 +67,7 @@ const HEADROOM_MAX_US: u64 = 48_000;
 const STARVED_BELOW_US: u64 = 5_000;
 /// φ: share of the time for which the queue may be empty, in thousandths.
 const STARVED_PERMILLE: u64 = 20;
-/// How fast the headroom follows: ns per µs of an empty queue.
+/// Growth of the headroom, ns per µs of an empty queue.
 const HEADROOM_GAIN: u64 = 80;
 /// A single acknowledgement counts for no more time than this, ns.
 const STEP_MAX_NS: u64 = 100_000_000;
@@ -80,10 +80,10 @@ const GAPS_MEMORY_US: u64 = 1_000_000;
 const GAPS_KNOWN_US: u64 = 100_000;
 const GAP_MAX_US: u64 = 30_000;
 
-/// How long a floor is believed, and one that is doubted, µs.
+/// Time for which a floor is believed, and one that is doubted, µs.
 const FLOOR_AGE_US: u64 = 10_000_000;
 const FLOOR_AGE_DOUBTED_US: u64 = 3_000_000;
-/// So near the floor, as a part of it, a round trip met no queue.
+/// Part of the floor, as a divisor, by which a round trip may exceed it without having met a queue.
 const JITTER_PARTS: u64 = 16;
 /// Least headroom as a part of the path.
 const LEAST_PARTS: u64 = 4;
@@ -99,7 +99,7 @@ const SILENCE_GROWTH: u64 = 2;
 /// The first window, segments (RFC 6928).
 pub const INITIAL_SEGMENTS: u64 = 10;
 
-/// How much sooner than the link takes it data is handed over, and where a buffer bounds the window, per cent.
+/// Pacing rate in per cent of the expected rate, and the same where a buffer bounds the window.
 const PACING_PERCENT: u64 = 200;
 const BOUND_PACING_PERCENT: u64 = 125;
 /// Pacing is not faster than the window in this time, µs.
@@ -125,18 +125,18 @@ const fn rate_of(bytes: u64, us: u64) -> u64 {
     if rate < RATE_MAX { rate } else { RATE_MAX }
 }
 
-/// What `rate` brings in `us`, bytes.
+/// Bytes that `rate` brings in `us`.
 const fn bytes_in(rate: u64, us: u64) -> u64 {
     rate * (if us < TIME_MAX_US { us } else { TIME_MAX_US }) / 1_000_000
 }
 
-/// How long `rate` takes for `bytes`, ns.
+/// Time that `rate` takes for `bytes`, ns.
 const fn time_ns(rate: u64, bytes: u64) -> u64 {
     let bytes = if bytes < BYTES_MAX { bytes } else { BYTES_MAX };
     bytes * 1_000_000_000 / if rate > 0 { rate } else { 1 }
 }
 
-/// What the window is bounded by.
+/// Bound of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// The path is not known yet.
@@ -188,10 +188,10 @@ impl Bound {
     }
 }
 
-/// What an acknowledgement tells.
+/// Facts that an acknowledgement tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AckEvent {
-    /// When it came, µs; never zero, never earlier than the event before.
+    /// Time of its arrival, µs; never zero, never earlier than the event before.
     pub now_us: u64,
     /// Newly delivered, bytes.
     pub delivered: u64,
@@ -214,7 +214,7 @@ pub struct Law {
     pub window: u64,
     pub pacing_rate: u64,
     pub mss: u64,
-    /// When the window was in use last.
+    /// Time at which the window was in use last.
     pub limited_us: u64,
     // The bins.
     pub bin_us: u64,
@@ -440,7 +440,7 @@ impl Law {
         self.restart_bin(now_us);
     }
 
-    /// What is older than the memory is forgotten, but for the floor.
+    /// Forgets what is older than the memory, but for the floor.
     fn forget(&mut self) {
         self.forecast = 0;
         self.average = 0;

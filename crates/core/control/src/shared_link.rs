@@ -40,7 +40,7 @@ pub(crate) struct SharedLink {
     pub(crate) now: Instant,
     free_at: Instant,
     pub(crate) senders: Vec<Sender>,
-    /// How long each segment waited, since the last [`SharedLink::forget`].
+    /// Time that each segment waited, since the last [`SharedLink::forget`].
     waits: Vec<Duration>,
     measured_from: Instant,
 }
@@ -114,7 +114,7 @@ impl SharedLink {
         self.rate_at(self.now).bytes_in(self.free_at.saturating_since(self.now)).get()
     }
 
-    /// When `sender` could send next; none before an acknowledgement.
+    /// Time at which `sender` could send next; none before an acknowledgement.
     fn next_send(&self, sender: &Sender) -> Option<Instant> {
         let has_room = sender.in_flight + MSS <= sender.controller.control().window.get();
         has_room.then(|| sender.may_send_at.max(sender.starts_at).max(self.now))

@@ -1,4 +1,4 @@
-//! How much is acknowledged at once after a silence.
+//! Bytes that are acknowledged at once after a silence.
 //!
 //! ```text
 //!   acknowledged │            ┌──      ┐
@@ -76,7 +76,7 @@ impl Bursts {
         }
     }
 
-    /// What comes at once in every stretch of time; in most of them where `is_lossy`.
+    /// Bytes that come at once in every stretch of time; in most of them where `is_lossy`.
     pub(super) fn surplus(&self, is_lossy: bool) -> Bytes {
         let mut past = self.past;
         past.sort_unstable();

@@ -67,7 +67,7 @@ const LOOK_ROUND_TRIPS: u64 = 2;
 /// Acknowledgements further apart than this and than the wait are an outage.
 const GAP: Duration = Duration::from_millis(150);
 
-/// How long no look follows one that found nobody; twice as long each time.
+/// Time without a look after one that found nobody; doubled each time.
 const REFUSED: Duration = Duration::from_millis(500);
 const REFUSED_MAX: Duration = Duration::from_secs(4);
 
@@ -81,7 +81,7 @@ const STEP: Duration = Duration::from_millis(200);
 const ROUND_TRIPS: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What an acknowledgement says.
+/// Signs that an acknowledgement gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     /// RTT.
@@ -90,7 +90,7 @@ pub(super) struct Observation {
     pub floor: Duration,
     /// The longest wait that is the law's own doing.
     pub usual: Duration,
-    /// So near τ a round trip met no queue.
+    /// Distance from τ within which a round trip met no queue.
     pub near: Duration,
     /// r̃.
     pub mean: Rate,
@@ -103,7 +103,7 @@ pub(super) struct Observation {
     /// The window is in use.
     pub is_limited: bool,
     pub now: Instant,
-    /// When it would have come had it not waited on its way.
+    /// Time at which it would have come had it not waited on its way.
     pub left: Instant,
 }
 
@@ -114,9 +114,9 @@ struct Look {
     window: Bytes,
     /// R₀.
     before: Duration,
-    /// When so little was in flight, and how much: k.
+    /// Time at which the data in flight had fallen, and to how many bytes: k.
     marked: Option<(Instant, Bytes)>,
-    /// When R₁ was seen, and how long it was.
+    /// Time at which R₁ was seen, and its length.
     after: Option<(Instant, Duration)>,
     /// Acknowledged since.
     train: Bytes,
@@ -143,13 +143,13 @@ impl stored::Stored for Look {
 }
 
 impl Look {
-    /// What it leaves in flight.
+    /// Bytes that it leaves in flight.
     fn kept(&self, least: Bytes) -> Bytes {
         Bytes::new(self.window.get() / KEPT_PARTS).max(least)
     }
 }
 
-/// What a look has seen.
+/// Result of a look.
 #[derive(Clone, Copy, Debug)]
 struct Verdict {
     /// W before.
@@ -167,13 +167,13 @@ struct Verdict {
     is_outage: bool,
 }
 
-/// Whether the queue is others' too.
+/// Search for other flows that fill the same queue, and the window among them.
 #[derive(Clone, Debug)]
 pub(super) struct Competition {
     look: Option<Look>,
     /// The window among others.
     competing: Option<Box<Cubic>>,
-    /// When it looks again.
+    /// Time of the next look.
     look_at: Instant,
     /// Looks in a row that found others; and among others that found hardly anybody.
     found: u32,
@@ -233,7 +233,7 @@ impl Competition {
         }
     }
 
-    /// What may be in flight where the rest of the law says `window`, at least `least`.
+    /// Bytes that may be in flight where the rest of the law says `window`, at least `least`.
     pub(super) fn window(&self, window: Bytes, least: Bytes) -> Bytes {
         match (&self.look, &self.competing) {
             (Some(look), _) if look.marked.is_none() => look.kept(least),

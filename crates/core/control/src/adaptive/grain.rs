@@ -1,4 +1,4 @@
-//! How finely the link delivers: the time scale on which its service looks smooth.
+//! Grain of the link's deliveries: the time scale on which its service looks smooth.
 //!
 //! ```text
 //!   fine, a 5G carrier:   ||||||||||||||||||||||||||||||||     G ≈ 0.5 ms

@@ -1,4 +1,4 @@
-//! What the link has offered of late, and from it what it will offer next.
+//! Rates that the link has offered of late, and the forecast of what it will offer next.
 //!
 //! ```text
 //!   acknowledged bytes ──▶ bins of ≥ B ──▶ last N of them ──▶ r̂ = 0.7·q₀.₇ + 0.3·max     (forecast)
@@ -30,7 +30,7 @@ pub(super) struct Offer {
     remembered: usize,
     started: Option<Instant>,
     bytes: Bytes,
-    /// When the last report came.
+    /// Time at which the last report came.
     reported: Instant,
     /// In the bin under way the window, not the data, limited what was sent.
     is_limited: bool,

@@ -1,5 +1,5 @@
-//! What was in flight, and how much had been lost, when a segment left: the two figures by which
-//! BBRv3 judges whether that much was too much.
+//! Bytes in flight, and bytes lost, at the time a segment left: the two figures by which BBRv3
+//! judges whether that flight was too large.
 
 use std::collections::VecDeque;
 

@@ -10,11 +10,11 @@
 
 use super::{AckEvent, BYTES_MAX, Law, MARKS, MET, bytes_in};
 
-/// How long the longest queue is remembered in each half, µs.
+/// Time for which the longest queue is remembered in each half, µs.
 const HALF_US: u64 = 5_000_000;
 /// A queue of this part of the longest is a long one, in quarters.
 const LONG_QUARTERS: u64 = 3;
-/// So many segments lost in long queues say something.
+/// Segments lost in long queues from which on their number is significant.
 const LOST_MIN: u64 = 4;
 /// Long queues that lose so many times the share of short ones overflow,
 const TIMES: u64 = 3;
@@ -41,7 +41,7 @@ pub(super) fn ppm(delivered: u64, lost: u64) -> u64 {
 }
 
 impl Law {
-    /// What may be in flight so that it fits; 0 for no limit.
+    /// Bytes that may be in flight without an overflow; 0 for no limit.
     pub(super) fn ceiling(&self) -> u64 {
         match self.size {
             0 => 0,
@@ -136,7 +136,7 @@ impl Law {
         self.longest = self.longest.max(queue);
     }
 
-    /// What was acknowledged in the `before` microseconds before `us`, or in a little less.
+    /// Bytes acknowledged in the `before` microseconds before `us`, or in a little less.
     fn acknowledged_within(&self, us: u32, before: u32) -> u32 {
         let known = self.marks_written.min(MARKS as u32);
         let mut bytes = 0;

@@ -1,4 +1,5 @@
-//! What connections to one destination tell each other: [`SharedPath`], and what each of them keeps: [`Member`].
+//! State that connections to one destination share: [`SharedPath`], and the part that each of them keeps:
+//! [`Member`].
 //!
 //! ```text
 //!   connection ── Σ r̂, Σ r̄, Σ d, how many, when to drain ──▶ SharedPath ──▶ r̂, r̄, d are the mean of the members
@@ -45,19 +46,19 @@ const COMPARED_MAX: u64 = 255;
 /// Deviations below these prove nothing, µs.
 const SPREAD_MIN_US: u64 = 300;
 const NOISE_US: u64 = 2_000;
-/// Who has not been bound by its window for so long takes no share, µs.
+/// Time after which a connection not bound by its window takes no share, µs.
 const ACTIVE_US: u64 = 250_000;
 /// A leader of which nothing has been heard for so long is none, µs.
 const LED_US: u64 = 4_000_000;
-/// How long a path is a hint, µs.
+/// Time for which a path is a hint, µs.
 const HINT_US: u64 = 60_000_000;
 /// The largest window to begin with, bytes.
 const START_MAX: u64 = 32 << 10;
 
-/// What members say of themselves, or are told of the others: sums, or all zero.
+/// Shares that members report of themselves, or are told of the others: sums, or all zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shares {
-    /// How many.
+    /// Number of members.
     pub count: u64,
     /// Their forecasts, bytes per second.
     pub forecast: u64,
@@ -87,7 +88,8 @@ impl Shares {
 pub struct SharedPath {
     /// The connection that leads, by number; 0: none.
     pub leader: u64,
-    /// When it was heard of last, µs; all that follows but `group`, `members` and `floor_us` is what it wrote.
+    /// Time at which the leader was heard of last, µs; all that follows but `group`, `members` and `floor_us`
+    /// is what it wrote.
     pub led_us: u64,
     /// Counts how often somebody has begun to lead who was no member: what was proved before holds no longer.
     pub group: u64,
@@ -124,7 +126,7 @@ impl SharedPath {
     }
 }
 
-/// What the others say, for the law.
+/// Reports of the others, for the law.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Peers {
     /// The other members.
@@ -137,13 +139,13 @@ pub struct Peers {
     pub drain_until_us: u64,
 }
 
-/// What a connection keeps for a [`SharedPath`]. The order is that of `struct member`.
+/// State that a connection keeps for a [`SharedPath`]. The order is that of `struct member`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "fields that belong together have one comment")]
 pub struct Member {
     /// Its number; 0: it has none yet.
     pub number: u64,
-    /// Whom it compares itself with, and in which group.
+    /// Connection that it compares itself with, and in which group.
     pub leader: u64,
     pub group: u64,
     /// Nothing of it is in flight.
@@ -167,7 +169,7 @@ pub struct Member {
     pub compared: u64,
     /// It has what the others say, and says of itself.
     pub is_joined: u64,
-    /// What it has said.
+    /// Report that it has given.
     pub given: Shares,
     /// A slot has ended that has not been told of.
     pub is_fresh: u64,
@@ -325,7 +327,7 @@ impl Member {
         }
     }
 
-    /// What the others say.
+    /// Reports of the others.
     fn peers(&self, law: &Law, path: &mut SharedPath, now_us: u64) -> Peers {
         if self.given.count == 0 || path.members.count < 2 {
             return Peers::default();
@@ -372,7 +374,7 @@ impl Law {
         self.update();
     }
 
-    /// What the other members said last.
+    /// Shares that the other members reported last.
     const fn others(&self) -> Shares {
         Shares {
             count: self.others,
