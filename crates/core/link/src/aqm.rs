@@ -128,7 +128,7 @@ impl<P> Fifo<P> {
         Some((id, packet))
     }
 
-    /// When its first packet came.
+    /// Arrival time of its first packet.
     fn arrival(&self) -> Option<Instant> {
         self.packets.front().map(|(_, packet)| packet.arrival)
     }

@@ -49,7 +49,7 @@ pub struct LinkConfig {
     pub capacity: Capacity,
     /// Limit of what may wait.
     pub queue: QueueLimit,
-    /// How what waits is managed. Default: not at all.
+    /// Management of the packets that wait. Default: not at all.
     pub aqm: Option<Aqm>,
     /// One-way delay after service.
     pub delay: DelayModel,
