@@ -331,7 +331,7 @@ impl Workload {
         let keys = [("page", self.page.is_some()), ("second_port", self.second_port == Some(true))];
         keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
     }
-    /// What the first device does beside these flows.
+    /// Traffic of the first device beside these flows.
     #[must_use]
     pub fn beside(&self) -> &[Beside] {
         self.beside.as_deref().unwrap_or_default()
