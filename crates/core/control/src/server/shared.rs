@@ -82,7 +82,7 @@ impl Shares {
     }
 }
 
-/// What is known of a destination. The order is that of `struct path` in `crates/linux/congestion/bpf/law.h`.
+/// State of a destination. The order is that of `struct path` in `crates/linux/congestion/bpf/law.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "fields that belong together have one comment")]
 pub struct SharedPath {
