@@ -31,7 +31,7 @@ pub struct LineUp {
     server: Application,
 }
 
-/// What a queue holds unless something else is said.
+/// Bytes that a queue holds unless something else is said.
 const QUEUE: Bytes = Bytes::from_kib(256);
 
 impl LineUp {

@@ -42,11 +42,11 @@ pub struct Between {
 /// A client goes to the other side.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// When the box that has it is told.
+    /// Time at which the box that has it is told.
     pub at: Instant,
-    /// When routing leads its packets to the other box: before or after that.
+    /// Time at which routing leads its packets to the other box: before or after that.
     pub routed_at: Instant,
-    /// Who.
+    /// Client that moves.
     pub client: IpAddr,
     /// To which box: 0 or 1.
     pub to: usize,
@@ -57,7 +57,7 @@ pub struct Move {
 pub struct End {
     /// From when on: it waits until nothing is owed to anybody.
     pub at: Instant,
-    /// Which.
+    /// Number of the box: 0 or 1.
     pub which: usize,
     /// True if it says so before; else the other box notices some time after.
     pub is_announced: bool,
@@ -69,27 +69,27 @@ pub struct End {
 pub struct Death {
     /// Steps of both boxes by then.
     pub step: u64,
-    /// Which.
+    /// Number of the box: 0 or 1.
     pub which: usize,
-    /// Who comes then.
+    /// Replacement that comes then.
     pub replacement: Replacement,
 }
 
-/// Who comes after a box that has died.
+/// Replacement of a box that has died.
 #[derive(Clone, Copy, Debug)]
 pub enum Replacement {
     /// At once one that knows nothing.
     Stranger,
     /// A process that goes on with what was written down.
     Successor {
-        /// What the step still writes down before death: records of flows, and notes of the protocol.
+        /// Records that the step still writes before death: those of flows, and notes of the protocol.
         writes: u64,
-        /// So long nobody is there: packets wait, what the other box sends is lost.
+        /// Time for which nobody is there: packets wait, what the other box sends is lost.
         absent: Duration,
     },
 }
 
-/// What is under way between the boxes.
+/// Cargo under way between the boxes.
 #[derive(Clone, Debug)]
 enum Cargo {
     Message(Vec<u8>),
@@ -120,13 +120,13 @@ pub struct TwoBoxes {
     protocol: handover::Config,
     between: Between,
     boxes: [Station; 2],
-    /// Where clients are that have moved.
+    /// Boxes that clients have moved to.
     routed: BTreeMap<IpAddr, usize>,
     moves: Vec<Move>,
     routings: Vec<Move>,
     deaths: Vec<Death>,
     end: Option<End>,
-    /// When a box notices that the other one has gone.
+    /// Time at which a box notices that the other one has gone.
     noticed_at: Option<Instant>,
     /// Flows that went on in a successor.
     recovered: u64,
@@ -271,7 +271,7 @@ impl TwoBoxes {
         }
     }
 
-    /// What the protocol of a box has to say, and what has ended.
+    /// Sends the messages that the protocol of a box has, and notes the moves that have ended.
     fn hear(&mut self, which: usize, now: Instant) {
         while let Some((to, message, _)) = self.boxes[which].protocol.poll() {
             self.ship(usize::from(to), &Cargo::Message(message.encode()), now);

@@ -14,7 +14,8 @@ pub(super) const fn capable(response: MarkResponse) -> u8 {
     if matches!(response, MarkResponse::Scalable) { ECT_1 } else { ECT_0 }
 }
 
-/// How a SYN-ACK that was not marked is told of, and how a server says that the SYN was not (RFC 9768 §3.1.2, §3.2.2.1).
+/// Value that tells of a SYN-ACK that was not marked, and by which a server says that the SYN was not (RFC
+/// 9768 §3.1.2, §3.2.2.1).
 const NOT_ECT: u8 = 2;
 
 /// A SYN offers accurate ECN by all three flags, and a SYN-ACK accepts it by one of these.
@@ -43,7 +44,7 @@ pub(super) fn acceptance(flags: TcpFlags) -> TcpFlags {
     flags.with_ace(NOT_ECT)
 }
 
-/// What a host has counted of the marks on what it has taken.
+/// Counts of the marks on what a host has taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
     ce_packets: u32,

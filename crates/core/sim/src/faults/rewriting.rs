@@ -1,4 +1,5 @@
-//! What other middleboxes do to packets: numbers, options and addresses rewritten with right checksums.
+//! Changes that other middleboxes make to packets: numbers, options and addresses rewritten with right
+//! checksums.
 
 use units::Duration;
 use wire::{ChecksumState, TcpEditor, TcpFlags};
@@ -123,5 +124,5 @@ fn readdress(packet: &mut [u8], end: End, port_shift: u16, address_shift: u8) ->
     true
 }
 
-/// Where the ports of clients begin before a rebinding.
+/// First port of clients before a rebinding.
 const CLIENT_PORTS: u16 = 40_000;

@@ -50,7 +50,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         self.let_waiting_enter()
     }
 
-    /// What waits goes in, as long as somebody is there.
+    /// Lets the waiting packets in, as long as somebody is there.
     pub(super) fn let_waiting_enter(&mut self) -> Result<(), Violation> {
         while !self.middlebox.is_shut()
             && let Some(waiting) = self.waiting.pop_front()
@@ -66,7 +66,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         Ok(())
     }
 
-    /// What strangers send at this time is about to enter the middlebox.
+    /// Queues the packets that strangers send at this time for the middlebox.
     pub(super) fn let_strangers_act(&mut self) {
         let Some(strangers) = self.strangers.as_mut() else { return };
         while let Some((from, packet)) = strangers.poll(&self.servers, &self.clients, self.now) {

@@ -1,4 +1,4 @@
-//! What hosts send and get.
+//! Packets that hosts send and get.
 
 use core::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number, echo_reply};
 use crate::{MiddleboxUnderTest, Point, Violation};
 
-/// Whom a packet is for.
+/// Addressee of a packet.
 pub(super) enum Addressee {
     /// The host of this flow.
     Flow(usize),

@@ -29,7 +29,7 @@ pub(super) fn start_clocks(network: &mut NetworkConfig) {
     }
 }
 
-/// What both applications do; true when the flow ends by RST.
+/// Draws what both applications do; true when the flow ends by RST.
 fn applications(random: &mut Random, budget: u64) -> (Application, Application, bool, bool) {
     let size = random.spread(1, budget.max(2));
     let request = random.spread(1, 3_000);
