@@ -2,7 +2,7 @@
 
 use crate::boundary::Port;
 
-/// Which way the accelerated data flows.
+/// Direction in which the accelerated data flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the server to the client.

@@ -56,7 +56,7 @@ pub struct Engine {
 /// Places of flows in the uplink half have this bit, in what is told outside.
 const UPLINK_PLACES: u64 = 1 << 32;
 
-/// Where the packet to be handed out lies.
+/// Place of the packet to be handed out.
 enum Outgoing {
     Down(Made),
     Up(Made),
@@ -267,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// What was noted and not taken yet; of each direction the oldest first.
+    /// Oldest notice not taken yet; of each direction the oldest first.
     pub fn take_notice(&mut self) -> Option<Notice> {
         self.down.take_notice().or_else(|| self.up.as_mut()?.take_notice())
     }
@@ -531,8 +531,9 @@ impl Middlebox for Engine {
     }
 }
 
-/// Where the packet that `met` has just consumed did not fit what is known of its flow: `other` hears of it, and
-/// once nothing that either knows speaks against it, the hosts of the flow are taken to be elsewhere.
+/// Settles a dispute where the packet that `met` has just consumed did not fit what is known of its flow:
+/// `other` hears of it, and once nothing that either knows speaks against it, the hosts of the flow are taken
+/// to be elsewhere.
 fn settle_dispute(met: &mut Half, mut other: Option<&mut Half>, now: Instant) {
     let Some((misfit, is_settled)) = met.take_misfit() else { return };
     let is_heard = other.as_mut().is_none_or(|other| other.hear_misfit(misfit.reversed(), now));

@@ -71,7 +71,7 @@ impl Flow {
         }
     }
 
-    /// What it adds to the levels of its half.
+    /// Part of the flow in the levels of its half.
     #[inline]
     pub(crate) fn level(&self) -> Level {
         Level { state: self.phase.state(), debt: self.phase.relay().map_or(0, Relay::debt) }

@@ -94,7 +94,7 @@ impl Made {
     }
 }
 
-/// What follows the header.
+/// Payload behind the header.
 #[derive(Clone, Copy, Debug)]
 enum Payload {
     None,
@@ -145,14 +145,14 @@ pub(crate) struct Half {
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
     unknown: Option<FlowKey>,
-    /// That packet is surely its host's.
+    /// True when that packet is surely its host's.
     is_news: bool,
     is_draining: bool,
     /// The opaque packet that leaves.
     opaque_out: Option<Waiting>,
     /// Subscribers all of whose traffic is to come here, or no longer.
     wanted: VecDeque<(IpAddr, bool)>,
-    /// What passes to subscribers that are in no table.
+    /// Counts of what passes to subscribers that are in no table.
     trickles: Trickles,
     /// Echo requests to make, with their subscriber.
     markers: VecDeque<(u32, Marker)>,
@@ -160,7 +160,7 @@ pub(crate) struct Half {
     mtu: u32,
 }
 
-/// What a flow may borrow of its half while it is looked at.
+/// Memory that a flow may borrow of its half while it is looked at.
 struct Tools<'a> {
     pool: &'a mut BufferPool,
     header: &'a mut HeaderBuffer,
@@ -213,7 +213,7 @@ impl Half {
         })
     }
 
-    /// Which way its data flows.
+    /// Direction of its data.
     pub(crate) fn direction(&self) -> Direction {
         self.direction
     }
@@ -299,7 +299,7 @@ impl Half {
         reckoned.debt() == self.meters.debt() && FlowState::ALL.into_iter().all(is_same)
     }
 
-    /// What each flow and each handshake under way adds to the levels.
+    /// Parts of each flow and of each handshake under way in the levels.
     fn levels(&self) -> impl Iterator<Item = Level> {
         let handshakes = std::iter::repeat_n(handshakes::OBSERVING, self.half_open.len());
         self.flows.iter().map(|(_, flow)| flow.level()).chain(handshakes)
@@ -310,7 +310,7 @@ impl Half {
         self.unknown.take()
     }
 
-    /// Why a flow passes, if it is among those passed last.
+    /// Reason why a flow passes, if it is among those passed last.
     pub(crate) fn reason_of_passing(&self, client: SocketAddr, server: SocketAddr) -> Option<PassReason> {
         self.passed_recently.reason_of(client, server)
     }
@@ -380,7 +380,7 @@ impl Half {
         verdict
     }
 
-    /// What becomes of a segment; none if it is of no flow in the table and opens none: it passes.
+    /// Verdict on a segment; none if it is of no flow in the table and opens none: it passes.
     fn handle_segment(&mut self, segment: &mut Segment<'_>, now: Instant) -> Option<Verdict> {
         let key = FlowKey::of(segment.ip(), segment.tcp, segment.from);
         match self.flow_index.get(&key, &self.flows) {
@@ -572,7 +572,7 @@ fn memory_limit(config: &EngineConfig, stats: &Stats, buffered: u64, relay: &Rel
     Bytes::new(1 << limit.ilog2())
 }
 
-/// What every flow may have, and what that leaves to all.
+/// Bytes that every flow may have, and bytes that this leaves to all.
 struct Least {
     per_flow: u64,
     left: Bytes,

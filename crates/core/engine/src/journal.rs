@@ -21,13 +21,13 @@ pub struct JournalEntry {
     pub sink: SocketAddr,
     /// Those of the source.
     pub source: SocketAddr,
-    /// What the sink has acknowledged: the number it expects next, or one before that.
+    /// Number that the sink has acknowledged: the one it expects next, or one before that.
     pub delivered: SeqNum,
-    /// What the source was told is delivered; after `delivered`.
+    /// Number up to which the source was told that data is delivered; after `delivered`.
     pub told: SeqNum,
     /// One past what the sink has sent.
     pub sink_next: SeqNum,
-    /// What the source has acknowledged of that.
+    /// Number up to which the source has acknowledged that.
     pub source_ack: SeqNum,
     /// Newest TSval of the sink and of the source, when both use timestamps.
     pub timestamps: Option<(u32, u32)>,
@@ -36,7 +36,7 @@ pub struct JournalEntry {
 }
 
 impl JournalEntry {
-    /// What a journal would have of a flow that has left: enough to reset its hosts.
+    /// Entry that a journal would have of a flow that has left: enough to reset its hosts.
     #[must_use]
     pub fn of_moved(flow: &MovedFlow) -> Self {
         let FlowRecord { una, told, sink_nxt, source_ack, sink_tsval, source_tsval, .. } = flow.record;

@@ -12,7 +12,7 @@ use crate::report::FlowState;
 pub const BOUNDS_US: [u64; 12] =
     [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
 
-/// How often times of some length were seen.
+/// Counts of times by their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; BOUNDS_US.len() + 1],
@@ -43,7 +43,7 @@ impl Histogram {
     }
 }
 
-/// What a flow adds to the levels.
+/// Part of a flow in the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     pub(crate) state: FlowState,

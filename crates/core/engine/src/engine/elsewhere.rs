@@ -30,7 +30,7 @@ impl Engine {
         half?.held(flow, from, len_max)
     }
 
-    /// How much a flow holds in order, bytes; none for a flow that it does not deliver.
+    /// Bytes that a flow holds in order; none for a flow that it does not deliver.
     #[must_use]
     pub fn held_len(&self, flow: &FlowEnds) -> Option<u64> {
         let half = if flow.is_downlink { Some(&self.down) } else { self.up.as_deref() };
@@ -44,7 +44,7 @@ impl Engine {
         half?.packet_len_max(flow)
     }
 
-    /// What [`Engine::give_away`] would give: the flows stay.
+    /// Flows that [`Engine::give_away`] would give: they stay.
     #[must_use]
     pub fn moved(&self, client: IpAddr, now: Instant) -> Vec<(MovedFlow, Vec<u8>)> {
         let mut moved = Vec::new();

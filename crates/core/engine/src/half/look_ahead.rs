@@ -24,8 +24,8 @@ use crate::path::subscriber::Subscriber;
 /// With fewer flows their state is in the processor's caches anyway.
 const FLOWS_MIN: usize = 1_024;
 
-/// How many packets ahead of its handling each part of a flow's state is asked for: each is found
-/// by the one before.
+/// Number of packets by which each part of a flow's state is asked for ahead of its handling: each
+/// is found by the one before.
 const FLOW_AHEAD: usize = 8;
 const SUBSCRIBER_AHEAD: usize = 5;
 const PATH_AHEAD: usize = 3;

@@ -1,4 +1,4 @@
-//! How large a packet to a sink may be: what routers say of the way to it, and the interface it
+//! Largest size of a packet to a sink: what routers say of the way to it, and the interface it
 //! leaves through (H23).
 
 use std::net::SocketAddr;

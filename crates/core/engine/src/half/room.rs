@@ -26,9 +26,9 @@ const NOTED: usize = 64;
 pub(super) struct Unused {
     /// Place, and when the last packet came: the longest unused last.
     flows: Vec<(u32, Instant)>,
-    /// Where the next look begins.
+    /// Place at which the next look begins.
     next: u32,
-    /// When a look found none: another one within the same second would not, either.
+    /// Time at which a look found none: another one within the same second would not, either.
     none_at: Option<Instant>,
 }
 

@@ -23,7 +23,7 @@ const KEPT: usize = 4 << 20;
 /// less than 16 MiB.
 const ENTRIES_KEPT: usize = 8_192;
 
-/// What no flow uses.
+/// Memory that no flow uses.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     /// By their size.
@@ -39,7 +39,7 @@ pub(crate) struct RingSize(u8);
 stored::fields!(RingSize(inner));
 
 impl RingSize {
-    /// That which `len` bytes need, if they are few enough.
+    /// Size that `len` bytes need, if they are few enough.
     fn of(len: usize) -> Option<Self> {
         let size = len.next_power_of_two().max(RING_MIN);
         (size <= RING_MAX).then(|| Self((size / RING_MIN).ilog2() as u8))
@@ -57,7 +57,7 @@ impl BufferPool {
         self.origin = origin;
     }
 
-    /// Where every flow stands is written down: memory given back so far may be used again.
+    /// Allows memory given back so far to be used again: every flow's state is in the journal.
     pub(crate) fn recycle(&self) {
         self.origin.recycle();
     }

@@ -19,7 +19,7 @@ use std::collections::BinaryHeap;
 use stored::{Reader, Stored, StoredError, Writer};
 use units::Instant;
 
-/// Whose deadline it is.
+/// Owner of a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum TimerKey {
     Flow(u32),

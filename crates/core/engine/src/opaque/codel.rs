@@ -12,13 +12,14 @@ const TARGET: Duration = Duration::from_millis(250);
 /// INTERVAL: a long usual round trip.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// What has waited longer is dropped at once: the rest of a flow that has ended is no queue of anybody's.
+/// Longest wait, after which a packet is dropped at once: the rest of a flow that has ended is no queue of
+/// anybody's.
 pub(super) const LONGEST: Duration = Duration::from_millis(1_000);
 
 /// A flow with less than this waiting has no queue, bytes.
 pub(super) const LEAST: u64 = 3_028;
 
-/// What becomes of a packet at the front of a queue.
+/// Fate of a packet at the front of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// It leaves.
@@ -41,8 +42,8 @@ pub(crate) struct CoDel {
 stored::fields!(CoDel { first_above, drop_next, count, last_count, is_dropping });
 
 impl CoDel {
-    /// What becomes of the packet at the front, which has waited for `sojourn` of service at `clock`; `left` bytes wait
-    /// with it.
+    /// Fate of the packet at the front, which has waited for `sojourn` of service at `clock`; `left` bytes
+    /// wait with it.
     pub(crate) fn judge(&mut self, sojourn: Duration, left: u64, clock: Instant) -> Fate {
         if sojourn > LONGEST && left > LEAST {
             return Fate::Drops;

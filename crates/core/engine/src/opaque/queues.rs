@@ -60,7 +60,7 @@ struct Queue {
 }
 stored::fields!(Queue { key, packets, bytes, deficit, codel });
 
-/// What happened to packets that did not leave as they came.
+/// Counts of packets that did not leave as they came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Losses {
     pub(crate) dropped: u64,
@@ -108,7 +108,7 @@ impl Queues {
         self.new.front().is_some_and(|&at| self.flows[at].deficit > 0)
     }
 
-    /// When the packet came that has waited longest.
+    /// Arrival time of the packet that has waited longest.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         let fronts = self.new.iter().chain(&self.old).filter_map(|&at| self.flows[at].packets.front());
         fronts.map(|packet| packet.came_at).min()
@@ -240,13 +240,13 @@ impl Queues {
         }
     }
 
-    /// What was dropped and marked since this was asked last.
+    /// Packets dropped and marked since the last call.
     pub(crate) fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)
     }
 }
 
-/// What becomes of a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
+/// Fate of a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
 /// marks are as frequent as that (RFC 9331 §5.1), and only its own queue is judged by them.
 fn step(sojourn: Duration, left: u64) -> Fate {
     match left > LEAST {

@@ -32,7 +32,7 @@ impl Stored for Kin {
     }
 }
 
-/// What may stand in such a list.
+/// Member of such a list.
 pub(crate) trait Related {
     /// The flow before it and the one behind it.
     fn kin(&mut self) -> [&mut Kin; 2];
