@@ -18,13 +18,13 @@ const FLOWS_MAX: usize = 16_384;
 /// Pieces of data of one flow at most: of what may be held in pieces as they are sent it is a multiple.
 const PIECES_MAX: usize = 8_192;
 
-/// What a piece takes beside its bytes.
+/// Cost of a piece beside its bytes.
 const PIECE_COST: u64 = 96;
 
 /// Epochs have wall clocks in them, which are far below that.
 const EPOCH_MAX: u64 = u64::MAX / 2;
 
-/// What [`Message::Prepare`] says, and who says it.
+/// Contents of [`Message::Prepare`], and the box that sends it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub from: Peer,
@@ -191,7 +191,7 @@ impl Handover {
         self.coming.get_mut(&name.subscriber).filter(|coming| coming.from == from && coming.name == *name)
     }
 
-    /// Why the box that asks may not ask for this, if so: then nothing of it is remembered.
+    /// Reason why the box that asks may not ask for this, if so: then nothing of it is remembered.
     fn objection_to(&mut self, asked: &Asked, now: Instant) -> Option<Refusal> {
         let Asked { from, name, versions, flows, .. } = asked;
         let any = Rights::default();

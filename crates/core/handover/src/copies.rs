@@ -1,4 +1,4 @@
-//! What a box says of the flows that could go, and the data that goes ahead of them.
+//! Survey that a box makes of the flows that could go, and the data that goes ahead of them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ pub(crate) const PIECE: usize = 32 * 1024;
 /// The flows of a subscriber that could go elsewhere, as they are now.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Survey {
-    /// Which.
+    /// Flows that could go.
     pub flows: Vec<FlowEnds>,
-    /// What they hold, bytes.
+    /// Bytes that they hold.
     pub held: u64,
     /// The longest packet that they send, bytes with the IP header; 0 without flows.
     pub packet: u32,

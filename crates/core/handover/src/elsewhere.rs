@@ -11,7 +11,7 @@ use crate::rights::subscriber_of;
 /// Client and server.
 type Ends = (SocketAddr, SocketAddr);
 
-/// What is to become of a packet.
+/// Treatment of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// It is the engine's.
@@ -22,7 +22,7 @@ pub enum Way {
     Past,
 }
 
-/// What is to become of a packet that another box has sent on.
+/// Treatment of a packet that another box has sent on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relay {
     /// It is the engine's, if it knows the flow; else it passes.
@@ -42,7 +42,7 @@ pub enum Relay {
 pub struct Gone {
     /// The other box.
     pub to: Peer,
-    /// Which they are.
+    /// Flows that went or stayed.
     pub flows: Vec<FlowEnds>,
 }
 stored::fields!(Gone { to, flows });
@@ -50,7 +50,7 @@ stored::fields!(Gone { to, flows });
 /// Of one subscriber.
 #[derive(Clone, Debug, Default)]
 struct Absent {
-    /// Who has promised these flows, and has them for the time being. All others are this box's.
+    /// Box that has promised these flows, and has them for the time being. All others are this box's.
     promised: Option<(Peer, BTreeSet<Ends>)>,
     /// These flows are there.
     gone: BTreeMap<Ends, Peer>,
@@ -66,7 +66,7 @@ struct Shared {
     is_relayed: [Option<bool>; 2],
 }
 
-/// Which subscribers are elsewhere, and where. Empty for nearly all packets: then it costs a comparison.
+/// Subscribers that are elsewhere, and where. Empty for nearly all packets: then it costs a comparison.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     ipv6_prefix_len: u8,
@@ -91,7 +91,7 @@ impl Elsewhere {
         self.all.is_empty() && self.shared.is_empty()
     }
 
-    /// What is to become of a packet between a client and a server.
+    /// Treatment of a packet between a client and a server.
     #[must_use]
     pub fn way_of(&self, ends: Ends) -> Way {
         let absent = if self.all.is_empty() { None } else { self.all.get(&self.key(ends.0.ip())) };
@@ -105,7 +105,7 @@ impl Elsewhere {
         }
     }
 
-    /// What is to become of a packet between a client and a server that a box has sent on.
+    /// Treatment of a packet between a client and a server that a box has sent on.
     #[must_use]
     pub fn way_of_relayed(&self, by: Peer, ends: Ends) -> Relay {
         let key = self.key(ends.0.ip());
@@ -149,14 +149,14 @@ impl Elsewhere {
         self.all.get(&self.key(client)).is_some_and(|absent| absent.promised.is_some())
     }
 
-    /// As [`crate::Flows::announce`].
+    /// Does the work of [`crate::Flows::announce`].
     pub fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
         let shared = self.shared.entry(self.key(subscriber)).or_default();
         shared.flows.extend(flows.iter().map(|flow| (flow.client_and_server(), to)));
         shared.is_relayed = [None; 2];
     }
 
-    /// As [`crate::Flows::give_away`].
+    /// Does the work of [`crate::Flows::give_away`].
     pub fn give_away(&mut self, subscriber: IpAddr, flows: impl Iterator<Item = FlowEnds>, to: Peer) {
         let absent = self.all.entry(self.key(subscriber)).or_default();
         // What begins now is the other box's soon. What stayed at another one before is still there.
@@ -164,19 +164,19 @@ impl Elsewhere {
         absent.gone.extend(flows.map(|flow| (flow.client_and_server(), to)));
     }
 
-    /// As [`crate::Flows::take_in`].
+    /// Does the work of [`crate::Flows::take_in`].
     pub fn take_in(&mut self, subscriber: IpAddr) {
         self.all.remove(&self.key(subscriber));
     }
 
-    /// As [`crate::Flows::lead`].
+    /// Does the work of [`crate::Flows::lead`].
     pub fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
         let led = flows.iter().map(FlowEnds::client_and_server).collect();
         self.all.entry(self.key(subscriber)).or_default().promised = Some((to, led));
         self.announce(subscriber, to, flows);
     }
 
-    /// As [`crate::Flows::let_stay`].
+    /// Does the work of [`crate::Flows::let_stay`].
     pub fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
         let key = self.key(subscriber);
         let Some(Gone { to, flows }) = stay else {
@@ -187,7 +187,7 @@ impl Elsewhere {
         self.all.insert(key, Absent { promised: None, gone, has_left: false });
     }
 
-    /// As [`crate::Flows::forget`].
+    /// Does the work of [`crate::Flows::forget`].
     pub fn forget(&mut self, subscriber: IpAddr) {
         let key = self.key(subscriber);
         self.shared.remove(&key);

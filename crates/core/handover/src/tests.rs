@@ -22,7 +22,7 @@ struct Table {
     mtu: Option<u32>,
     /// It gives nothing away.
     keeps: bool,
-    /// What is written down of the only subscriber.
+    /// Note that is written down of the only subscriber.
     written: Option<Note>,
     stay: Option<Gone>,
     broken: usize,

@@ -41,7 +41,7 @@ impl Trips {
     }
 }
 
-/// When something is said again: twice as long after each further time.
+/// Timer for saying something again: it waits twice as long after each further time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Again {
     pub at: Instant,
