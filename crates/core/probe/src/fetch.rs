@@ -11,7 +11,7 @@ const WINDOW: usize = 8;
 /// After this a question is asked again.
 const RETRY: Duration = Duration::from_millis(800);
 
-/// What is still wanted, and what has come.
+/// Parts that are still wanted, and parts that have come.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     /// By the first record wanted: the end, and when to ask (again).

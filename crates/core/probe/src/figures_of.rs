@@ -70,7 +70,7 @@ pub fn delay_figures(mut delays_ms: Vec<f64>) -> Option<DelayFigures> {
 pub struct Burst {
     /// Number of the first.
     pub first: u32,
-    /// How many.
+    /// Number of packets.
     pub packets: u32,
     /// When the next packet that was not lost came, s after the first arrival; that of the last arrival
     /// where none came.
@@ -127,7 +127,7 @@ pub struct TimerFigures {
     pub gap_error_p99_us: u32,
 }
 
-/// Why a result is not what it seems.
+/// Reason why a result is not what it seems.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
     /// The sender was late by its own timer.

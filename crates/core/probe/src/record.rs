@@ -71,7 +71,7 @@ impl Share {
     }
 }
 
-/// What is known of a queue's size.
+/// Kind of evidence for a queue's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BufferKind {
@@ -86,7 +86,7 @@ pub enum BufferKind {
 /// The size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Buffer {
-    /// How it was seen.
+    /// Way in which it was seen.
     pub kind: BufferKind,
     /// The best estimate; of one that never overflowed the most that waited.
     pub bytes: u64,
@@ -147,7 +147,7 @@ pub struct WayRecord {
     pub buffer: Option<Buffer>,
     /// Lost at random, of all that met no full queue.
     pub loss: Share,
-    /// How long packets waited in the queue.
+    /// Time that packets waited in the queue.
     pub wait: Option<DelayFigures>,
     /// The same over a path that was hardly loaded.
     pub light: Option<Light>,
@@ -156,7 +156,7 @@ pub struct WayRecord {
     pub opportunities_ms: Vec<u64>,
 }
 
-/// What a path was recorded from.
+/// Logs that a path was recorded from.
 #[derive(Debug)]
 pub struct Recording {
     base: Base,
@@ -206,7 +206,7 @@ impl Base {
         self.up_ns.wrapping_add(self.down_ns).max(0)
     }
 
-    /// What the server's clock has gained since the reference.
+    /// Time that the server's clock has gained since the reference.
     fn gained(&self, server_ns: i64) -> i64 {
         (self.drift * server_ns.wrapping_sub(self.reference_ns) as f64) as i64
     }
@@ -221,7 +221,7 @@ impl Base {
         if is_up { self.up_ns } else { self.down_ns }
     }
 
-    /// When a packet was sent, by the client's clock; the two ways are taken to be alike.
+    /// Time at which a packet was sent, by the client's clock; the two ways are taken to be alike.
     fn sent(&self, sent: i64, is_up: bool) -> i64 {
         let ahead = (self.up_ns - self.down_ns) / 2;
         if is_up { sent } else { sent.wrapping_sub(ahead + self.gained(sent)) }
@@ -271,7 +271,7 @@ impl WayLog {
         Some(Self { direction: log.spec.direction, packet: log.spec.packet().get(), passed, lost, sent, end })
     }
 
-    /// When the link was first saturated: as many packets wait as make a queue.
+    /// Time at which the link was first saturated: as many packets wait as make a queue.
     fn full_since(&self) -> Option<i64> {
         let queue = self.queue();
         let most = queue.iter().map(|(_, waits, _)| *waits).max()?;

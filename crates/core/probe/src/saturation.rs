@@ -15,7 +15,7 @@ use crate::receiver::SEARCH_REPORTS;
 const FLOOR: Rate = Rate::from_mbps(1);
 /// For how long the most is remembered: a link that was interrupted comes back as it was.
 const MEMORY: Duration = Duration::from_secs(10);
-/// How much more is sent than came.
+/// Factor by which more is sent than came.
 const FACTOR: u64 = 2;
 
 /// The sender's side of a recording.

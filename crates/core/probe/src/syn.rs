@@ -37,7 +37,7 @@ pub struct TcpOption {
     pub body: Vec<u8>,
 }
 
-/// What a SYN or a SYN/ACK says.
+/// Fields of a SYN or a SYN/ACK.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Handshake {
     /// Time to live or hop limit.
