@@ -37,7 +37,7 @@ const APART: f64 = 18.0;
 const ABOVE: f64 = 15.0;
 /// From a panel's lower edge to the next one's heading, without tick labels.
 const GAP: f64 = 16.0;
-/// Names of places that have no room are turned; so long they may be, in letters.
+/// Longest name of a place, in letters, where names have no room and are turned.
 const TURNED_MAX: usize = 26;
 /// Height and length of a letter turned by 40 degrees, as shares of its length.
 const TURNED: (f64, f64) = (0.64, 0.77);
@@ -68,7 +68,7 @@ impl Width {
         }
     }
 
-    /// Height of one of so many panels.
+    /// Height of one of several panels.
     fn panel(self, panels: usize) -> f64 {
         let heights = match self {
             Self::Wide => [290.0, 200.0, 140.0],
