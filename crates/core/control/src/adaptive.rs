@@ -82,11 +82,11 @@ const GRAINS_PER_BIN: u64 = 2;
 /// Shorter bins than this part of the path's round trip tell nothing that could be acted on.
 const BINS_PER_ROUND_TRIP: u64 = 8;
 
-/// Bins are so many times shorter than on a coarse link at most: of a few segments each on links of
-/// some Mbit/s.
+/// Largest factor by which bins are shorter than on a coarse link: bins of a few segments each on
+/// links of some Mbit/s.
 const FINEST: u64 = 12;
 
-/// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
+/// Least segments in flight: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
 
 /// Factor by which data is handed over sooner than the link takes it: pacing keeps bursts off the
@@ -126,7 +126,7 @@ pub struct AdaptiveParams {
     pub starved_permille: u32,
     /// Growth of the headroom per second of an empty queue. 80 ms.
     pub headroom_gain: Duration,
-    /// A round trip so little above the floor says that the queue was empty. 5 ms.
+    /// A round trip no further above the floor says that the queue was empty. 5 ms.
     pub starved_below: Duration,
     /// D: longest queueing time at the rate of the last moments. 100 ms.
     pub delay_max: Duration,

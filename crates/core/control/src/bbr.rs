@@ -76,8 +76,8 @@ const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const FULL_ROUNDS: u32 = 3;
 /// A round without a quarter more has not grown (draft §4.3.2.2).
 const FULL_GROWTH_PERCENT: u64 = 125;
-/// Paced so much below the estimate, for the queue to drain (Linux `bbr_pacing_margin_percent`; the
-/// draft has none).
+/// Pacing rate in per cent of the estimate: less, for the queue to drain (Linux
+/// `bbr_pacing_margin_percent`; the draft has none).
 const PACING_PERCENT: u64 = 99;
 /// Below it a burst is one segment, else at least two (draft §4.2.2; Linux `bbr_min_tso_rate`).
 const LONE_SEGMENT_RATE: Rate = Rate::from_kbps(1_200);

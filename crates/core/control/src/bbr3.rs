@@ -69,7 +69,7 @@ const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const SEGMENTS_MIN: u64 = 4;
 /// 100 less BBRPacingMarginPercent (§5.6.2).
 const PACING_PERCENT: u64 = 99;
-/// Probes at least as often as Reno adds a window of so many segments (§5.3.3,
+/// Segments of a window that Reno adds in the time within which a probe comes at least (§5.3.3,
 /// BBRIsRenoCoexistenceProbeTime).
 const RENO_ROUNDS_MAX: u64 = 63;
 /// Largest burst: 64 KB (§5.6.3).

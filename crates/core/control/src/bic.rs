@@ -21,7 +21,7 @@ use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 const STEPS: u64 = 4;
 /// Rounds per quarter segment near W_max (Linux `smooth_part`).
 const SMOOTH_ROUNDS: u64 = 20;
-/// Growth before the first loss: one segment in so many (Linux `bictcp_update`).
+/// Segments acknowledged for one of growth before the first loss (Linux `bictcp_update`).
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
 
 /// Parameters of [`Bic`].

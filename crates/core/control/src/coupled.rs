@@ -12,9 +12,8 @@
 //!   x_r          w_r/rtt_r;  x = Σ x_i;  a = max x_i / x_r
 //!   α            w · max(w_i/rtt_i²) / x²
 //! ```
-//!
-//! With one subflow each of them is Reno. Slow start is that of each subflow alone. What grows by `1/p` per segment
-//! has the *price* `p`: so many segments acknowledged for one of growth.
+//!  With one subflow each of them is Reno. Slow start is that of each subflow alone. What grows by `1/p` per
+//! segment has the *price* `p`: segments acknowledged for one of growth.
 //!
 //! `crates/linux/coupled/bpf/coupled.bpf.c` is the same for the kernel's MPTCP; both count in the same integers, and
 //! `crates/linux/coupled/tests` compares every window.
@@ -29,7 +28,7 @@ pub use controller::{CoupledControl, CoupledGroup, CoupledParams};
 /// Subflows of a connection that are coupled at most: Linux has eight beside the first, and those that are closing.
 pub const SUBFLOWS_MAX: usize = 16;
 
-/// Windows count as at most so much in sums, segments: 95 MB. So squares of sums fit 64 bits.
+/// Most segments as which a window counts in sums: 95 MB. So squares of sums fit 64 bits.
 pub const WINDOW_MAX: u64 = (1 << 16) - 1;
 
 /// Windows do not shrink below this, segments (RFC 5681 eq. (4)).

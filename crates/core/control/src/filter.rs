@@ -1,4 +1,4 @@
-//! Windowed extremes: the largest or smallest value of the last so many seconds.
+//! Windowed extremes: the largest or smallest value of a recent span of time.
 
 use core::marker::PhantomData;
 use std::collections::VecDeque;

@@ -68,22 +68,22 @@ pub struct RateParams {
     /// R_cap: capacity of the link; nothing is sent faster. 5.6 Mbit/s (3G); the paper uses 100
     /// Mbit/s for LTE.
     pub r_cap: Rate,
-    /// Learn R_cap, up to `r_cap`: 5/4 of the largest delivery rate of so long. `None`: it is known.
+    /// Learn R_cap, up to `r_cap`: 5/4 of the largest delivery rate of this time. `None`: it is known.
     pub r_cap_memory: Option<Duration>,
     /// With `r_cap_memory`: `r_cap` is where R_cap starts and what it never falls below, not what
     /// it may reach. False; the paper knows its link.
     pub r_cap_is_start: bool,
     /// While reports of a base station come, R_cap is the bandwidth they state. True.
     pub r_cap_from_feedback: bool,
-    /// A report without a validity of its own is used for so long after its measurement. 500 ms.
+    /// Time after its measurement for which a report without a validity of its own is used. 500 ms.
     pub stale_after: Duration,
     /// The first R_max, in thousandths of R_cap. 1000; the paper does not say.
     pub start_permille: u32,
     /// Time between two applications of (5), in thousandths of the smallest round trip; 0 for every
     /// ACK. 1000; the paper does not say.
     pub raise_permille: u32,
-    /// The smallest round trip of so long is compared with α and β; `None`: each. 50 ms; the paper
-    /// does not say.
+    /// Time whose smallest round trip is compared with α and β; `None`: each. 50 ms; the paper does
+    /// not say.
     pub rtt_window: Option<Duration>,
     /// Weight of a new round trip in the smoothed one that is compared, in thousandths; 1000 for no
     /// smoothing. 1000; the paper does not say.
@@ -203,7 +203,7 @@ stored::fields!(RateControl {
     now,
 });
 
-/// A peer that has discarded something is believed to do so again for so long (ours; H18).
+/// Time for which a peer that has discarded something is believed to do so again (ours; H18).
 const DISCARDS_REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The limit never falls below this: one segment every 290 ms still probes the link (ours: \[MA\] (5)

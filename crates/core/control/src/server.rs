@@ -45,13 +45,13 @@ pub const MET: usize = 8;
 
 /// B₀: a bin on a coarse link, µs. As `adaptive`'s parameter `bin`.
 const BIN_US: u64 = 30_000;
-/// Bins are so many times shorter at most.
+/// Largest factor by which bins are shorter.
 const FINEST: u64 = 12;
 /// Grains of the link that a bin takes in.
 const GRAINS_PER_BIN: u64 = 2;
 /// A bin is at least this part of the path.
 const BINS_PER_ROUND_TRIP: u64 = 8;
-/// A bin in which acknowledgements came late lasts so many times its length at most.
+/// Multiple of its length that a bin lasts at most in which acknowledgements came late.
 const BINS_SPANNED: u64 = 4;
 /// Bins of r̄.
 const RECENT_BINS: u32 = 4;
@@ -63,7 +63,7 @@ const CONSTANT: u64 = 6_000;
 /// Least and largest headroom on a coarse link, µs.
 const HEADROOM_MIN_US: u64 = 12_000;
 const HEADROOM_MAX_US: u64 = 48_000;
-/// A round trip so little above the floor says that the queue was empty, µs.
+/// A round trip no further above the floor says that the queue was empty, µs.
 const STARVED_BELOW_US: u64 = 5_000;
 /// φ: share of the time for which the queue may be empty, in thousandths.
 const STARVED_PERMILLE: u64 = 20;
@@ -74,8 +74,8 @@ const STEP_MAX_NS: u64 = 100_000_000;
 /// D on a coarse link, µs.
 const DELAY_MAX_US: u64 = 100_000;
 
-/// Gaps between acknowledgements: half is forgotten after so much time of them, nothing is known before so much, and
-/// longer ones count as so long; µs.
+/// Gaps between acknowledgements: time after which half is forgotten, time before which nothing is known, and
+/// longest gap that counts in full; µs.
 const GAPS_MEMORY_US: u64 = 1_000_000;
 const GAPS_KNOWN_US: u64 = 100_000;
 const GAP_MAX_US: u64 = 30_000;
@@ -88,9 +88,9 @@ const JITTER_PARTS: u64 = 16;
 /// Least headroom as a part of the path.
 const LEAST_PARTS: u64 = 4;
 
-/// Data in flight is never held below so many segments.
+/// Least segments in flight.
 const SEGMENTS_MIN: u64 = 4;
-/// The same after a time-out; where data has been lost within so many µs before, [`RETRY_SEGMENTS`].
+/// The same after a time-out; where data has been lost within [`LOSS_MEMORY_US`] before, [`RETRY_SEGMENTS`].
 const SILENT_SEGMENTS: u64 = 1;
 const RETRY_SEGMENTS: u64 = 32;
 const LOSS_MEMORY_US: u64 = 10_000_000;
@@ -115,7 +115,7 @@ const RATE_MAX: u64 = 1 << 37;
 const TIME_MAX_US: u64 = 1 << 26;
 /// Amounts beyond this do not occur, bytes.
 const BYTES_MAX: u64 = 1 << 32;
-/// Bins hold rates in units of so many bytes per second.
+/// Unit of the rates that bins hold, bytes per second.
 const RATE_UNIT: u64 = 128;
 
 /// The rate of `bytes` in `us`, bytes per second.
@@ -506,7 +506,7 @@ impl Law {
         us * self.bin_us / BIN_US
     }
 
-    /// A round trip so little above the floor met no queue, µs.
+    /// Distance from the floor within which a round trip met no queue, µs.
     fn near_us(&self) -> u64 {
         self.grain_us().unwrap_or(STARVED_BELOW_US).min(STARVED_BELOW_US).max(self.floor_us / JITTER_PARTS)
     }

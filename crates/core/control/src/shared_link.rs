@@ -23,7 +23,7 @@ pub(crate) struct Sender {
     may_send_at: Instant,
     min_rtt: Option<Duration>,
     lost: u64,
-    /// A recovery ends when so much is delivered.
+    /// Count of delivered bytes at which a recovery ends.
     recovers_until: Option<Bytes>,
     pub(crate) delivered: u64,
     pub(crate) all_lost: u64,
@@ -63,8 +63,8 @@ impl SharedLink {
         }
     }
 
-    /// The same with a queue that drops before it is full, at random: a segment in so many as the square of the
-    /// queue's emptiness says, 1 % of them when it is half full.
+    /// The same with a queue that drops before it is full, at random, by the square of the queue's emptiness:
+    /// 1 % of the segments when it is half full.
     pub(crate) fn dropping_early(mut self) -> Self {
         self.random = Some(1);
         self

@@ -184,13 +184,13 @@ impl WindowAdaptation {
         self.known.is_some_and(|known| self.now <= known.valid_until)
     }
 
-    /// Payload bytes in so many bytes of IP packets.
+    /// Payload bytes in `wire` bytes of IP packets.
     fn payload(&self, wire: u64) -> u64 {
         let mss = self.params.mss.get();
         (u128::from(wire) * u128::from(mss) / u128::from(mss + HEADERS.get())) as u64
     }
 
-    /// Bytes of IP packets that so much payload takes.
+    /// Bytes of IP packets that `payload` takes.
     fn wire(&self, payload: u64) -> u64 {
         payload.saturating_add(payload.div_ceil(self.params.mss.get()).saturating_mul(HEADERS.get()))
     }

@@ -30,8 +30,8 @@ use crate::RecentMax;
 /// Moments for which it is known what had been acknowledged by then.
 const MARKS: usize = 16;
 
-/// A loss is attributed to the longest queue that so many acknowledgements up to it met: the packet that shows
-/// it may have come long after the lost one, to an empty queue.
+/// Acknowledgements up to a loss, to the longest of whose queues it is attributed: the packet that shows it
+/// may have come long after the lost one, to an empty queue.
 const MET: usize = 8;
 
 /// Time for which the largest queue is remembered, and that the receiver throws data away.
@@ -43,10 +43,10 @@ const LONG_QUARTERS: u64 = 3;
 /// Segments lost in long queues from which on their number is significant.
 const LOST_MIN: u64 = 4;
 
-/// Long queues that lose so many times the share of short ones overflow,
+/// Long queues that lose this many times the share of short ones overflow,
 const TIMES: u64 = 3;
 
-/// or that lose so much more of a million bytes,
+/// or that lose this much more of a million bytes,
 const MORE_PPM: u64 = 60_000;
 
 /// or where short queues lose this much: no radio does, and what a short queue is cannot be told any more.
@@ -64,8 +64,8 @@ const RISE_BESIDE: u64 = 1_024;
 /// and part of the queue that lost something that Q is, in eighths.
 const BESIDE_EIGHTHS: u64 = 7;
 
-/// Half of what was counted is forgotten after so many windows of data, where so many segments have been lost
-/// after fewer.
+/// Windows of data after which half of what was counted is forgotten, and fewer where this many segments were
+/// lost.
 const WINDOWS_MAX: u64 = 1_024;
 const WINDOWS_MIN: u64 = 16;
 const LOST_MUCH: u64 = 64;
@@ -96,7 +96,7 @@ impl Account {
         u64::from(self.delivered) + u64::from(self.lost)
     }
 
-    /// Of a million bytes so many were lost.
+    /// Bytes lost of a million.
     fn lost_ppm(self) -> u64 {
         (u64::from(self.lost) * 1_000_000).checked_div(self.sum()).unwrap_or(0)
     }
@@ -316,8 +316,8 @@ mod tests {
     const MSS: u64 = 1_000;
 
     /// A segment is acknowledged every millisecond, for `rounds` times a second in which the queue grows from
-    /// nothing to `longest` segments and shrinks again. `lost` says how many segments are lost behind the one
-    /// that met a queue of so many, the how manyeth of all.
+    /// nothing to `longest` segments and shrinks again. `lost` gives the segments lost behind one, by the
+    /// queue that it met and its number among all.
     fn run(rounds: u64, longest: u64, lost: impl FnMut(u64, u64) -> u64) -> Buffer {
         run_beside(false, rounds, longest, lost)
     }

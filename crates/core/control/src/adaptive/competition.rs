@@ -31,37 +31,37 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Controller, Cubic, CubicParams, Loss, LossKind, Sent};
 
-/// t₀: so long the wait is long before it is suspicious, or a round trip, if that is more.
+/// t₀: time for which a wait is long before it is suspicious, or a round trip, if that is more.
 const SUSPICIOUS: Duration = Duration::from_millis(300);
 
-/// A rate below so much of C, in per cent, goes with a suspicion.
+/// Share of C, in per cent, below which a rate goes with a suspicion.
 const FALLEN_PERCENT: u64 = 75;
 
 /// Looks in a row that have to find others, and among others hardly anybody.
 const LOOKS: u32 = 2;
 
-/// A look leaves one part of so many in flight.
+/// Part of the window, as a divisor, that a look leaves in flight.
 const KEPT_PARTS: u64 = 2;
 
-/// A round trip that has grown to so much while less is in flight, in per cent, is an outage's.
+/// Growth of a round trip while less is in flight, in per cent, that is an outage's.
 const OUTAGE_PERCENT: u64 = 150;
 
-/// Others with less than one part of so many of W in the queue are none,
+/// Part of W, as a divisor: others with less in the queue are none,
 const NONE_PARTS: u64 = 4;
 
 /// and are few, among others.
 const FEW_PARTS: u64 = 8;
 
-/// Others with one part of so many of W have less than they are due.
+/// Part of W, as a divisor: others with no more have less than they are due.
 const LESS_PARTS: u64 = 2;
 
-/// Others with so many times W are much more: it is looked again at once.
+/// Multiple of W: others with as much are much more, and it is looked again at once.
 const MUCH_MORE: u64 = 2;
 
-/// Others that have grown to so much between two looks, in per cent, are in slow start.
+/// Growth of others between two looks, in per cent, that is slow start.
 const GROWN_PERCENT: u64 = 150;
 
-/// A look that takes longer than so many of its round trips says nothing.
+/// Round trips of a look after which it says nothing.
 const LOOK_ROUND_TRIPS: u64 = 2;
 
 /// Acknowledgements further apart than this and than the wait are an outage.
@@ -187,7 +187,7 @@ pub(super) struct Competition {
     /// Since when no wait was short.
     since: Option<Instant>,
     last: Instant,
-    /// C, in kbit/s, of so much time.
+    /// C, in kbit/s, of that much time.
     usual_kbps: u64,
     known_for: Duration,
     averaged_at: Instant,

@@ -18,7 +18,7 @@ const MEMORY: Duration = Duration::from_secs(1);
 /// With less time than this nothing is known.
 const KNOWN: Duration = Duration::from_millis(100);
 
-/// Longer gaps are outages, or a lack of data: they count as so long.
+/// Longest gap that counts in full: longer ones are outages, or a lack of data.
 const GAP_MAX: Duration = Duration::from_millis(30);
 
 /// Gaps between acknowledgements of late.

@@ -39,7 +39,7 @@ const CONFIRMED: Duration = Duration::from_secs(2);
 /// Time after its first data within which one measurement is enough.
 const BEGINNING: Duration = Duration::from_secs(1);
 
-/// A trial lasts for so many T: the window grows within the first, what follows is judged.
+/// Length of a trial in T: the window grows within the first, what follows is judged.
 const TRIAL: u64 = 8;
 
 /// After a trial that did not help the next begins no sooner.

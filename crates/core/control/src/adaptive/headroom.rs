@@ -69,7 +69,7 @@ impl Headroom {
     }
 }
 
-/// δ: a round trip so little above the floor met no queue. What the link's grain adds is none.
+/// δ: a round trip no further above the floor met no queue. What the link's grain adds is none.
 pub(super) fn near(grain: Option<Duration>, floor: Duration, params: &AdaptiveParams) -> Duration {
     grain.unwrap_or(params.starved_below).min(params.starved_below).max(floor / JITTER_PARTS)
 }

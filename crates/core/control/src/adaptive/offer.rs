@@ -15,7 +15,7 @@ use units::{Bytes, Duration, Instant, Rate};
 /// Bins remembered at most.
 pub(super) const BINS_MAX: usize = 32;
 
-/// A bin in which acknowledgements came late lasts so many times its length at most.
+/// Multiple of its length that a bin lasts at most in which acknowledgements came late.
 const BINS_SPANNED: u64 = 4;
 
 /// Rates of the most recent bins, and the one under way.
@@ -75,7 +75,7 @@ impl Offer {
         self.length
     }
 
-    /// Has the bins from now on last so long.
+    /// Sets the length of the bins from now on.
     pub(super) fn set_length(&mut self, length: Duration) {
         self.length = length;
     }

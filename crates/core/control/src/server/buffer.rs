@@ -16,26 +16,26 @@ const HALF_US: u64 = 5_000_000;
 const LONG_QUARTERS: u64 = 3;
 /// Segments lost in long queues from which on their number is significant.
 const LOST_MIN: u64 = 4;
-/// Long queues that lose so many times the share of short ones overflow,
+/// Long queues that lose this many times the share of short ones overflow,
 const TIMES: u64 = 3;
-/// or that lose so much more of a million bytes,
+/// or that lose this much more of a million bytes,
 const MORE_PPM: u64 = 60_000;
 /// or where short queues lose this much.
 const SHORT_PPM: u64 = 200_000;
 /// Part of Q that Q rises by in a round trip; and of W, where there is no queue.
 const RISE: u64 = 128;
 const RISE_IDLE: u64 = 32;
-/// Of W so much remains after a loss in a queue of others, in tenths (RFC 9438 §4.6).
+/// Tenths of W that remain after a loss in a queue of others (RFC 9438 §4.6).
 const KEPT_TENTHS: u64 = 7;
-/// Half of what was counted is forgotten after so many windows of data, where so many segments have been lost after
-/// fewer.
+/// Windows of data after which half of what was counted is forgotten, and fewer where this many segments were
+/// lost.
 const WINDOWS_MAX: u64 = 1_024;
 const WINDOWS_MIN: u64 = 16;
 const LOST_MUCH: u64 = 64;
 /// A buffer of fewer segments than this does not exist.
 const SEGMENTS_MIN: u64 = 4;
 
-/// Of a million bytes so many were lost.
+/// Bytes lost of a million.
 pub(super) fn ppm(delivered: u64, lost: u64) -> u64 {
     (lost * 1_000_000).checked_div(delivered + lost).unwrap_or(0)
 }

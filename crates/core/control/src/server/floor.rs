@@ -2,14 +2,14 @@
 
 use super::{FLOOR_AGE_DOUBTED_US, FLOOR_AGE_US, JITTER_PARTS, Law};
 
-/// A floor is believed for so many of its round trips at least.
+/// Round trips for which a floor is believed at least.
 const FLOOR_AGE_ROUNDS: u64 = 50;
 /// Bins after which the other members of a path have heard of a drain.
 const TOGETHER_BINS: u64 = 2;
 /// Part of the round trip, as a divisor: where half of the window less takes away no more, the queue is of
 /// others.
 const OTHERS_PARTS: u64 = 16;
-/// After so many such drains in a row the next ones follow sooner.
+/// Such drains in a row after which the next ones follow sooner.
 const OTHERS_SURE: u32 = 2;
 /// Round trips that a measurement takes in at least.
 pub(super) const DRAIN_SAMPLES: u32 = 4;

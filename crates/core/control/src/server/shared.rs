@@ -48,7 +48,7 @@ const SPREAD_MIN_US: u64 = 300;
 const NOISE_US: u64 = 2_000;
 /// Time after which a connection not bound by its window takes no share, µs.
 const ACTIVE_US: u64 = 250_000;
-/// A leader of which nothing has been heard for so long is none, µs.
+/// Time without news after which a leader is none, µs.
 const LED_US: u64 = 4_000_000;
 /// Time for which a path is a hint, µs.
 const HINT_US: u64 = 60_000_000;

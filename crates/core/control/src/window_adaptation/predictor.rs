@@ -235,7 +235,7 @@ impl Predictor {
         true
     }
 
-    /// Moves T by what of `capacity` went unused in a step in which so many bytes were there to be carried.
+    /// Moves T by what of `capacity` went unused in a step in which `there` bytes were there to be carried.
     fn learn(&mut self, there: u64, capacity: u64, step: Duration) {
         let reported = Rate::from_transfer(Bytes::new(capacity), step);
         let usual = average(self.usual, reported, Some(step), USUAL_MEMORY);
@@ -271,7 +271,7 @@ impl Predictor {
         at(to).saturating_sub(at(from))
     }
 
-    /// Bytes of IP packets that may be sent at `now` with so many in flight.
+    /// Bytes of IP packets that may be sent at `now` with `in_flight` bytes in flight.
     pub(super) fn room(&self, now: Instant, in_flight: u64) -> u64 {
         let (Some(present), Some(forecast), Some(level)) = (self.present, self.forecast, self.level) else {
             return 0;
@@ -281,7 +281,7 @@ impl Predictor {
         target.saturating_sub(present.queue.saturating_sub(carried).min(in_flight))
     }
 
-    /// Moves the queue of the present on: carried away at the forecast rate, and then so many bytes more.
+    /// Moves the queue of the present on: carried away at the forecast rate, and then `sent` bytes more.
     fn advance(&mut self, sent: u64, now: Instant) {
         let (Some(present), Some(forecast)) = (self.present.as_mut(), self.forecast) else { return };
         let carried = forecast.bytes_in(now.saturating_since(present.at)).get();
