@@ -173,7 +173,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has whoever runs the engine do what it can for its memory, from here on.
+    /// Has the engine's caller do what it can for its memory, from here on.
     pub fn set_memory_advice(&mut self, advice: MemoryAdvice) {
         self.memory_advice = Some(advice);
         self.down.set_memory_advice(advice);
@@ -331,9 +331,9 @@ impl Engine {
         Some(UnknownFlow { client, server, reason })
     }
 
-    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now on (true)
-    /// or no longer, so that what passes is in one schedule with accelerated flows. Whoever steers packets asks after
-    /// each turn; where all traffic comes here anyway nobody needs to.
+    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now
+    /// on (true) or no longer, so that what passes is in one schedule with accelerated flows. The caller that
+    /// steers packets asks after each turn; where all traffic comes here anyway nobody needs to.
     pub fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
         self.down.take_wanted()
     }
@@ -377,9 +377,8 @@ impl Engine {
     }
 
     /// Gives its flows up to another engine that goes on with them: nothing is noted as owed here any more.
-    ///
-    /// What it holds stays as it is: held data may lie in memory that the other one uses. Whoever calls this
-    /// has to keep the engine from being dropped.
+    ///  What it holds stays as it is: held data may lie in memory that the other one uses. The caller has to
+    /// keep the engine from being dropped.
     pub fn give_up_flows(&mut self) {
         self.down.settle_all();
         if let Some(up) = self.up.as_mut() {

@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn what_a_flow_costs_is_known() {
-        // Hundreds of thousands lie in the table, and each packet fetches one: whoever needs more says why.
-        // The last 48 bytes tell a full uplink from a full downlink (`tcp::ReturnDelay`).
+        // Hundreds of thousands lie in the table, and each packet fetches one: a change that needs more
+        // says why. The last 48 bytes tell a full uplink from a full downlink (`tcp::ReturnDelay`).
         assert!(size_of::<Flow>() <= 14 * 64, "{}", size_of::<Flow>());
     }
 }

@@ -68,7 +68,7 @@ mod schedule;
 mod transitions;
 mod trial;
 
-/// Memory that no flow is refused, in bytes; and the same where so much for each flow is more than half of
+/// Memory that no flow is refused, in bytes; and the same where that for each flow is more than half of
 /// all there is.
 const FLOW_MEMORY_MIN: u64 = 16 * 1024;
 const FLOW_MEMORY_MIN_OF_MANY: u64 = 4 * 1024;
@@ -556,11 +556,11 @@ fn count_and_pass(counter: &mut u64) -> Verdict {
 }
 
 /// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is
-/// left of all (dynamic thresholds, Choudhury and Hahne 1998). So whoever takes much leaves as much
-/// to the next one, and n that are as greedy come out equal, however many flows each has. A flow
-/// whose sink has shut its window shares in one half of it only, and has what every flow may have
-/// where that is used up: more data for it would wait there, and starve those whose sinks read
-/// (H20).
+/// left of all (dynamic thresholds, Choudhury and Hahne 1998). So a subscriber that takes much
+/// leaves as much to the next one, and n that are as greedy come out equal, however many flows each
+/// has. A flow whose sink has shut its window shares in one half of it only, and has what every
+/// flow may have where that is used up: more data for it would wait there, and starve those whose
+/// sinks read (H20).
 ///
 /// A power of two, as rings are. `buffered` is what its subscriber takes already, in bytes.
 fn memory_limit(config: &EngineConfig, stats: &Stats, buffered: u64, relay: &Relay) -> Bytes {

@@ -1,9 +1,8 @@
 //! [`Journal`]: where the engine notes how each flow stands, so that a crash does not turn debt into
 //! silence (H2).
-//!
-//! A flow has an entry from when its delivery is the engine's until it is not. Whoever reads the entries
-//! after a crash goes on with the flows ([`crate::Engine::recover`]); or, if that cannot be, resets those
-//! that are owed something, with the numbers as a start.
+//!  A flow has an entry from when its delivery is the engine's until it is not. The process that reads
+//! the entries after a crash goes on with the flows ([`crate::Engine::recover`]); or, if that cannot be,
+//! resets those that are owed something, with the numbers as a start.
 
 use core::fmt;
 use std::net::SocketAddr;
@@ -89,6 +88,6 @@ pub trait Journal: fmt::Debug + Send {
     /// Forgets the slot's entry: its hosts need nobody between them any more.
     fn forget(&mut self, slot: u32);
 
-    /// Another journal has all entries from here on: whoever reads this one is to find none.
+    /// Another journal has all entries from here on: a reader of this one is to find none.
     fn retire(&mut self) {}
 }

@@ -33,7 +33,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Its words, for whoever keeps them.
+            /// Words of the record, to be kept elsewhere.
             #[must_use]
             pub fn words(&self) -> [u32; RECORD_WORDS] {
                 let mut words = [0; RECORD_WORDS];
@@ -51,7 +51,7 @@ macro_rules! words {
                 is_whole.then_some(Self { $($field,)+ })
             }
 
-            /// The record of these words, whatever their sum: what whoever can sum may say. For fuzz targets.
+            /// Record of these words, whatever their sum: a stranger can sum, too. For fuzz targets.
             #[doc(hidden)]
             #[must_use]
             pub fn of_any_words(words: &[u32; RECORD_WORDS]) -> Self {
@@ -136,8 +136,8 @@ const MANTISSA_BITS: u32 = 11;
 /// Unit of a round trip, µs: up to 4.19 s.
 const ROUND_TRIP_UNIT: u64 = 64;
 
-/// The round trip of a way without a queue, in units of 64 µs, in the lower half of a word. In the upper one its rate:
-/// 11 bits, kbit/s, doubled so often as the 5 above say. Zero for what is not known.
+/// The round trip of a way without a queue, in units of 64 µs, in the lower half of a word. In the upper one
+/// its rate: 11 bits, kbit/s, doubled as often as the 5 above say. Zero for what is not known.
 fn word_of_known(known: &Known) -> u32 {
     let units =
         known.round_trip.map_or(0, |rtt| (rtt.as_micros() / ROUND_TRIP_UNIT).clamp(1, u16::MAX.into()));

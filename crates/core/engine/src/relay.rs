@@ -298,7 +298,7 @@ impl Relay {
         self.sender.una().is_at_or_after(self.receiver.next())
     }
 
-    /// True while something waits for the sink's acknowledgement, be it only the source's FIN.
+    /// True while something waits for the sink's acknowledgement, even if only the source's FIN.
     pub(crate) fn owes(&self) -> bool {
         !(self.is_caught_up() && self.sender.is_idle())
     }

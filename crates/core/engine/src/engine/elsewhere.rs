@@ -54,9 +54,9 @@ impl Engine {
         moved
     }
 
-    /// Gives up a client's flows for an engine in another box to go on with them ([`Engine::take_in`]), each with
-    /// the data that it holds. No host hears of it: packets of these flows pass untouched from here on, so whoever
-    /// calls this has to keep them away.
+    /// Gives up a client's flows for an engine in another box to go on with them ([`Engine::take_in`]), each
+    /// with the data that it holds. No host hears of it: packets of these flows pass untouched from here on,
+    /// so the caller has to keep them away.
     ///
     /// Its other flows (handshakes under way, lowered windows, a trial's) pass from here on, as those do that begin.
     #[must_use]

@@ -34,7 +34,7 @@ const PATH_AHEAD: usize = 3;
 const HEAD: usize = 64;
 
 impl Half {
-    /// Passes on what whoever runs the engine can do for its memory, from here on.
+    /// Passes on what the engine's caller can do for its memory, from here on.
     pub(crate) fn set_memory_advice(&mut self, advice: MemoryAdvice) {
         self.flows.set_advice(advice);
         self.subscribers.set_advice(advice);

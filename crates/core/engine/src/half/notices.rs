@@ -87,7 +87,7 @@ impl Half {
         })
     }
 
-    /// A flow has come into the table, whose handshake began then and was made of so much.
+    /// A flow has come into the table, whose handshake began at `began` and was made of this traffic.
     pub(super) fn note_opened(&mut self, id: u32, began: Instant, sides: [Traffic; 2]) {
         if let Some(account) = self.notices.account(id) {
             (account.began, account.sides) = (Some(began), sides);

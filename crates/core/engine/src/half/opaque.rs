@@ -343,7 +343,7 @@ impl Half {
         }
     }
 
-    /// Whoever steers packets to this engine is to be told anew whose it wants.
+    /// The caller that steers packets to this engine is to be told anew whose it wants.
     pub(super) fn want_anew(&mut self) {
         for (_, subscriber) in self.subscribers.iter() {
             let path = subscriber.path().and_then(|path| self.paths.get(path));
@@ -377,8 +377,8 @@ impl Half {
     }
 }
 
-/// An opaque packet leaves that counts as so many bytes of payload in so many segments; the next one waits for as long
-/// as `control` says, if it does.
+/// An opaque packet leaves that counts as `payload` bytes in `segments` segments; the next one waits for as
+/// long as `control` says, if it does.
 fn send_opaque(
     path: &mut Path,
     control: Option<&Control>,

@@ -50,7 +50,7 @@ impl Half {
     }
 
     /// Packets to sinks may be `mtu` bytes long from here on: so the interface says that they leave
-    /// through. Whoever sent what we repeat would hear of it from the kernel; we, in between, do
+    /// through. The sender of what we repeat would hear of it from the kernel; we, in between, do
     /// not.
     pub(crate) fn set_mtu(&mut self, mtu: u32, now: Instant) {
         let is_narrower = mtu < self.mtu;

@@ -9,7 +9,7 @@ use super::Half;
 use crate::flow::Flow;
 use crate::pass::PassReason;
 
-/// Handshakes of one subscriber at most, of those of all: one in so many.
+/// Part of all handshakes, as a divisor, that one subscriber may have.
 const SUBSCRIBER_SHARE: usize = 4;
 
 /// Silence behind which a flow that owes nothing may make room: what its sender had under way it would have

@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_record_is_small() {
-        // Tens of thousands are there in a flood: whoever needs more says why.
+        // Tens of thousands are there in a flood: a change that needs more says why.
         assert!(size_of::<Record<[u64; 12]>>() - 96 <= 64, "{}", size_of::<Record<[u64; 12]>>());
     }
 

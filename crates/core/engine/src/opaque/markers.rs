@@ -13,7 +13,8 @@ use wire::{Icmp, Ip, IpVersion, Packet};
 
 use super::key::{host, mix};
 
-/// The identifier of all requests (RFC 792): whoever steers packets to the engine knows replies by it.
+/// The identifier of all requests (RFC 792): the caller that steers packets to the engine knows replies by
+/// it.
 pub const IDENTIFIER: u16 = 0xce11;
 
 /// A request follows so many bytes, or such a part of a window if that is more, or what has left so long ago.

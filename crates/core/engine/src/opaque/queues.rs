@@ -26,7 +26,7 @@ const ECT_1: u8 = 1;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
 
-/// A packet of a scalable sender that has waited for so long is marked (RFC 9332 §1.3, §4.1).
+/// Wait after which a packet of a scalable sender is marked (RFC 9332 §1.3, §4.1).
 ///
 /// RFC 9332's 1 ms is for a link that is served all the time. A radio is served in turns: a cell's bearer every 10 to
 /// 40 ms, and we hear of it as often as something is acknowledged, up to 25 ms later (`under_way`). A shorter wait than
@@ -84,7 +84,7 @@ pub(crate) struct Queues {
 }
 stored::fields!(Queues { flows, free, new, old, bytes, clock, served_at, losses });
 
-/// Service goes on for so long after evidence of it.
+/// Time for which service goes on after evidence of it.
 const STEP: Duration = Duration::from_millis(30);
 
 impl Queues {

@@ -1,7 +1,6 @@
 //! [`UnderWay`]: opaque packets that have left towards a client, and what is known of them.
-//!
-//! The hypothesis: what a subscriber is sent leaves its radio queue in the order in which it was sent. So whoever
-//! answers to a packet sent at *t* says that all that was sent until *t* has left, arrived or lost.
+//!  The hypothesis: what a subscriber is sent leaves its radio queue in the order in which it was sent. So a
+//! host that answers to a packet sent at *t* says that all that was sent until *t* has left, arrived or lost.
 //!
 //! A TCP flow that passes shows that the hypothesis is false (two bearers, queues per flow behind the radio): its
 //! own acknowledgement of a packet comes long after something later was answered.
@@ -16,24 +15,24 @@ use super::key::OpaqueKey;
 /// Packets sent within this time without numbers of their own are one entry.
 const MERGED: Duration = Duration::from_millis(1);
 
-/// Nothing is kept for longer, or beyond so many entries.
+/// Longest time that an entry is kept, and most entries.
 const KEPT: Duration = Duration::from_secs(30);
 const ENTRIES_MAX: usize = 8_192;
 
-/// An acknowledgement is looked for among so many entries of others at most.
+/// Entries of others among which an acknowledgement is looked for at most.
 const LOOKS: usize = 512;
 
 /// TCP flows whose highest number is known.
 const FLOWS: usize = 64;
 
-/// An acknowledgement so much later than evidence that its segment had left contradicts it; or so many times the
-/// round trip.
+/// Time after evidence that its segment had left at which an acknowledgement contradicts it; or this many
+/// times the round trip.
 const CONTRADICTS: Duration = Duration::from_millis(80);
 
 /// Answers over which the bytes that an answer releases are smoothed.
 const SMOOTHED: u64 = 8;
 
-/// One answer counts for at most so many times the grain, and so many bytes more.
+/// Most times the grain for which one answer counts, and most bytes more.
 const GROWTH: u64 = 4;
 const GROWN_AT_ONCE: u64 = 12_000;
 

@@ -54,7 +54,7 @@ impl Subscriber {
         self.path = path;
     }
 
-    /// Its flows have segments of so much payload.
+    /// Notes that its flows have segments of `mss` bytes of payload.
     pub(crate) fn note_mss(&mut self, mss: u32) {
         self.mss = u16::try_from(mss).unwrap_or(u16::MAX);
     }

@@ -83,7 +83,7 @@ impl AckRange {
         self.acked = self.acked.saturating_add(bytes);
     }
 
-    /// It has allowed so many, or so many were under way to it.
+    /// Notes that it has allowed `bytes`, or that as many were under way to it.
     pub(crate) fn note_allowed(&mut self, bytes: u32) {
         self.most_allowed = self.most_allowed.max(bytes);
     }

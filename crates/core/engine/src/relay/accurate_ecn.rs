@@ -181,7 +181,7 @@ struct PassedOn {
     failures: u8,
     /// Packets of the source went on that may have been marked behind us: not all that the sink counts is ours.
     has_others: bool,
-    /// Such as were marked before us, that the sink may count.
+    /// Packets marked before us that the sink may count.
     others: u32,
 }
 stored::fields!(PassedOn { under_way, overdue, until, failures, has_others, others: since(8, 0) });
@@ -376,7 +376,7 @@ impl AccurateEcn {
         self.to(from).take(ecn, segments, payload);
     }
 
-    /// Notes data of the source that is to be acknowledged to it: so many segments, `len` bytes in all.
+    /// Notes data of the source that is to be acknowledged to it: `segments` segments, `len` bytes in all.
     pub(super) fn note_data(&mut self, segments: u32, len: u32) {
         self.to_source.segments = self.to_source.segments.saturating_add(segments);
         self.to_source.segment_len = self.to_source.segment_len.max(len.div_ceil(segments.max(1)));

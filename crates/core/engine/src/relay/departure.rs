@@ -26,8 +26,8 @@ use wire::{Tcp, TcpFlags};
 use crate::memory::timer::Moment;
 use crate::pass::PassReason;
 
-/// A sender of which nothing is missing and from which nothing comes for so long has nothing under
-/// way: it would repeat it (RFC 6298 §2: the first time-out is one second).
+/// Silence after which a sender of which nothing is missing has nothing under way: it would repeat
+/// it (RFC 6298 §2: the first time-out is one second).
 const QUIET: Duration = Duration::from_secs(3);
 
 /// Time that a sender that has something under way may take to repeat it: the largest time-out (RFC

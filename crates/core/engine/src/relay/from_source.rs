@@ -104,7 +104,7 @@ impl Relay {
             }
         }
         if !owed {
-            // What is owed from here on, be it only a FIN, is owed since now.
+            // What is owed from here on, even if only a FIN, is owed since now.
             self.last_progress = cx.now;
         }
         match arrival {
