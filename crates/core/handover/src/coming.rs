@@ -222,7 +222,7 @@ impl Handover {
         is_one && flows.all(|flow| subscriber_of(flow.client_and_server().0.ip(), bits) == subscriber)
     }
 
-    /// True when `from` may have so much more of the memory for subscribers that come.
+    /// True when `from` may have `more` of the memory for subscribers that come.
     fn has_memory(&self, from: Peer, more: u64) -> bool {
         let memory = |is_meant: &dyn Fn(&Coming) -> bool| -> u64 {
             self.coming.values().filter(|coming| is_meant(coming)).map(Coming::memory).sum()

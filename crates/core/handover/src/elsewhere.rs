@@ -75,7 +75,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// With so long a prefix of IPv6 addresses for a subscriber, in bits.
+    /// Makes a table with this prefix length of a subscriber's IPv6 addresses, in bits.
     #[must_use]
     pub fn new(ipv6_prefix_len: u8) -> Self {
         Self { ipv6_prefix_len, all: BTreeMap::new(), shared: BTreeMap::new() }

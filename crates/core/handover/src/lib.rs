@@ -123,8 +123,8 @@ pub trait Flows {
 /// Limits and times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// After so long without an answer something is said again at the earliest: it takes longer where round trips do,
-    /// and twice as long each further time, up to 8 times this or the first time.
+    /// Least time without an answer after which something is said again: it takes longer where round trips
+    /// do, and twice as long each further time, up to 8 times this or the first time.
     pub retry: Duration,
     /// Longest time that a box is asked.
     pub asking_max: Duration,

@@ -27,7 +27,7 @@ impl Past {
         Self { name, refused: None, gone: None, shared: None, charged: None, forgotten_at }
     }
 
-    /// It was begun by another box, which named so many flows.
+    /// Notes that it was begun by another box, which named `flows` flows.
     pub fn begun_by(self, peer: Peer, flows: usize) -> Self {
         Self { charged: Some((peer, weight_of(flows))), ..self }
     }

@@ -34,7 +34,7 @@ impl Trips {
         self.known = Some(known);
     }
 
-    /// After so long without an answer, or progress, something is lost.
+    /// Time without an answer, or progress, after which something is lost.
     pub fn timeout(&self, config: &Config) -> Duration {
         let measured = self.known.map_or(Duration::ZERO, |known| known.smoothed + known.variation * 4);
         measured.max(config.retry).min(TIMEOUT_MAX.max(config.retry))
