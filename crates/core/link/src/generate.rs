@@ -7,7 +7,7 @@
 //!    cell's load change over seconds, fading over tenths of a second), scaled to the wanted mean;
 //! 2. *outages*: a Poisson process with log-normal lengths above 200 ms;
 //! 3. *scheduling*: the base station turns to other users for exponentially long pauses, and
-//!    otherwise grants a transmission on average every so many milliseconds, which carries all
+//!    otherwise grants a transmission every few milliseconds on average, which carries all
 //!    that the radio rate has made possible since the last one.
 //!
 //! The parameters of each preset were set by hand so that the figures of [`crate::TraceStats`] lie in

@@ -30,7 +30,7 @@ pub struct Delivery<P> {
     pub planned: Instant,
     /// The packet's log entry.
     pub record: PacketRecord,
-    /// The queue's management marked it CE: whoever takes it writes that into it.
+    /// The queue's management marked it CE: the receiver of the delivery writes that into it.
     pub is_marked: bool,
 }
 

@@ -66,7 +66,7 @@ pub struct Grants {
     pub request_every: Duration,
     /// From asking to the grant.
     pub grant_after: Duration,
-    /// A client that has sent is granted every slot of its own for so long: what it reports with
+    /// Time for which a client that has sent is granted every slot of its own: what it reports with
     /// its data asks for more.
     pub hold: Duration,
 }
