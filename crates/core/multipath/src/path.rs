@@ -11,11 +11,11 @@ use crate::{Cause, Settings, State};
 
 /// Probes whose fate is kept.
 const HISTORY: usize = 20;
-/// A probe without an answer for so long is forgotten as lost.
+/// Time without an answer after which a probe is forgotten as lost.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 /// The longest gap between arrivals that counts as usual.
 const GAP_MAX: Duration = Duration::from_millis(250);
-/// After so long in [`State::Down`], probes become rare.
+/// Time in [`State::Down`] after which probes become rare.
 const PATIENT_FOR: Duration = Duration::from_secs(60);
 /// Between probes then.
 const PROBE_RARE: Duration = Duration::from_secs(1);
@@ -432,7 +432,7 @@ impl Path {
 
     // Flapping.
 
-    /// Notes that it died at `now`; it has to wait if it does so often.
+    /// Notes that it died at `now`; it has to wait if it dies often.
     pub(crate) fn on_death(&mut self, settings: &Settings, now: Instant) {
         let quiet_for = self.last_down.map(|at| now.saturating_since(at.max(self.hold_until)));
         if quiet_for.is_none_or(|time| time > settings.flap_window) {

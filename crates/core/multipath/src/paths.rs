@@ -9,7 +9,7 @@ use units::{Duration, Instant};
 use crate::endpoints::Endpoint;
 use crate::{Cause, Path, Settings, State, rules};
 
-/// A path that was dead for so long has subflows in back-off.
+/// Time after which the subflows of a dead path are in back-off.
 const RENEWED_AFTER: Duration = Duration::from_secs(1);
 
 /// A path's number, in the order in which paths were added.

@@ -79,7 +79,7 @@ pub enum Cause {
     Moved,
     /// Another interface has the name: what is bound to the old one is stranded.
     Replaced,
-    /// Whoever administers the host wants the path unused.
+    /// The host's administrator wants the path unused.
     Retired,
     /// Its data has drained, or took too long.
     Drained,

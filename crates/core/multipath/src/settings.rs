@@ -10,7 +10,7 @@ use units::Duration;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// A path on which data is due is suspect when nothing has arrived for so long, at least.
+    /// Least time without an arrival after which a path on which data is due is suspect.
     pub quiet_min: Duration,
     /// Between probes of a path that is up.
     pub probe_idle: Duration,
@@ -18,7 +18,7 @@ pub struct Settings {
     pub probe_suspect: Duration,
     /// Between probes of a path that is down.
     pub probe_down: Duration,
-    /// A probe is lost when its answer, and everything else, is missing for so long, at least.
+    /// Least time without its answer, or anything else, after which a probe is lost.
     pub timeout_min: Duration,
     /// Time added to two round trips for the same.
     pub timeout_slack: Duration,
@@ -30,9 +30,9 @@ pub struct Settings {
     pub weak_dbm: i32,
     /// Strength above `weak_dbm` at which a weak path is no longer weak, dB.
     pub strong_margin_db: i32,
-    /// Of the last 20 probes of a live path: so many lost make it weak.
+    /// Lost probes, of the last 20 of a live path, that make it weak.
     pub weak_losses: u32,
-    /// A weak path must be strong for so long to be used again.
+    /// Time for which a weak path must be strong to be used again.
     pub strong_for: Duration,
     /// A path to be removed although it lives: how long its data may take to drain.
     pub drain_max: Duration,
@@ -46,7 +46,7 @@ pub struct Settings {
     pub flap_hold: Duration,
     /// Longest wait.
     pub flap_hold_max: Duration,
-    /// Routes of a path that never answered are demoted after so long, if another path answers.
+    /// Time after which routes of a path that never answered are demoted, if another path answers.
     pub unproven_for: Duration,
 }
 

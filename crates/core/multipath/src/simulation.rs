@@ -11,7 +11,7 @@ use crate::{Action, Change, Event, PathId, Paths, Sample, Settings, State};
 
 /// Interval at which the played kernel is asked for its subflows.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
-/// Without an `end`, so long after the last line.
+/// Time after the last line at which a file without an `end` ends.
 const TAIL: Duration = Duration::from_secs(2);
 
 /// Result of a simulation.
