@@ -323,7 +323,7 @@ impl Client {
         self.events.pop_front()
     }
 
-    /// This machine has dropped so many datagrams more for want of room.
+    /// Notes that this machine has dropped `datagrams` datagrams more for want of room.
     pub fn on_overflow(&mut self, datagrams: u32) {
         for run in self.runs.iter_mut().filter(|run| run.receiver.is_some()) {
             run.overflowed = run.overflowed.saturating_add(datagrams);

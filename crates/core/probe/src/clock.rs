@@ -22,7 +22,7 @@ pub struct ClockEstimate {
     pub offset_low_ms: f64,
     /// And at most this far.
     pub offset_high_ms: f64,
-    /// The server's clock gains so much, ppm.
+    /// Gain of the server's clock, ppm.
     pub drift_ppm: f64,
     /// It gains at least this much, whatever the delays are, ppm.
     pub drift_low_ppm: f64,

@@ -32,7 +32,7 @@ pub struct Pings {
 }
 
 impl Pings {
-    /// Pings of a session, one `every` so often from `begin` on. `flow` tells rows apart.
+    /// Pings of a session, one per `every` from `begin` on. `flow` tells rows apart.
     #[must_use]
     pub fn new(session: SessionId, flow: u32, every: Duration, begin: Instant) -> Self {
         Self { session, flow, every, next: begin, sent: Vec::new(), samples: Vec::new() }

@@ -19,7 +19,7 @@ use crate::message::{Direction, Pattern, TRAIN};
 
 /// Bytes of a delivery opportunity in Mahimahi's format.
 const OPPORTUNITY: f64 = 1_500.0;
-/// The link counts as saturated from the first time at which so many packets wait, or half of the most.
+/// Packets that wait when the link first counts as saturated, or half of the most.
 const WAITS: u64 = 20;
 /// In 100 ms in which a packet waited for less than this, the link may have run empty.
 const EMPTY_NS: i64 = 3_000_000;
@@ -378,10 +378,10 @@ fn grid(passed: &[(i64, i64)]) -> i64 {
     MS_NS / 2 - (f64::atan2(y, x) / turn) as i64
 }
 
-/// The millisecond of each opportunity for 1500 bytes: one for each so many bytes that came, and that are taken
-/// to have been lost behind the queue. A link of such opportunities begins a packet with what the one before it
-/// has left over. How much that was at the begin is what fits best, so that the trace of such a link comes out
-/// as it is.
+/// The millisecond of each opportunity for 1500 bytes: one for each 1500 bytes that came, and that are taken
+/// to have been lost behind the queue. A link of such opportunities begins a packet with what the one before
+/// it has left over. How much that was at the begin is what fits best, so that the trace of such a link comes
+/// out as it is.
 fn opportunities(passed: &[(i64, i64)], shift: i64, (packet, loss): (u64, f64), length: i64) -> Vec<u64> {
     let mut came: Vec<(u64, f64)> = Vec::new();
     for (at, _) in passed {
@@ -403,8 +403,8 @@ fn opportunities(passed: &[(i64, i64)], shift: i64, (packet, loss): (u64, f64), 
     times
 }
 
-/// Opportunities for packets of `each` bytes that came in milliseconds, where so much was left over before the
-/// first; and how often so much was left over that one more packet should have come.
+/// Opportunities for packets of `each` bytes that came in milliseconds, where `left_over` was left over before the
+/// first; and how often enough was left over for one more packet.
 fn fitted(came: &[(u64, f64)], each: f64, mut left_over: f64) -> (usize, Vec<u64>) {
     let (mut misfits, mut times) = (0, Vec::new());
     for (ms, packets) in came {

@@ -273,7 +273,7 @@ impl Server {
         }
     }
 
-    /// The receiver's system has dropped so many datagrams more for want of room.
+    /// Notes that the receiver's system has dropped `datagrams` datagrams more for want of room.
     pub fn on_overflow(&mut self, datagrams: u32) {
         for session in self.sessions.iter_mut().filter(|session| session.is_measured()) {
             session.overflowed = session.overflowed.saturating_add(datagrams);

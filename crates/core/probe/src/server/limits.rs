@@ -22,7 +22,7 @@ pub(super) fn planned_bytes(spec: &RunSpec) -> u64 {
 }
 
 impl Server {
-    /// A session has moved so many bytes that are not of a run here: over TCP.
+    /// Notes that a session has moved `bytes` that are not of a run here: over TCP.
     pub fn on_volume(&mut self, session: SessionId, bytes: u64, now: Instant) {
         if let Some(session) = self.sessions.iter().find(|other| other.id == session) {
             let client = client_of(session.path.client);
