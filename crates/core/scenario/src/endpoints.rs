@@ -27,7 +27,7 @@ layered! {
         /// The hosts agree on timestamps. Default: yes.
         pub timestamps: bool,
         /// Time that the client's program takes to read what has arrived. Default: none. In the lab
-        /// a download waits so long after its kernel has woken the program.
+        /// a download waits for that time after its kernel has woken the program.
         pub reads_after: Quantity<Duration>,
         /// Treatment by its kernel of segments that end beyond the window: `when-empty`, `always`.
         /// In the lab it is the kernel's.

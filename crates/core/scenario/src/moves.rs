@@ -27,11 +27,11 @@ pub struct Moves {
     /// Seed of everything random. Default: 1.
     #[serde(default = "one")]
     pub seed: u64,
-    /// The transfers end after so long.
+    /// Time after which the transfers end.
     pub time: Quantity<Duration>,
     /// From one move of a subscriber to its next. The first moves are spread over as long.
     pub every: Quantity<Duration>,
-    /// The radio's hand-over: so long nothing is delivered to a subscriber, nor from it.
+    /// Time of the radio's hand-over, in which nothing is delivered to a subscriber, nor from it.
     pub gap: Quantity<Duration>,
     /// Base stations forward to each other, with this one-way delay, what they hold or still get for a subscriber that
     /// has left; what its modem holds goes over the new one. Default: that is lost.

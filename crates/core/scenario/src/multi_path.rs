@@ -32,9 +32,9 @@ pub struct MultiPath {
     /// Number of runs of each case, each with the next seed. Default: 1.
     #[serde(default = "once")]
     pub repetitions: u32,
-    /// The transfer ends after so long.
+    /// Time after which the transfer ends.
     pub time: Quantity<Duration>,
-    /// The transfer ends after so much, if that is sooner.
+    /// Bytes after which the transfer ends, if that is sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity<Bytes>>,
     /// The client sends, and the server checks. Default: the server sends.

@@ -80,7 +80,7 @@ pub struct MultiPathRun {
     pub sha256: String,
     /// The connection was MPTCP to its end.
     pub is_multi_path: bool,
-    /// TCP payload towards whoever receives by flow (`RADIO-SERVERADDRESS`), in bins of [`BIN_MS`] ms, bytes.
+    /// TCP payload towards the receiver by flow (`RADIO-SERVERADDRESS`), in bins of [`BIN_MS`] ms, bytes.
     pub flows: BTreeMap<String, Vec<u64>>,
     /// Longest queue of each radio in the same bins, ms.
     pub queues_ms: BTreeMap<String, Vec<u32>>,
@@ -116,7 +116,7 @@ pub struct Reuse {
     pub after_ms: Option<f64>,
 }
 
-/// For so long a new connection may take, s.
+/// Time that a new connection may take, s.
 pub const CONNECT_LIMIT_S: u64 = 8;
 
 fn connect_limit_s() -> f64 {
@@ -130,7 +130,7 @@ pub struct Connect {
     pub at_s: f64,
     /// Until it was up, ms; none when it was not within [`Connect::limit_s`].
     pub up_ms: Option<f64>,
-    /// For so long it was waited for, s.
+    /// Time for which it was waited for, s.
     #[serde(default = "connect_limit_s")]
     pub limit_s: f64,
     /// Until its answer was there, ms.

@@ -56,7 +56,7 @@ layered! {
         pub trace: String,
         /// Capacity: rates held for a time each, repeated from the start.
         pub steps: Vec<Step>,
-        /// Capacity: a rate drawn anew from a distribution every so often.
+        /// Capacity: a rate drawn anew from a distribution at intervals.
         pub redraw: Redraw,
         /// Capacity: an ARMA(p,q) process of rates.
         pub arma: Arma,
@@ -67,7 +67,8 @@ layered! {
         pub trace_seed: u64,
         /// Length of the synthetic trace before it repeats. Default: 60 s.
         pub trace_length: Quantity<Duration>,
-        /// Of several devices, each begins so much later in the trace than the one before. Default: all alike.
+        /// Time by which each of several devices begins later in the trace than the one before. Default: all
+        /// alike.
         pub apart: Quantity<Duration>,
         /// The subscriber's queue, drop-tail. Default: 1000 packets.
         pub queue: QueueLimit,
@@ -152,7 +153,7 @@ pub struct Management {
     /// `codel`: a long usual round trip. Default: 100 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Quantity<Duration>>,
-    /// `dualpi2`: a scalable packet that has waited so long is marked. Default: 1 ms.
+    /// `dualpi2`: wait after which a scalable packet is marked. Default: 1 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Quantity<Duration>>,
 }
@@ -369,7 +370,7 @@ pub struct Grants {
     pub hold: Quantity<Duration>,
 }
 
-/// A rate drawn anew every so often: evenly between `from` and `to`, normally around `mean`, or one
+/// A rate drawn anew at intervals: evenly between `from` and `to`, normally around `mean`, or one
 /// of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
