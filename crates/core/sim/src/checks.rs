@@ -527,7 +527,7 @@ impl Checks {
         if let Some(rule) = flow.broken_option_rule(to, origin, tcp) {
             return wrong(rule);
         }
-        // Once nothing is owed, a flow handed back has its client's own window again, whoever says it.
+        // Once nothing is owed, a flow handed back has its client's own window again, no matter who says it.
         let is_handed_back = is_leaving && flow.owes(Port::Mobile) == 0;
         if is_handed_back {
             (flow.down.edge_to_host, flow.down.is_accelerated) = (None, false);

@@ -43,7 +43,7 @@ pub enum SimError {
         /// Message that says what is wrong.
         message: String,
     },
-    /// Whoever looked on had enough ([`crate::Watcher::is_over`]).
+    /// The watcher ended the run ([`crate::Watcher::is_over`]).
     #[error("stopped")]
     Stopped,
 }

@@ -76,7 +76,7 @@ pub struct RandomFailure {
     pub text: String,
 }
 
-/// Handshakes of the same hosts through bad links take so long at most, in all their tries.
+/// Longest time that handshakes of the same hosts take through bad links, in all their tries.
 const RUN_MAX: Duration = Duration::from_secs(3_600);
 
 impl RandomRun {

@@ -182,7 +182,7 @@ impl Strangers {
         };
         let flags = forged_flags(random, luck);
         let seq = match luck {
-            // Not the exact one: whoever has that may reset the flow.
+            // Not the exact one: a stranger that has it may reset the flow.
             Luck::Sequence => {
                 stands.una + 1 + random.below(u64::from(stands.nxt.since(stands.una)) + 60_000) as u32
             }

@@ -29,7 +29,7 @@ use place::Place;
 pub struct Between {
     /// One way, without what is added by chance.
     pub delay: Duration,
-    /// Added by chance, up to so much: things overtake each other.
+    /// Longest delay added by chance: things overtake each other.
     pub jitter: Duration,
     /// Lost, in parts of a million.
     pub loss_ppm: u32,
@@ -454,7 +454,7 @@ impl TwoBoxes {
     }
 }
 
-/// A box that is to end looks so often whether it may.
+/// Interval at which a box that is to end looks whether it may.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl TwoBoxes {

@@ -66,7 +66,7 @@ impl ReceiveWindow {
 pub struct Turn {
     /// Begins when this many bytes have been read since the start.
     pub after_reading: u64,
-    /// And so long after that.
+    /// Time after that at which it begins.
     pub pause: Duration,
     /// Bytes to write.
     pub send: u64,
@@ -138,7 +138,7 @@ pub struct Application {
     pub abort_after_sending: Option<u64>,
     /// Or at this time.
     pub abort_at: Option<Instant>,
-    /// Every turn asks for so many bytes: the time until they are read is noted.
+    /// Every turn asks for this many bytes: the time until they are read is noted.
     pub response_len: Option<u64>,
 }
 
@@ -184,8 +184,8 @@ impl Application {
         };
         Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
     }
-    /// Writes `count` requests of `request` bytes, one `every` so long whether or not the one
-    /// before was answered, for responses of `response` bytes.
+    /// Writes `count` requests of `request` bytes, one per `every` whether or not the one before
+    /// was answered, for responses of `response` bytes.
     #[must_use]
     pub fn requests_every(every: Duration, count: u32, request: u64, response: u64) -> Self {
         let turn = |i: u32| Turn {

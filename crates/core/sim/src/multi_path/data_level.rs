@@ -11,7 +11,7 @@ use super::subflow::{SubflowReceiver, SubflowSender};
 use super::{CaseControl, STALL_MIN};
 use crate::Pattern;
 
-/// The window of the data: Linux's `tcp_rmem` allows so much.
+/// Window of the data, as Linux's `tcp_rmem` allows.
 const WINDOW: u64 = 6 << 20;
 
 /// First retransmission of a SYN (RFC 6298 §2); each further one comes after twice as long.

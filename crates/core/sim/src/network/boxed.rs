@@ -156,7 +156,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
 
     /// Sends what passes after it has waited: judged where it is of a flow that is known.
     fn pass_late(&mut self, to: Port, virtio: &VirtioNetHeader, packet: Vec<u8>) -> Result<(), Violation> {
-        // A partial checksum is one that the middlebox, or whoever merged for it, vouches for.
+        // A partial checksum is one that the middlebox, or the host that merged for it, vouches for.
         let is_vouched_for = virtio.checksum_state() == ChecksumState::Partial;
         let parsed = wire::parse(&packet).ok().filter(|_| is_vouched_for || is_intact(&packet));
         if self.strange.remove(&without_statements(&packet)) {
