@@ -74,7 +74,7 @@ impl StreamBuffer {
     /// memory comes from.
     ///
     /// # Errors
-    /// When there is no such memory, or not so much of it.
+    /// When there is no such memory, or less of it.
     pub fn found(place: &BufferPlace, end: SeqNum, origin: &Ring) -> Result<Self, NoMemory> {
         let BufferPlace { ring, capacity, start, head } = *place;
         // Behind the end of the stream it begins one later: the end has a number, too.

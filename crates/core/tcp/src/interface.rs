@@ -92,7 +92,7 @@ impl SendContext<'_> {
 pub struct Transmission {
     /// Number of its first byte.
     pub seq: SeqNum,
-    /// Bytes of payload; may exceed the MSS, to be cut into segments by whoever sends it.
+    /// Bytes of payload; may exceed the MSS, to be cut into segments by the caller that sends it.
     pub len: u32,
     /// It ends the stream.
     pub fin: bool,

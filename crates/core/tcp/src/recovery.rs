@@ -63,8 +63,8 @@ stored::fields!(Recovery { rtt, rack, timers, timeout, episode, duplicate_acks, 
 enum Episode {
     /// Nothing.
     None,
-    /// A tail loss probe has repeated a segment, of so many bytes: it is open whether that was
-    /// lost. `end` is one past the highest number sent then (`TLP.end_seq`, RFC 8985 §7.4.1).
+    /// A tail loss probe has repeated a segment of `len` bytes: it is open whether that was lost.
+    /// `end` is one past the highest number sent then (`TLP.end_seq`, RFC 8985 §7.4.1).
     Probed { end: SeqNum, len: u16 },
     /// Something was: recovery ends when all that had been sent then, up to here, is acknowledged
     /// (`RecoveryPoint`, RFC 6675 §5).

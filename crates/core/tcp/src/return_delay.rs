@@ -12,7 +12,7 @@
 
 use units::{Duration, Instant};
 
-/// A tick is found from so much time on,
+/// Time from which on a tick is found,
 const CALIBRATED_AFTER: Duration = Duration::from_secs(1);
 
 /// where the time that passed is between these parts of it, in per cent: a way that fills meanwhile seems slow.
@@ -24,13 +24,13 @@ const TICKS: [Duration; 4] =
 /// The least delay is remembered for one to two of these.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// Clocks run apart by one part of so many at least: the least delay may rise by that.
+/// Part, as a divisor, by which clocks run apart at least: the least delay may rise by that.
 const SKEW_PARTS: u64 = 16_384;
 
 /// A wait that lasts is the least of one to two of these.
 const STEADY: Duration = Duration::from_millis(30);
 
-/// No way holds anything so long: the clock was set.
+/// Longest time that a way holds anything; if it is longer, the clock was set.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The way back of one flow: small, since each flow has one. Times are µs, moments ms since the first packet.

@@ -22,8 +22,8 @@ pub trait RingProvider: fmt::Debug + Send + Sync {
     /// Lends `len` bytes, a power of two, whatever is in them; none when there are none to lend.
     fn allocate(&self, len: usize) -> Option<&'static mut [u8]>;
 
-    /// Takes back what it has lent. Where whoever has the memory after this process may look for what was
-    /// in it, it leaves it untouched until [`RingProvider::recycle`].
+    /// Takes back what it has lent. Where another process that has the memory after this one may look for
+    /// what was in it, it leaves it untouched until [`RingProvider::recycle`].
     fn give_back(&self, memory: &'static mut [u8]);
 
     /// Nobody will look for anything in what was given back so far.

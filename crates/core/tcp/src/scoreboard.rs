@@ -153,7 +153,7 @@ impl Scoreboard {
     pub(crate) fn is_lone_segment(&self) -> bool {
         self.outstanding() <= self.mss
     }
-    /// True when the peer holds so many segments behind holes.
+    /// True when the peer holds that many segments behind holes.
     pub(crate) fn has_sacked_segments(&self, segments: u32) -> bool {
         self.sacked_bytes >= self.mss.saturating_mul(segments)
     }

@@ -93,7 +93,7 @@ enum Event {
     GivenBack(Vec<u8>),
 }
 
-/// Lends memory of at most so many bytes at once, full of rubbish, and notes what happens.
+/// Lends memory of at most this many bytes at once, full of rubbish, and notes what happens.
 #[derive(Debug)]
 struct Checking {
     len_max: usize,
@@ -121,7 +121,7 @@ impl RingProvider for Checking {
     }
     fn give_back(&self, memory: &'static mut [u8]) {
         self.note(Event::GivenBack(memory.to_vec()));
-        // Whoever still looked at it would see this.
+        // A reader that still looked at it would see this.
         memory.fill(0x5a);
     }
 }

@@ -78,9 +78,9 @@ impl Bet {
     /// Share of the stake that an overflow leaves, in quarters. Half would stay further below what the
     /// client takes.
     const KEPT_QUARTERS: u32 = 3;
-    /// Of the bytes delivered within the stake one in so many is added to it: 3 % more each round trip, nine
-    /// of them to make up for an overflow. Faster growth finds the next overflow sooner than it brings
-    /// anything.
+    /// Part of the bytes delivered within the stake, as a divisor, that is added to it: 3 % more each round
+    /// trip, nine of them to make up for an overflow. Faster growth finds the next overflow sooner than it
+    /// brings anything.
     const GROWTH: u32 = 32;
 
     /// The window is honoured for the time being.
