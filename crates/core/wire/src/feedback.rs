@@ -51,7 +51,7 @@ const KNOWN_FLAGS: u8 = HAS_BANDWIDTH | HAS_QUEUE | IS_THROUGHPUT | IS_IPV4 | IS
 pub struct FeedbackDatagram {
     /// A number the sender draws at its start: sequence numbers count within it.
     pub sender: u32,
-    /// One more with every datagram of the sender, whoever it is about.
+    /// Number that grows by one with every datagram of the sender, no matter whom it is about.
     pub sequence: u64,
     /// Time of the measurement, µs by the sender's clock; since the UNIX epoch if `is_synchronised`.
     pub timestamp_us: u64,
