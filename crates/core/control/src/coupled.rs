@@ -12,7 +12,8 @@
 //!   x_r          w_r/rtt_r;  x = Σ x_i;  a = max x_i / x_r
 //!   α            w · max(w_i/rtt_i²) / x²
 //! ```
-//!  With one subflow each of them is Reno. Slow start is that of each subflow alone. What grows by `1/p` per
+//!
+//! With one subflow each of them is Reno. Slow start is that of each subflow alone. What grows by `1/p` per
 //! segment has the *price* `p`: segments acknowledged for one of growth.
 //!
 //! `crates/linux/coupled/bpf/coupled.bpf.c` is the same for the kernel's MPTCP; both count in the same integers, and
