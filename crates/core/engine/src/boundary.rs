@@ -3,7 +3,8 @@
 //! ```text
 //!   handle_packet, handle_feedback, handle_timeout ──▶ Middlebox ──▶ Verdict, poll_transmit, next_deadline
 //! ```
-//!  The caller of an engine (a packet loop on real devices, a simulated network, a benchmark, a fuzzer)
+//!
+//! The caller of an engine (a packet loop on real devices, a simulated network, a benchmark, a fuzzer)
 //! knows it by this trait, and by its own needs beside it. Calls are dispatched statically; a packet is
 //! copied nowhere.
 

@@ -377,7 +377,8 @@ impl Engine {
     }
 
     /// Gives its flows up to another engine that goes on with them: nothing is noted as owed here any more.
-    ///  What it holds stays as it is: held data may lie in memory that the other one uses. The caller has to
+    ///
+    /// What it holds stays as it is: held data may lie in memory that the other one uses. The caller has to
     /// keep the engine from being dropped.
     pub fn give_up_flows(&mut self) {
         self.down.settle_all();

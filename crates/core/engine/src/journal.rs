@@ -1,6 +1,7 @@
 //! [`Journal`]: where the engine notes how each flow stands, so that a crash does not turn debt into
 //! silence (H2).
-//!  A flow has an entry from when its delivery is the engine's until it is not. The process that reads
+//!
+//! A flow has an entry from when its delivery is the engine's until it is not. The process that reads
 //! the entries after a crash goes on with the flows ([`crate::Engine::recover`]); or, if that cannot be,
 //! resets those that are owed something, with the numbers as a start.
 

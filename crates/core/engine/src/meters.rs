@@ -1,5 +1,6 @@
 //! [`Meters`]: what is shown of a half beside its counters: levels as running sums, and distributions.
-//!  Nothing here takes a look at more than the flow that is being handled, so that a caller gets an answer in
+//!
+//! Nothing here takes a look at more than the flow that is being handled, so that a caller gets an answer in
 //! a time that does not depend on the number of flows. Meters are not part of a stored engine: levels are
 //! reckoned anew from the flows when it goes on elsewhere, and the rest begins at zero there.
 

@@ -123,7 +123,7 @@ impl Opaque {
         self.own_dscp.is_some_and(|own| own != traffic_class >> ECN_BITS)
     }
 
-    /// A packet has left that counts as `len` bytes of payload.
+    /// A packet has left that counts as `payload` bytes.
     pub(crate) fn note_sent(
         &mut self,
         parsed: &Packet,

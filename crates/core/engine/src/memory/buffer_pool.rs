@@ -1,6 +1,7 @@
 //! [`BufferPool`]: memory of small stream buffers, and of notes of what is under way, that is passed
 //! from flow to flow.
-//!  A flow that sends a little now and then needs them for a round trip. A flow that gets the
+//!
+//! A flow that sends a little now and then needs them for a round trip. A flow that gets the
 //! memory given back last finds it in the processor's caches, and idle flows hold none.
 
 use stored::{Reader, Stored, StoredError, Writer};

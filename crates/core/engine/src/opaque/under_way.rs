@@ -1,5 +1,6 @@
 //! [`UnderWay`]: opaque packets that have left towards a client, and what is known of them.
-//!  The hypothesis: what a subscriber is sent leaves its radio queue in the order in which it was sent. So a
+//!
+//! The hypothesis: what a subscriber is sent leaves its radio queue in the order in which it was sent. So a
 //! host that answers to a packet sent at *t* says that all that was sent until *t* has left, arrived or lost.
 //!
 //! A TCP flow that passes shows that the hypothesis is false (two bearers, queues per flow behind the radio): its
