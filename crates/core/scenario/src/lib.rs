@@ -1,6 +1,7 @@
 //! Scenario files: networks, workloads and cases, shared by the lab (real time) and the simulator
 //! (virtual time).
-//!  A file is TOML. Quantities carry their unit as text ([`Quantity`]), unknown keys are refused with the
+//!
+//! A file is TOML. Quantities carry their unit as text ([`Quantity`]), unknown keys are refused with the
 //! list of known ones, and a `[[case]]` names only what it changes. [`results`] is what comes out: the same
 //! document whichever runner made it.
 
