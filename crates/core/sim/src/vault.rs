@@ -1,5 +1,6 @@
 //! [`Vault`]: what outlives an engine whose process dies: the records of its flows, and held data.
-//!  It plays the shared memory of a process. From the moment at which the process dies nothing is written
+//!
+//! It plays the shared memory of a process. From the moment at which the process dies nothing is written
 //! down and nothing is given back, whatever the engine still does; bytes that it puts into memory are there.
 //! What is given back and may be used again is overwritten with garbage: a process that looks for it finds no
 //! data.
