@@ -166,7 +166,8 @@ impl Rack {
     }
 
     /// True when `entry` is overdue even if nothing later was delivered.
-    ///  A repair gets half a round more: it is queued behind all that was under way, whose round trips
+    ///
+    /// A repair gets half a round more: it is queued behind all that was under way, whose round trips
     /// nobody measures, and a sender that takes it for lost sends all of that again.
     pub(super) fn is_overdue(&self, entry: &Entry, rtt: &RttEstimator, now: Instant) -> bool {
         let round = rtt.smoothed().unwrap_or(Duration::ZERO).max(self.rtt);
