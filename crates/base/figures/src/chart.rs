@@ -76,17 +76,17 @@ pub enum Spread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Range {
-    /// From zero, or from below it where values are, to the next tick above all values; logarithmic from a
-    /// little below the least to a little above the largest.
+    /// Range from zero, or from below it where values are, to the next tick above all values; logarithmic
+    /// from a little below the least to a little above the largest.
     #[default]
     Round,
-    /// From zero to exactly the largest value: for time, where empty space at the end would mislead.
+    /// Range from zero to exactly the largest value: for time, where empty space at the end would mislead.
     Exact,
-    /// From here to the next tick above all values.
+    /// Range from here to the next tick above all values.
     From(f64),
-    /// From here to exactly the largest value.
+    /// Range from here to exactly the largest value.
     ExactFrom(f64),
-    /// From and to: what lies beyond is drawn at the edge.
+    /// Range from and to: what lies beyond is drawn at the edge.
     Between(f64, f64),
 }
 
@@ -132,7 +132,7 @@ pub struct Series {
     pub ink: Ink,
     /// Mark that it is drawn with.
     pub mark: Mark,
-    /// From left to right.
+    /// Points from left to right.
     #[serde(flatten, serialize_with = "columns")]
     pub points: Vec<Point>,
 }
@@ -167,7 +167,7 @@ impl Series {
 pub struct Point {
     /// Across.
     pub x: f64,
-    /// Up.
+    /// Place on the axis that goes up.
     pub y: f64,
     /// Lower and upper end of what is drawn around it: an error bar, a band, a stem.
     pub around: Option<(f64, f64)>,
@@ -274,9 +274,9 @@ pub enum Ink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// From point to point.
+    /// Line from point to point.
     Line,
-    /// From point to point, with a dot at each.
+    /// Line from point to point, with a dot at each.
     Dotted,
     /// Dots.
     Dots,
@@ -294,7 +294,7 @@ pub enum Mark {
     Steps,
     /// The same, filled down to the axis, in grey: what there is to use.
     Ground,
-    /// From the lower to the upper end of what is around each point, filled.
+    /// Area from the lower to the upper end of what is around each point, filled.
     Band,
     /// Along the axis, from what is low to what is high around a point: a stretch of it is marked below the
     /// panel.

@@ -10,7 +10,7 @@ use super::{Axis, Chart, Ink, Mark, Panel, Range, Series, Spread};
 use crate::page;
 use crate::words::{broken, shortened, wrapped};
 
-/// For which column a chart is drawn.
+/// Column that a chart is drawn for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
     /// One over the whole width of a page, from about 620 pixels on.
@@ -30,12 +30,12 @@ const TITLE_LINE: f64 = 23.0;
 const LINE: f64 = 18.0;
 /// Around all.
 const EDGE: f64 = 14.0;
-/// Between the sample of a series and its name, and from there to the next.
+/// Distance between the sample of a series and its name, and from there to the next.
 const SAMPLE: f64 = 36.0;
 const APART: f64 = 18.0;
-/// From a panel's legend to its upper edge.
+/// Distance from a panel's legend to its upper edge.
 const ABOVE: f64 = 15.0;
-/// From a panel's lower edge to the next one's heading, without tick labels.
+/// Distance from a panel's lower edge to the next one's heading, without tick labels.
 const GAP: f64 = 16.0;
 /// Longest name of a place, in letters, where names have no room and are turned.
 const TURNED_MAX: usize = 26;
@@ -43,9 +43,9 @@ const TURNED_MAX: usize = 26;
 const TURNED: (f64, f64) = (0.64, 0.77);
 /// Height of a place of an axis that goes up.
 const ROW: f64 = 34.0;
-/// Between lines of one name, and between names at the ends of lines.
+/// Distance between lines of one name, and between names at the ends of lines.
 const NAME_LINE: f64 = 15.0;
-/// From the end of a line to its name.
+/// Distance from the end of a line to its name.
 const LEAD: f64 = 20.0;
 /// The strip in which stretches of the axis are marked: distance and height.
 const STRIP: (f64, f64) = (6.0, 11.0);

@@ -166,7 +166,7 @@ pub(super) fn sample(series: &Series, (x, y): (f64, f64)) -> Markup {
     }
 }
 
-/// From point to point; what is no number breaks it.
+/// Line from point to point; what is no number breaks it.
 fn line(series: &Series, at: impl Fn(&Point) -> (f64, f64)) -> String {
     let mut pen = Pen::default();
     for point in &series.points {
@@ -270,7 +270,7 @@ fn steps(series: &Series, place: &Place<'_>, is_filled: bool) -> String {
     pen.finish()
 }
 
-/// Between what is around the points; what is no number is a gap.
+/// Area between what is around the points; what is no number is a gap.
 fn band(series: &Series, place: &Place<'_>) -> String {
     let mut pen = Pen::default();
     for run in series.points.split(|point| !point.is_drawn()).filter(|run| !run.is_empty()) {

@@ -31,7 +31,7 @@ fn text(tenths: i64) -> String {
 }
 
 impl Pen {
-    /// To here without a line.
+    /// Moves to here without a line.
     pub(super) fn lift(&mut self, x: f64, y: f64) {
         self.settle();
         let to = (tenths(x), tenths(y));
