@@ -132,7 +132,7 @@ pub struct AdaptiveParams {
     pub delay_max: Duration,
     /// Data in flight of a subscriber never seen before. 32 KiB.
     pub initial_window: Bytes,
-    /// For how long an idle subscriber's link is remembered. 60 s.
+    /// Time for which an idle subscriber's link is remembered. 60 s.
     pub memory: Duration,
     /// Terms that are left out, to measure what they are worth. None.
     pub without: Terms,

@@ -100,7 +100,7 @@ macro_rules! controllers {
                 match self { $(Self::$variant => Listed::new($name)$(.$method($($text),*))*,)+ }
             }
 
-            /// With its default parameters.
+            /// Configuration with its default parameters.
             #[must_use]
             pub fn config(self) -> ControllerConfig {
                 match self { $(Self::$variant => ControllerConfig::$variant(<$params>::default()),)+ }

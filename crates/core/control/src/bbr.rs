@@ -43,7 +43,7 @@ pub struct BbrParams {
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// Of the phase in which PROBE_BW begins. Default 1.
+    /// Seed of the phase in which PROBE_BW begins. Default 1.
     pub seed: u64,
 }
 stored::fields!(BbrParams { mss, initial_window_segments, seed });
@@ -92,7 +92,7 @@ const RTT_INITIAL: Duration = Duration::from_millis(1);
 enum Mode {
     Startup,
     Drain,
-    /// In this phase of [`CYCLE`], since then.
+    /// Probes in this phase of [`CYCLE`], since then.
     ProbeBw {
         phase: usize,
         since: Instant,
@@ -128,7 +128,7 @@ pub struct Bbr {
     policer: Policer,
     aggregation: Aggregation,
     cwnd: u64,
-    /// To be restored after a recovery or PROBE_RTT.
+    /// Window to be restored after a recovery or PROBE_RTT.
     prior_cwnd: u64,
     pacing_rate: Rate,
     has_rtt: bool,
@@ -371,7 +371,8 @@ impl Bbr {
         }
     }
 
-    /// In the first round of a recovery one segment leaves for one acknowledged; true while it lasts.
+    /// Conserves packets: in the first round of a recovery one segment leaves for one acknowledged; true
+    /// while it lasts.
     fn conserve(&mut self, ack: &Ack) -> bool {
         let repair = match (ack.is_recovering, self.repair) {
             (false, _) => Repair::None,

@@ -44,7 +44,7 @@ pub struct Bbr3Params {
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// Of the time between probes. Default 1.
+    /// Seed of the time between probes. Default 1.
     pub seed: u64,
 }
 stored::fields!(Bbr3Params { mss, initial_window_segments, seed });
@@ -84,7 +84,7 @@ enum Phase {
     Cruise,
     Refill,
     Up,
-    /// Since when few enough bytes are in flight, and whether a round has passed.
+    /// Time since which few enough bytes are in flight, and whether a round has passed.
     ProbeRtt(Option<(Instant, bool)>),
 }
 stored::variants! {
@@ -250,7 +250,7 @@ impl Bbr3 {
         self.bounds.short_rate().map_or(self.max_rate(), |short| short.min(self.max_rate()))
     }
 
-    /// In per cent.
+    /// Pacing gain in per cent.
     const fn pacing_gain(&self) -> u64 {
         match self.cycle.phase {
             Phase::Startup => 277,
@@ -261,7 +261,7 @@ impl Bbr3 {
         }
     }
 
-    /// In per cent.
+    /// Window gain in per cent.
     const fn cwnd_gain(&self) -> u64 {
         match self.cycle.phase {
             Phase::Up => 225,

@@ -35,7 +35,7 @@ pub struct BicParams {
     pub step_max_segments: u64,
     /// β: what a loss leaves, in thousandths. Default 800 (Linux); the paper has 875.
     pub beta_permille: u64,
-    /// Up to this window it is NewReno, in segments. Default 14 (INFOCOM 2004).
+    /// Window in segments up to which it is NewReno. Default 14 (INFOCOM 2004).
     pub low_window_segments: u64,
     /// Fast convergence. Default on (INFOCOM 2004, Linux `fast_convergence`).
     pub fast_convergence: bool,

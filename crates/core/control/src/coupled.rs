@@ -262,8 +262,8 @@ impl Coupled {
         self.subflows.iter().flatten().map(|one| one.window.min(WINDOW_MAX)).sum()
     }
 
-    /// Those of which a round trip is known, each with the shortest round trip of all divided by its own, in
-    /// 2^-[`ROUND_TRIP_BITS`].
+    /// Subflows of which a round trip is known, each with the shortest round trip of all divided by its own,
+    /// in 2^-[`ROUND_TRIP_BITS`].
     fn measured(&self) -> impl Iterator<Item = (Subflow, u64)> {
         let known = self.subflows.iter().flatten().filter(|one| one.srtt_us > 0);
         let shortest = known.clone().map(|one| one.srtt_us).min().unwrap_or(1);

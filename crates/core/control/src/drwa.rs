@@ -99,7 +99,7 @@ pub struct Drwa {
     /// Time at which the round began, and the bytes delivered by then.
     began: Option<(Instant, Bytes)>,
     round: Round,
-    /// Since when round trips are longer than the window explains, and the smallest of them.
+    /// Time since which round trips are longer than the window explains, and the smallest of them.
     unexplained: Option<(Instant, Duration)>,
 }
 stored::fields!(Drwa { params, mss, cwnd_est, rtt_est, rtt_min, window, began, round, unexplained });

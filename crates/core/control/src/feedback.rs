@@ -18,7 +18,7 @@ pub struct Feedback {
     pub is_throughput: bool,
     /// q̂: bytes that waited for the radio link, IP headers included; none if not reported.
     pub queue: Option<Bytes>,
-    /// For how long after it was measured it may be used; zero if it does not say.
+    /// Time after its measurement for which it may be used; zero if it does not say.
     pub validity: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Feedback {
         self.now - self.age
     }
 
-    /// Until when it may be used: `default` after it was measured unless it says otherwise itself.
+    /// Time until which it may be used: `default` after it was measured unless it says otherwise itself.
     #[must_use]
     pub fn valid_until(&self, default: Duration) -> Instant {
         self.sampled_at() + if self.validity.is_zero() { default } else { self.validity }

@@ -200,7 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the definition: the largest of all samples within the window.
+        /// Compares with the definition: the largest of all samples within the window.
         #[test]
         fn max_equals_a_full_scan(steps in proptest::collection::vec((0u64..40, 0u32..1000), 1..60)) {
             let window = Duration::from_millis(100);

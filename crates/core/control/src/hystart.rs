@@ -42,7 +42,7 @@ struct Round {
     began: Instant,
     /// It ends when more than this is delivered.
     ends_at: Bytes,
-    /// Of the train that began with the round.
+    /// Time of the last acknowledgement in the train that began with the round.
     last_in_train: Instant,
     min_rtt: Duration,
     samples: u32,

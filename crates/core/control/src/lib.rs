@@ -119,7 +119,8 @@ pub struct Ack {
     pub now: Instant,
     /// Bytes it newly reported as delivered, cumulatively or selectively.
     pub delivered: Bytes,
-    /// Of those, what the peer has thrown away: sent beyond its window while something was missing (H18).
+    /// Bytes of those that the peer has thrown away: sent beyond its window while something was missing
+    /// (H18).
     pub discarded: Bytes,
     /// The window of the peer that sent it.
     pub peer_window: Bytes,
@@ -160,8 +161,8 @@ pub struct Ack {
 pub enum Mark {
     /// Response as to a loss (RFC 3168 §6.1.2), or less than to one (RFC 8511).
     Classic,
-    /// In proportion to α, the share of late of packets that were marked (RFC 9332 §1.2, RFC 8257 §3.3): the window
-    /// becomes `1 − α ÷ 2` of itself. α in parts of a million.
+    /// Response in proportion to α, the share of late of packets that were marked (RFC 9332 §1.2, RFC 8257
+    /// §3.3): the window becomes `1 − α ÷ 2` of itself.
     Scalable {
         /// α.
         share_ppm: u32,
@@ -184,9 +185,9 @@ pub struct Sent {
 /// Way in which a loss was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossKind {
-    /// By later deliveries: duplicate acknowledgements, SACK or RACK.
+    /// Loss found by later deliveries: duplicate acknowledgements, SACK or RACK.
     Fast,
-    /// By the retransmission timer.
+    /// Loss found by the retransmission timer.
     Timeout,
 }
 

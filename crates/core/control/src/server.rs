@@ -107,7 +107,7 @@ const PACED_WITHIN_US: u64 = 1_000;
 
 /// Acknowledgements so close together came as one, µs.
 const BUNCH_US: u64 = 2_000;
-/// For how long an idle connection's link is remembered, µs.
+/// Time for which an idle connection's link is remembered, µs.
 const MEMORY_US: u64 = 60_000_000;
 
 /// Rates and times beyond these do not occur: bytes per second, µs. Their product fits 64 bits.
@@ -173,7 +173,7 @@ impl Bound {
         self as u32
     }
 
-    /// In a word or two.
+    /// Name in a word or two.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -199,7 +199,7 @@ pub struct AckEvent {
     pub lost: u64,
     /// The round trip of the newest segment that it covers, µs; 0 where it has none.
     pub rtt_us: u64,
-    /// In flight before it, bytes.
+    /// Bytes in flight before it.
     pub in_flight_before: u64,
     /// The window limits what is sent.
     pub is_limited: bool,
@@ -349,7 +349,7 @@ stored::fields!(Law {
 });
 
 impl Law {
-    /// Of a connection with segments of `mss` bytes, of whose path nothing is known.
+    /// Law of a connection with segments of `mss` bytes, of whose path nothing is known.
     #[must_use]
     pub fn new(mss: u64) -> Self {
         let mss = mss.clamp(1, 65_535);

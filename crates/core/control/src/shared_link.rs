@@ -35,7 +35,7 @@ pub(crate) struct SharedLink {
     rates: Vec<(Instant, Rate)>,
     round_trip: Duration,
     queue_max: u64,
-    /// Of drops before the queue is full; none: drop-tail.
+    /// State of random drops before the queue is full; none: drop-tail.
     random: Option<u64>,
     pub(crate) now: Instant,
     free_at: Instant,

@@ -95,9 +95,9 @@ impl Default for VerusParams {
 enum Phase {
     /// W grows by what is acknowledged.
     SlowStart,
-    /// By the curve.
+    /// Window by the curve.
     Delay,
-    /// After a loss: until something sent at a window of W or less is acknowledged.
+    /// Phase after a loss, until something sent at a window of W or less is acknowledged.
     Loss,
 }
 stored::variants! { Phase: 0 => SlowStart, 1 => Delay, 2 => Loss }

@@ -75,7 +75,7 @@ pub struct WindowAdaptationParams {
     /// [`Law::Predictive`]: weight of a reported queue against the one reckoned, in thousandths, 1
     /// to 1000. 400.
     pub observer_permille: u32,
-    /// From here to the radio queue. Zero.
+    /// Delay from here to the radio queue. Zero.
     pub forward_delay: Duration,
     /// Parameters of the controller used without reports. `rate` with R_cap 100 Mbit/s, since
     /// nobody says how fast the link may be.

@@ -160,7 +160,7 @@ stored::fields!(Buffer {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     pub delivered: Bytes,
-    /// Of that, what the receiver has thrown away.
+    /// Bytes of that which the receiver has thrown away.
     pub discarded: Bytes,
     /// RTT − τ, where it has a round trip.
     pub waited: Option<Duration>,

@@ -28,12 +28,12 @@ const STRETCH: Duration = Duration::from_millis(100);
 /// Surpluses of late.
 #[derive(Clone, Debug)]
 pub(super) struct Bursts {
-    /// Since then the forecast rate is held against what was acknowledged.
+    /// Time since which the forecast rate is held against what was acknowledged.
     since: Instant,
     acknowledged: Bytes,
     ends: Instant,
     largest: u32,
-    /// In bytes: there is one of these per subscriber.
+    /// Surpluses in bytes: there is one of these per subscriber.
     past: [u32; REMEMBERED],
     next: u32,
 }

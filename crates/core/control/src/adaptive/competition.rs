@@ -96,7 +96,7 @@ pub(super) struct Observation {
     pub mean: Rate,
     /// W.
     pub window: Bytes,
-    /// In flight.
+    /// Bytes in flight.
     pub in_flight: Bytes,
     /// The least that is in flight.
     pub least: Bytes,
@@ -184,7 +184,7 @@ pub(super) struct Competition {
     expected: Duration,
     /// A full queue has lost data since the last acknowledgement.
     has_lost: bool,
-    /// Since when no wait was short.
+    /// Time since which no wait was short.
     since: Option<Instant>,
     last: Instant,
     /// C, in kbit/s, of that much time.

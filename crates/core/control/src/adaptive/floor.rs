@@ -36,7 +36,7 @@ stored::fields!(Floor { floor, confirmed, age_max, drain });
 /// The measurement under way.
 #[derive(Clone, Debug)]
 struct Drain {
-    /// Until then what was sent before is still coming back.
+    /// Time until which what was sent before is still coming back.
     from: Instant,
     /// The smallest round trip of what was sent since.
     smallest: Duration,

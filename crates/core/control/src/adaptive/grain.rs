@@ -15,7 +15,7 @@ use units::{Duration, Instant};
 /// Time of gaps after which half of what is known is forgotten.
 const MEMORY: Duration = Duration::from_secs(1);
 
-/// With less time than this nothing is known.
+/// Time of gaps below which nothing is known.
 const KNOWN: Duration = Duration::from_millis(100);
 
 /// Longest gap that counts in full: longer ones are outages, or a lack of data.

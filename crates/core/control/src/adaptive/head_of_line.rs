@@ -42,7 +42,7 @@ const BEGINNING: Duration = Duration::from_secs(1);
 /// Length of a trial in T: the window grows within the first, what follows is judged.
 const TRIAL: u64 = 8;
 
-/// After a trial that did not help the next begins no sooner.
+/// Time after a trial that did not help in which the next does not begin.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// No radio tries to repair for longer.
@@ -60,7 +60,7 @@ const RELEASES: u64 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     pub bytes: Bytes,
-    /// In flight when it came.
+    /// Bytes in flight when it came.
     pub in_flight: Bytes,
     /// Its round trip less the path's, where it has one.
     pub over_floor: Option<Duration>,
@@ -80,11 +80,11 @@ pub(super) struct Observation {
 #[derive(Clone, Debug, Default)]
 struct Release {
     since: Instant,
-    /// In bytes, like `of`: there is one of these per subscriber.
+    /// Size in bytes, like `of`: there is one of these per subscriber.
     bytes: u32,
     /// The window was in use when it began.
     is_limited: bool,
-    /// In flight when it began.
+    /// Bytes in flight when it began.
     of: u32,
     /// Time that the first of it was held back, if no queue had a part in that.
     held: Option<Duration>,

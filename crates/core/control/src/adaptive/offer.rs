@@ -22,7 +22,7 @@ const BINS_SPANNED: u64 = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
     length: Duration,
-    /// In kbit/s: there is one of these per subscriber.
+    /// Rates in kbit/s: there is one of these per subscriber.
     bins: [u32; BINS_MAX],
     /// Bins written so far, the oldest overwritten.
     written: usize,
@@ -32,7 +32,7 @@ pub(super) struct Offer {
     bytes: Bytes,
     /// Time at which the last report came.
     reported: Instant,
-    /// In the bin under way the window, not the data, limited what was sent.
+    /// True when the window, not the data, limited what was sent in the bin under way.
     is_limited: bool,
     forecast: Option<Rate>,
     /// r̃, in kbit/s.

@@ -13,7 +13,7 @@ const ENTRIES_MAX: usize = 8_192;
 pub(super) struct Flight {
     /// Bytes that had been delivered by then: what a rate sample knows a segment by.
     delivered: Bytes,
-    /// In flight with it.
+    /// Bytes in flight with it.
     pub(super) in_flight: u64,
     /// Lost by then.
     pub(super) lost: u64,

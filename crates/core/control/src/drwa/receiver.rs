@@ -59,7 +59,7 @@ pub struct ReceiverParams {
     /// Time for which round trips must exceed what the window explains until RTT_min is learned anew. 2 s;
     /// `None` follows the paper.
     pub re_baseline: Option<Duration>,
-    /// After which time the RTT_min before that is believed again. 20 s; `None`: never.
+    /// Time after which the RTT_min before that is believed again. 20 s; `None`: never.
     pub retry: Option<Duration>,
     /// Connections of the interface share what they know. True; false follows the paper.
     pub shares: bool,
@@ -151,12 +151,12 @@ pub struct SharedPath {
     pub now: Slot,
     /// The second before, all zero when nobody ended a round in it.
     pub before: Slot,
-    /// Until when the queue is believed, µs: a connection with data ends a round, and tells of its queue, once per
-    /// RTT_est. What it does not tell of again has drained after RTT_est and the queue.
+    /// Time until which the queue is believed, µs: a connection with data ends a round, and tells of its
+    /// queue, once per RTT_est. What it does not tell of again has drained after RTT_est and the queue.
     pub queue_until_us: u64,
     /// Time at which data last came to any connection, µs.
     pub data_us: u64,
-    /// By the other host's address: IPv4 in the first four bytes.
+    /// Peers by the other host's address: IPv4 in the first four bytes.
     pub peers: BTreeMap<[u8; 16], Peer>,
 }
 
@@ -190,9 +190,9 @@ pub struct Agreed {
     pub remote_isn: SeqNum,
     /// The window of the own SYN, bytes: SYNs are not scaled (RFC 7323 §2.2).
     pub syn_window: u16,
-    /// Of the own windows.
+    /// Scale of the own windows.
     pub scale: WindowScale,
-    /// Of the own SYN.
+    /// MSS of the own SYN.
     pub mss: u16,
     /// Both SYNs had timestamps.
     pub timestamps: bool,

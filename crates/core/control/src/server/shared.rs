@@ -71,7 +71,7 @@ pub struct Shares {
 stored::fields!(Shares { count, forecast, recent, headroom_ns });
 
 impl Shares {
-    /// With `new` in place of `old`.
+    /// Sums with `new` in place of `old`.
     const fn replaced(self, old: Self, new: Self) -> Self {
         Self {
             count: self.count.wrapping_add(new.count).wrapping_sub(old.count),
@@ -95,7 +95,7 @@ pub struct SharedPath {
     pub group: u64,
     /// The members.
     pub members: Shares,
-    /// From when a drain shows, and until when it lasts, µs.
+    /// Times from which a drain shows, and until which it lasts, µs.
     pub drain_from_us: u64,
     pub drain_until_us: u64,
     /// Smallest round trip, µs, and rate, bytes per second.
@@ -135,7 +135,7 @@ pub struct Peers {
     pub floor_us: u64,
     /// The drain that is under way; 0: none.
     pub drain_from_us: u64,
-    /// Until when it lasts.
+    /// Time until which it lasts.
     pub drain_until_us: u64,
 }
 
@@ -201,7 +201,7 @@ stored::fields!(Member {
 });
 
 impl Member {
-    /// Of a connection with this number.
+    /// State of a connection with this number.
     #[must_use]
     pub fn new(number: u64) -> Self {
         Self { number, is_drained: 1, ..Self::default() }

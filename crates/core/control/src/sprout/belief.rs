@@ -55,7 +55,7 @@ pub(super) struct Belief {
     kernel: Vec<u64>,
     /// An outage lasts for another tick.
     stays_out: u64,
-    /// Of [`ONE`].
+    /// Probabilities in parts of [`ONE`].
     pub(super) probabilities: Vec<u64>,
 }
 stored::fields!(Belief { bins, kernel, stays_out, probabilities });

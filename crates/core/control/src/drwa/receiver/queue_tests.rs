@@ -255,7 +255,7 @@ fn a_late_one_knows_the_path() {
 }
 
 impl Queue {
-    /// Until the last flow has all of its data.
+    /// Runs until the last flow has all of its data.
     fn run_to_its_end(&mut self) {
         while self.flows.last().is_some_and(|flow| flow.received < flow.len) {
             self.step();
