@@ -125,14 +125,14 @@ pub(crate) struct Half {
     families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
-    /// Of subscribers with data.
+    /// Paths of subscribers with data.
     paths: Slab<Path>,
     pool: BufferPool,
     ahead: Ahead,
     timers: Timers,
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
-    /// Of those, flows whose packet is for the sink and may ride on data that is about to go.
+    /// Flows of those whose packet is for the sink and may ride on data that is about to go.
     after_data: VecDeque<u32>,
     /// Subscribers that may have something to send.
     ready: ReadyList,

@@ -199,9 +199,9 @@ stored::fields!(Handshake { initiator, syn, syn_at, reply, reply_at, is_repeated
 /// Round trips of the handshake, from where we stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RoundTrips {
-    /// To the sink and back.
+    /// Time to the sink and back.
     pub(crate) to_sink: Duration,
-    /// To the source and back.
+    /// Time to the source and back.
     pub(crate) to_source: Duration,
     /// Something was sent twice: they may be too short.
     pub(crate) is_doubtful: bool,

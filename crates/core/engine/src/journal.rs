@@ -19,7 +19,7 @@ use crate::record::{FlowRecord, Mark};
 pub struct JournalEntry {
     /// Address and port of the sink: the debt is owed to it.
     pub sink: SocketAddr,
-    /// Those of the source.
+    /// Address and port of the source.
     pub source: SocketAddr,
     /// Number that the sink has acknowledged: the one it expects next, or one before that.
     pub delivered: SeqNum,

@@ -66,7 +66,7 @@ pub struct Meters {
     pub data_segments: u64,
     /// Bytes of those, IP headers included.
     pub data_bytes: u64,
-    /// Of those segments, ones sent before.
+    /// Segments of those that had been sent before.
     pub segments_retransmitted: u64,
     /// Payload bytes of those, as soon as they are sent.
     pub bytes_retransmitted: u64,
@@ -75,8 +75,8 @@ pub struct Meters {
     pub duplicates_reported: u64,
     /// Round trips between here and the sinks, by segments that were sent once.
     pub round_trip: Histogram,
-    /// Of each of those, how much it was longer than the shortest one that its flow had seen: an estimate of
-    /// the time spent in queues.
+    /// Excess of each of those over the shortest one that its flow had seen: an estimate of the time spent
+    /// in queues.
     pub queueing: Histogram,
 }
 

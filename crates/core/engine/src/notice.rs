@@ -62,7 +62,7 @@ pub enum Notice {
     OutageEnded {
         /// Its address, or the first one of its prefix.
         subscriber: IpAddr,
-        /// Since the first time-out.
+        /// Time since the first time-out.
         lasted: Duration,
     },
     /// A flow that was accelerated, or whose window was lowered, is not in the table any more.
@@ -112,7 +112,7 @@ pub struct EndedFlow {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) began: Option<Instant>,
-    /// From the source, and from the sink.
+    /// Traffic from the source, and from the sink.
     pub(crate) sides: [Traffic; 2],
     pub(crate) taken_bytes: u64,
     pub(crate) delivered_bytes: u64,
@@ -132,9 +132,9 @@ pub(crate) struct Notices {
     wants: Wants,
     queue: VecDeque<Notice>,
     lost: u64,
-    /// By the places of flows.
+    /// Accounts by the places of flows.
     accounts: Vec<Account>,
-    /// By the places of subscribers.
+    /// Silences by the places of subscribers.
     silent: BTreeMap<u32, Silence>,
 }
 

@@ -246,7 +246,7 @@ impl Place {
         now < self.active_until()
     }
 
-    /// Until when that is so if nothing more comes.
+    /// Time until which that is so if nothing more comes.
     pub(crate) fn active_until(&self) -> Instant {
         let of_own = self.own_sent_at + ACTIVE;
         self.trickle.exceeds_until().map_or(of_own, |until| until.max(of_own))

@@ -160,7 +160,7 @@ impl Phase {
         }
     }
 
-    /// On which terms it leaves, if it does.
+    /// Terms on which it leaves, if it does.
     pub(crate) fn departure(&self) -> Option<&Departure> {
         match self {
             Self::Draining(phase) => Some(&phase.departure),

@@ -191,7 +191,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, PolicyError> {
 pub struct Policy {
     /// Rules, in order.
     pub rules: Vec<Rule>,
-    /// For flows that no rule matches. Default [`Action::Downlink`].
+    /// Action for flows that no rule matches. Default [`Action::Downlink`].
     pub default: Action,
 }
 

@@ -394,7 +394,8 @@ impl Relay {
         syn.seq == self.sink.isn
     }
 
-    /// After a silence longer than timestamps can be compared over: what comes next tells the time anew.
+    /// Outdates the timestamps after a silence longer than they can be compared over: what comes next tells
+    /// the time anew.
     pub(crate) fn outdate_timestamps(&mut self) {
         (self.sink.is_tsval_old, self.source.is_tsval_old) = (true, true);
     }
@@ -574,7 +575,7 @@ impl Relay {
         }
     }
 
-    /// After anything changed: starts or stops window probes.
+    /// Starts or stops window probes after anything changed.
     pub(crate) fn refresh_timers(&mut self, now: Instant) {
         self.sender.refresh_timers(now);
     }

@@ -143,7 +143,7 @@ pub struct OpaqueReport {
 pub struct QuicHandshake {
     /// Version of QUIC in the client's answer (RFC 8999 §5.1).
     pub version: u32,
-    /// From the first packet of the server to the client's answer, as this engine sees it.
+    /// Time from the first packet of the server to the client's answer, as this engine sees it.
     pub round_trip: Duration,
 }
 stored::fields!(QuicHandshake { version, round_trip });
@@ -151,13 +151,13 @@ stored::fields!(QuicHandshake { version, round_trip });
 /// Bytes of packets that pass, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PassedBytes {
-    /// Of TCP.
+    /// Bytes of TCP.
     pub tcp: u64,
-    /// Of QUIC: from port 443, or with a long header of version 1 or 2 (RFC 8999 §5.1).
+    /// Bytes of QUIC: from port 443, or with a long header of version 1 or 2 (RFC 8999 §5.1).
     pub quic: u64,
-    /// Of other UDP.
+    /// Bytes of other UDP.
     pub udp: u64,
-    /// Of all else: ICMP, ESP, fragments.
+    /// Bytes of all else: ICMP, ESP, fragments.
     pub other: u64,
 }
 stored::fields!(PassedBytes { tcp, quic, udp, other });
@@ -165,11 +165,11 @@ stored::fields!(PassedBytes { tcp, quic, udp, other });
 /// Evidence of what has left a subscriber's queue of what passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evidence {
-    /// By acknowledgements of accelerated flows.
+    /// Evidence by acknowledgements of accelerated flows.
     Accelerated,
-    /// By acknowledgements of TCP flows that pass.
+    /// Evidence by acknowledgements of TCP flows that pass.
     PassedTcp,
-    /// By replies to echo requests.
+    /// Evidence by replies to echo requests.
     Echo,
     /// Nothing answers: nothing waits.
     None,

@@ -126,7 +126,7 @@ impl Account {
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     group: Option<ControlGroup>,
-    /// By the places of flows; none for flows that began before.
+    /// Accounts by the places of flows; none for flows that began before.
     accounts: Vec<Option<Account>>,
     measured: VecDeque<MeasuredFlow>,
     lost: u64,

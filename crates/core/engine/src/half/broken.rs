@@ -73,7 +73,7 @@ impl Broken {
         self.hosts.iter().map(|(name, survivor)| (*name, *survivor)).collect()
     }
 
-    /// Those of a list.
+    /// Hosts of a list.
     pub(super) fn of(list: Vec<(Name, Survivor)>) -> Self {
         let mut broken = Self::default();
         list.into_iter().for_each(|(name, survivor)| broken.put(name, survivor));

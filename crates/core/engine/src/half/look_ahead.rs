@@ -21,7 +21,7 @@ use crate::memory::slab::{Advice, MemoryAdvice};
 use crate::path::Path;
 use crate::path::subscriber::Subscriber;
 
-/// With fewer flows their state is in the processor's caches anyway.
+/// Number of flows below which their state is in the processor's caches anyway.
 const FLOWS_MIN: usize = 1_024;
 
 /// Number of packets by which each part of a flow's state is asked for ahead of its handling: each

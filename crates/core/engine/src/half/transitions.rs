@@ -28,7 +28,7 @@ use crate::record::{FlowRecord, Mark};
 use crate::relay::departure::Departure;
 use crate::relay::{Numbers, Relay};
 
-/// Into the table.
+/// Transitions into the table.
 impl Half {
     /// Puts a flow into the table, and among those of its client.
     pub(super) fn add(&mut self, flow: Flow) -> u32 {
@@ -93,7 +93,7 @@ impl Half {
     }
 }
 
-/// From phase to phase.
+/// Transitions from phase to phase.
 impl Half {
     /// The subscriber of a key, made if there is none.
     pub(super) fn subscriber_at(&mut self, key: SharingKey, now: Instant) -> u32 {
@@ -157,7 +157,7 @@ impl Half {
         });
     }
 
-    /// After anything changed in a flow: journal, end, deadline, control packets, turn to send.
+    /// Settles a flow after anything changed in it: journal, end, deadline, control packets, turn to send.
     pub(super) fn settle(&mut self, id: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if let Some(journal) = self.journal.as_deref_mut() {

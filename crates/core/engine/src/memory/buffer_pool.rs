@@ -26,7 +26,7 @@ const ENTRIES_KEPT: usize = 8_192;
 /// Memory that no flow uses.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
-    /// By their size.
+    /// Rings by their size.
     rings: [Vec<Ring>; SIZES],
     entries: Vec<ScoreboardMemory>,
     /// A ring without memory that knows where more comes from: of it flows have theirs.

@@ -204,8 +204,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against plain lists: each is found until it is over, and the oldest comes first, of all and of each
-        /// subscriber.
+        /// Compares with plain lists: each is found until it is over, and the oldest comes first, of all and
+        /// of each subscriber.
         #[test]
         fn the_oldest_comes_first(steps in prop::collection::vec((any::<bool>(), 0_u8..3, 0_u16..9), 1..200)) {
             let mut half_open = HalfOpen::new(5);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: what was put in is found at its place until it is taken out.
+        /// Compares with a plain list: what was put in is found at its place until it is taken out.
         #[test]
         fn it_keeps_what_it_was_given(steps in proptest::collection::vec((any::<bool>(), 0u32..200), 1..600)) {
             let mut slab = Slab::default();

@@ -71,7 +71,7 @@ stored::fields!(Losses { dropped, marked });
 /// The queues of one subscriber.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
-    /// By number, as the lists have them; a free place has no packets and is in no list.
+    /// Queues by number, as the lists have them; a free place has no packets and is in no list.
     flows: Vec<Queue>,
     free: Vec<usize>,
     new: VecDeque<usize>,

@@ -40,7 +40,7 @@ impl Trickle {
         exceeds
     }
 
-    /// Until when it counts as more than a trickle.
+    /// Time until which it counts as more than a trickle.
     pub(crate) fn exceeds_until(&self) -> Option<Instant> {
         self.exceeded_at.map(|at| at + LASTS)
     }

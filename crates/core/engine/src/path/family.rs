@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against plain lists.
+        /// Compares with plain lists.
         #[test]
         fn each_client_has_its_own(steps in proptest::collection::vec((0u8..3, any::<bool>(), 0usize..8), 1..200)) {
             let (mut families, mut flows) = (Families::new(1), Slab::default());

@@ -40,7 +40,7 @@ pub(crate) struct Watched {
     /// Bytes that the last segment has shown to be delivered.
     delivered: u64,
     rtt: Option<Duration>,
-    /// Of whom segments are believed; everybody where that is not known.
+    /// Bounds of the hosts whose segments are believed; all are where that is not known.
     bounds: Option<Bounds>,
 }
 stored::fields!(Watched {

@@ -64,7 +64,7 @@ pub(crate) struct Windowed {
     told: Bytes,
     has_ended: [bool; 2],
     nonsense: u32,
-    /// Of whom segments are believed; everybody where that is not known.
+    /// Bounds of the hosts whose segments are believed; all are where that is not known.
     bounds: Option<Bounds>,
 }
 stored::fields!(Windowed {

@@ -98,7 +98,7 @@ const fn is_ahead(ace: u8, before: u8) -> bool {
 }
 
 impl Counters {
-    /// Of a host that has counted none yet.
+    /// Counters of a host that has counted none yet.
     const fn new(ace: u8) -> Self {
         Self {
             ace,
@@ -452,8 +452,8 @@ impl AccurateEcn {
         of(&self.to_source, 0) | of(&self.to_sink, 2)
     }
 
-    /// From such a word: what is known after the death of a process. Marks that were passed on and not counted are ours
-    /// still, and are passed on once more.
+    /// State from such a word: what is known after the death of a process. Marks that were passed on and not
+    /// counted are ours still, and are passed on once more.
     pub(super) fn of_word(word: u32, nxt: SeqNum) -> Self {
         let three = |place: u32| word >> (3 * place) & 7;
         let counters = |place: u32| Counters {

@@ -33,7 +33,7 @@ pub(crate) struct Conduct {
     nonsense: u8,
     /// Time at which a packet that was not acceptable was last answered.
     challenged: Moment,
-    /// Since when the same hole in the source's data has been open.
+    /// Time since which the same hole in the source's data has been open.
     hole_since: Moment,
     /// Time at which both hosts were asked first where they are, while nothing came that fits, ms; 0 for
     /// never.

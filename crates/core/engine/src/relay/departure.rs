@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_secs(3);
 /// 6298 §2.5).
 const REPEATS_WITHIN: Duration = Duration::from_secs(60);
 
-/// On which terms a flow leaves: nothing new is taken, and once nothing is owed it is handed back.
+/// Terms on which a flow leaves: nothing new is taken, and once nothing is owed it is handed back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
     /// Reason, where it leaves by itself: it does not behave.
@@ -47,7 +47,7 @@ pub(crate) struct Departure {
 stored::fields!(Departure { why, hand_back, is_doubtful });
 
 impl Departure {
-    /// Since the engine drains, or for the reason given later. `is_uplink_of_both`: see [`HandBack`].
+    /// Terms where the engine drains, or for the reason given later. `is_uplink_of_both`: see [`HandBack`].
     pub(crate) const fn new(is_uplink_of_both: bool) -> Self {
         Self { why: None, hand_back: HandBack::new(is_uplink_of_both), is_doubtful: false }
     }
