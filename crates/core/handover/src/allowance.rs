@@ -19,7 +19,7 @@ pub(crate) fn weight_of(flows: usize) -> u64 {
     SUBSCRIBER + flows as u64
 }
 
-/// Of one box.
+/// Allowance of one box.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     left: u64,

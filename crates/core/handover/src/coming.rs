@@ -40,10 +40,10 @@ pub(crate) struct Asked {
 pub(crate) struct Coming {
     from: Peer,
     name: Name,
-    /// Those that the other box has named.
+    /// Flows that the other box has named.
     flows: Vec<FlowEnds>,
     stage: Stage,
-    /// By then it is forgotten, or given up.
+    /// Time by which it is forgotten, or given up.
     until: Instant,
 }
 

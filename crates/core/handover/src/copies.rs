@@ -21,7 +21,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Those of an engine.
+    /// Survey of an engine's flows.
     #[must_use]
     pub fn of(engine: &Engine, subscriber: IpAddr) -> Self {
         let flows = engine.delivering(subscriber);
@@ -34,15 +34,15 @@ impl Survey {
 /// Data that flows hold and that has not gone ahead yet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Copies {
-    /// In pieces.
+    /// Data in pieces.
     pub pieces: Vec<HeldPiece>,
     /// True when there is no more.
     pub is_all: bool,
 }
 
 impl Copies {
-    /// Of the flows of an engine: what lies behind the numbers in `sent`, where they have one; as much as
-    /// `len_max` bytes, and up to a piece more.
+    /// Copies of the flows of an engine: what lies behind the numbers in `sent`, where they have one; as
+    /// much as `len_max` bytes, and up to a piece more.
     #[must_use]
     pub fn of(engine: &Engine, subscriber: IpAddr, sent: &[(FlowEnds, SeqNum)], len_max: u64) -> Self {
         let sent: BTreeMap<FlowEnds, SeqNum> = sent.iter().copied().collect();

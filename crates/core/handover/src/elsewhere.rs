@@ -47,7 +47,7 @@ pub struct Gone {
 }
 stored::fields!(Gone { to, flows });
 
-/// Of one subscriber.
+/// State of one subscriber.
 #[derive(Clone, Debug, Default)]
 struct Absent {
     /// Box that has promised these flows, and has them for the time being. All others are this box's.
@@ -62,7 +62,8 @@ struct Absent {
 #[derive(Clone, Debug, Default)]
 struct Shared {
     flows: BTreeMap<Ends, Peer>,
-    /// By the side it came from: whether the last packet came by way of another box; none before the first.
+    /// Way of the last packet by the side it came from: true when it came by way of another box; none before
+    /// the first.
     is_relayed: [Option<bool>; 2],
 }
 

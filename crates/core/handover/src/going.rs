@@ -23,7 +23,7 @@ pub(crate) struct Going {
     named: BTreeSet<FlowEnds>,
     /// Number of them that it has said to know.
     known: usize,
-    /// Of each flow: up to where its data was sent, and up to where it is known to have come.
+    /// Numbers up to which each flow's data was sent, and up to which it is known to have come.
     sent: BTreeMap<FlowEnds, [SeqNum; 2]>,
     /// Data that may be under way, bytes; less after something was lost.
     window: u32,
@@ -319,7 +319,7 @@ impl Handover {
         going.known >= going.named.len()
     }
 
-    /// From here on nobody has it, until the other box takes it.
+    /// Freezes it: from here on nobody has it, until the other box takes it.
     fn freeze(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
         let Some(going) = self.going.get_mut(&subscriber) else { return };
         let Stage::Copying { broken_at, .. } = going.stage else { return };

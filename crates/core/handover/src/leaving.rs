@@ -23,7 +23,7 @@ const SUBSCRIBERS_MAX: usize = 4_096;
 /// State of telling one box of this one's end.
 #[derive(Debug)]
 pub(crate) struct Leaving {
-    /// Those that may rely on this one.
+    /// Subscribers that may rely on this one.
     subscribers: BTreeSet<IpAddr>,
     again: Again,
     /// It is not waited for any longer, unless it answers.

@@ -160,7 +160,7 @@ impl Default for Config {
 /// Urgency of a message: what it may wait for on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
-    /// For nothing.
+    /// Message that waits for nothing.
     Now,
     /// It goes ahead of time: what is urgent overtakes it. Among each other these keep their order.
     Ahead,
@@ -206,7 +206,7 @@ impl FlowMoved {
 pub struct Ended {
     /// Subscriber that moved.
     pub subscriber: IpAddr,
-    /// To which box, or from which.
+    /// Box that it went to, or came from.
     pub peer: Peer,
     /// True where it left.
     pub is_going: bool,

@@ -123,7 +123,7 @@ pub enum Message {
         versions: (u16, u32),
         /// Bytes that its flows hold.
         held: u64,
-        /// Those flows, as they are now.
+        /// Flows of it, as they are now.
         flows: Vec<FlowEnds>,
         /// Terms of the flows.
         terms: Terms,
@@ -199,7 +199,7 @@ impl Message {
         stored::to_bytes(self)
     }
 
-    /// From bytes.
+    /// Reads a message from bytes.
     ///
     /// # Errors
     /// They are no message.

@@ -189,7 +189,7 @@ impl Note {
         take(&out.into_bytes())
     }
 
-    /// From bytes.
+    /// Reads a note from bytes.
     ///
     /// # Errors
     /// They are no note, or one of another version.

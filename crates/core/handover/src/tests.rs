@@ -15,7 +15,7 @@ struct Table {
     flows: BTreeMap<FlowEnds, ()>,
     led: Option<Peer>,
     led_flows: Vec<FlowEnds>,
-    /// By way of whom packets of its flows came that are handed back.
+    /// Boxes by way of which packets of its flows came that are handed back.
     handed_back: Vec<Peer>,
     doubted: Vec<FlowEnds>,
     refuses: bool,
