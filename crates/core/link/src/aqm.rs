@@ -63,9 +63,9 @@ pub enum Ecn {
     /// It cannot be marked.
     #[default]
     NotEct,
-    /// Of a scalable sender (RFC 9331 §2).
+    /// Packet of a scalable sender (RFC 9331 §2).
     Ect1,
-    /// Of a classic one.
+    /// Packet of a classic sender.
     Ect0,
     /// It is marked.
     Ce,

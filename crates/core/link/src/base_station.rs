@@ -22,7 +22,7 @@ use crate::{Link, LinkError, PPM};
 pub struct BaseStationConfig {
     /// τ: from report to report, above zero. 10 ms.
     pub period: Duration,
-    /// From the measurement to the arrival. Zero.
+    /// Time from the measurement to the arrival. Zero.
     pub delay: Duration,
     /// Reports that are lost, in parts per million. None.
     pub loss_ppm: u32,
@@ -30,7 +30,7 @@ pub struct BaseStationConfig {
     pub bandwidth_noise_ppm: u32,
     /// Standard deviation of η in (4). None.
     pub queue_noise: Bytes,
-    /// For how long a report says that it is valid; zero for what its receiver thinks fit.
+    /// Time for which a report says that it is valid; zero for what its receiver thinks fit.
     pub validity: Duration,
 }
 
@@ -75,7 +75,7 @@ pub struct StationReport {
     pub bandwidth: Rate,
     /// q̂: what waited, IP packet lengths, with noise.
     pub queue: Bytes,
-    /// For how long after the measurement it may be used; zero for what its receiver thinks fit.
+    /// Time after the measurement for which it may be used; zero for what its receiver thinks fit.
     pub validity: Duration,
 }
 

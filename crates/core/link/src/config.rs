@@ -22,7 +22,7 @@ pub enum QueueLimit {
 /// Times at which an uplink may send: a served packet leaves at the next slot, which bunches ACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotConfig {
-    /// From slot to slot, above zero.
+    /// Time from slot to slot, above zero.
     pub period: Duration,
     /// The first slot, since the link's start.
     pub offset: Duration,

@@ -93,7 +93,7 @@ impl Model {
         builder.finish()
     }
 
-    /// For each millisecond whether the user can be served: no outage, no pause.
+    /// Milliseconds in which the user can be served: no outage, no pause.
     fn scheduled_ms(&self, count: usize, seed: u64) -> Vec<bool> {
         let mut is_on = vec![true; count];
         let mut random = Stream::new(seed, Stage::TraceSchedule);

@@ -12,18 +12,18 @@ pub enum OutageModel {
     /// Never.
     #[default]
     None,
-    /// At given times since the start: begin and length, in order, not overlapping.
+    /// Outages at given times since the start: begin and length, in order, not overlapping.
     Scheduled(Vec<(Duration, Duration)>),
     /// Regularly.
     Periodic {
         /// Begin of the first one.
         first: Duration,
-        /// From begin to begin.
+        /// Time from begin to begin.
         period: Duration,
         /// Length of each, shorter than `period`.
         length: Duration,
     },
-    /// At random: exponentially distributed gaps and lengths.
+    /// Outages at random: exponentially distributed gaps and lengths.
     Random {
         /// Mean time from the end of one to the begin of the next.
         gap_mean: Duration,

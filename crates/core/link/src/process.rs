@@ -54,7 +54,7 @@ pub enum RateProcess {
     },
     /// ARMA(p,q).
     Arma {
-        /// From step to step.
+        /// Time from step to step.
         every: Duration,
         /// b: the nominal rate.
         mean: Rate,

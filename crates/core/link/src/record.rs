@@ -66,7 +66,7 @@ impl PacketRecord {
         self.departure.map(|departure| departure.saturating_since(self.arrival))
     }
 
-    /// From arrival to delivery.
+    /// Time from arrival to delivery.
     #[must_use]
     pub fn one_way_delay(&self) -> Option<Duration> {
         self.delivered.map(|delivered| delivered.saturating_since(self.arrival))

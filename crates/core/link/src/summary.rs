@@ -24,9 +24,9 @@ pub struct Summary {
     pub offered_bytes: Bytes,
     /// `delivered_bytes ÷ offered_bytes`; zero when nothing or everything was offered.
     pub utilisation: f64,
-    /// From arrival to the end of service, of the delivered packets.
+    /// Time from arrival to the end of service, of the delivered packets.
     pub queueing_delay: Percentiles,
-    /// From arrival to delivery.
+    /// Time from arrival to delivery.
     pub one_way_delay: Percentiles,
     /// Lost ahead of the queue, by a policer too.
     pub lost_before: u64,

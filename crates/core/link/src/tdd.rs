@@ -62,9 +62,9 @@ impl Tdd {
 /// Grants by which a client comes to send: when it was silent it waits for a turn to ask, and for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
-    /// From one time at which it may ask (scheduling request) to the next, above zero.
+    /// Time from one time at which it may ask (scheduling request) to the next, above zero.
     pub request_every: Duration,
-    /// From asking to the grant.
+    /// Time from asking to the grant.
     pub grant_after: Duration,
     /// Time for which a client that has sent is granted every slot of its own: what it reports with
     /// its data asks for more.

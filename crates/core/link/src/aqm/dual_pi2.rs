@@ -38,8 +38,8 @@ pub struct DualPi2Params {
     pub step: Duration,
     /// The longest usual round trip: sets the gains. Default 100 ms (RFC 9332 figure 2).
     pub rtt_max: Duration,
-    /// From one step of the controller to the next. Default 16 ms (Linux; RFC 9332: the least of the target and a third
-    /// of `rtt_max`).
+    /// Time from one step of the controller to the next. Default 16 ms (Linux; RFC 9332: the least of the
+    /// target and a third of `rtt_max`).
     pub update: Duration,
 }
 
