@@ -16,7 +16,7 @@ pub(crate) struct Endpoint {
     pub is_wanted: bool,
     /// True for one whose interface has gone, with another of its name in its place.
     pub is_stale: bool,
-    /// From when a subflow is waited for.
+    /// Time from which on a subflow is waited for.
     pub waits_from: Instant,
     /// Number of times that it was asked for again, in vain.
     pub repeats: u32,

@@ -79,7 +79,7 @@ pub enum Happening {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct EventFileError {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: usize,
     /// Problem of the line, and what is expected.
     pub problem: String,

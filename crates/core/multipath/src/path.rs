@@ -17,7 +17,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 const GAP_MAX: Duration = Duration::from_millis(250);
 /// Time in [`State::Down`] after which probes become rare.
 const PATIENT_FOR: Duration = Duration::from_secs(60);
-/// Between probes then.
+/// Time between probes then.
 const PROBE_RARE: Duration = Duration::from_secs(1);
 
 /// One path: an interface with one of its addresses.
@@ -62,7 +62,7 @@ pub struct Path {
     flaps: u32,
     last_down: Option<Instant>,
     pub(crate) hold_until: Instant,
-    /// Since when it is dead and kept, as the last one.
+    /// Time since which it is dead and kept, as the last one.
     pub(crate) kept_since: Option<Instant>,
     /// Its subflows may sit out a back-off, or are stranded: to be made anew.
     pub(crate) wants_renewal: bool,
@@ -81,7 +81,7 @@ pub struct Observed {
     pub state: State,
     /// Reason why it is in that state.
     pub cause: Cause,
-    /// Since when, in the same time as all that was given.
+    /// Start of that state, in the same time as all that was given.
     pub since_ms: u64,
     /// Its address.
     pub address: Option<IpAddr>,
@@ -95,7 +95,7 @@ pub struct Observed {
     pub rtt_us: Option<u64>,
     /// Least round trip, µs.
     pub rtt_min_us: Option<u64>,
-    /// Of the last 20 probes: lost.
+    /// Lost probes of the last 20.
     pub probes_lost: u32,
     /// Radio strength, dBm.
     pub strength_dbm: Option<i32>,
@@ -350,7 +350,7 @@ impl Path {
         settings.timeout_min.max(self.two_rtt() + settings.timeout_slack).max(late)
     }
 
-    /// From when the silence after a probe counts: an arrival shows that the path lived.
+    /// Time from which on the silence after a probe counts: an arrival shows that the path lived.
     fn silent_from(&self, sent: Instant) -> Instant {
         sent.max(self.arrived).max(self.excused)
     }
@@ -423,7 +423,7 @@ impl Path {
         self.is_radio_weak || self.losses() >= settings.weak_losses
     }
 
-    /// Since when it is strong enough to be used again; notes it.
+    /// Time since which it is strong enough to be used again; notes it.
     pub(crate) fn strong_since(&mut self, settings: &Settings, now: Instant) -> Option<Instant> {
         let is_strong = !self.is_radio_weak && self.losses() * 2 <= settings.weak_losses;
         self.strong_since = if is_strong { self.strong_since.or(Some(now)) } else { None };

@@ -76,9 +76,9 @@ pub struct Change {
     pub at: Instant,
     /// Path that changed.
     pub path: PathId,
-    /// From which state.
+    /// State before.
     pub from: State,
-    /// Into which.
+    /// State after.
     pub to: State,
     /// Reason for the change.
     pub cause: Cause,

@@ -121,11 +121,11 @@ impl fmt::Display for Cause {
 /// One row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// From which states.
+    /// States before.
     pub from: &'static [State],
     /// Reason that the rule gives.
     pub cause: Cause,
-    /// Into which state.
+    /// State after.
     pub to: State,
     /// Exact condition; names in backquotes are settings.
     pub when: &'static str,

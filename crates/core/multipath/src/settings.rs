@@ -12,11 +12,11 @@ use units::Duration;
 pub struct Settings {
     /// Least time without an arrival after which a path on which data is due is suspect.
     pub quiet_min: Duration,
-    /// Between probes of a path that is up.
+    /// Time between probes of a path that is up.
     pub probe_idle: Duration,
-    /// Between probes of a suspect path.
+    /// Time between probes of a suspect path.
     pub probe_suspect: Duration,
-    /// Between probes of a path that is down.
+    /// Time between probes of a path that is down.
     pub probe_down: Duration,
     /// Least time without its answer, or anything else, after which a probe is lost.
     pub timeout_min: Duration,
