@@ -65,7 +65,7 @@ pub enum ClientEvent {
     Connected(Limits),
     /// Others are measured first.
     Waits {
-        /// From 1.
+        /// Place in the queue, from 1.
         place: u32,
     },
     /// A run has begun.
@@ -146,7 +146,7 @@ struct ClientRun {
     reports: Option<ReportTimer>,
     departures: Vec<Option<Instant>>,
     echoes: Vec<EchoSample>,
-    /// By number: it has come back.
+    /// Marks by number: it has come back.
     has_echo: Vec<bool>,
     repeated_echoes: u32,
     /// Last report of the other end, when it came, and when one last told of more packets.

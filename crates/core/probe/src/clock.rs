@@ -22,7 +22,7 @@ pub struct ClockEstimate {
     pub offset_low_ms: f64,
     /// And at most this far.
     pub offset_high_ms: f64,
-    /// Gain of the server's clock, ppm.
+    /// The server's clock gains so much, ppm.
     pub drift_ppm: f64,
     /// It gains at least this much, whatever the delays are, ppm.
     pub drift_low_ppm: f64,
@@ -36,7 +36,7 @@ pub struct ClockEstimate {
 type Bound = (f64, f64);
 
 impl ClockEstimate {
-    /// From round trips in the order of their departure; none of fewer than two.
+    /// Estimate from round trips in the order of their departure; none of fewer than two.
     #[must_use]
     pub fn of(echoes: &[EchoSample]) -> Option<Self> {
         let first = echoes.iter().map(|echo| echo.sent).min()?;

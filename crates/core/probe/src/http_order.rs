@@ -18,7 +18,7 @@ pub enum HttpOrder<'a> {
     Unfinished,
     /// A whole request; the digits of its order, and the bytes of all of it.
     Whole {
-        /// In hexadecimal digits.
+        /// Digits, hexadecimal.
         digits: &'a [u8],
         /// Length of the request.
         len: usize,

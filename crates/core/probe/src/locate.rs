@@ -1,4 +1,4 @@
-//! From which address a server sees this host, and how far it is: one datagram each way, without a session.
+//! Address from which a server sees this host, and how far it is: one datagram each way, without a session.
 
 use std::net::SocketAddr;
 

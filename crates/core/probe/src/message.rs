@@ -46,9 +46,9 @@ pub type SessionId = u64;
 /// Direction of data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Direction {
-    /// From the client to the server.
+    /// Data from the client to the server.
     Up,
-    /// From the server to the client.
+    /// Data from the server to the client.
     Down,
 }
 
@@ -100,7 +100,7 @@ pub struct RunSpec {
     pub payload: u16,
     /// IP and UDP headers of each as the client's network has them, bytes: 28 or 48.
     pub overhead: u16,
-    /// For how long data is sent, whole ms.
+    /// Time for which data is sent, whole ms.
     pub length: Duration,
     /// The receiver sends each packet's header back at once.
     pub is_echoed: bool,

@@ -148,7 +148,7 @@ impl Order {
         bytes
     }
 
-    /// From bytes, which must be signed with the key if there is one.
+    /// Reads an order from bytes, which must be signed with the key if there is one.
     ///
     /// # Errors
     /// What the server answers: they are no order, or not signed so.

@@ -15,7 +15,7 @@ const KNOWN_LEN: usize = 20;
 pub struct PingSample {
     /// Time at which it left.
     pub sent: Instant,
-    /// Until its answer came, less the time the server took.
+    /// Time until its answer came, less the time the server took.
     pub round_trip: Duration,
 }
 

@@ -120,7 +120,7 @@ impl Receiver {
         self.next
     }
 
-    /// At most `count` arrivals from the `from`th on.
+    /// Arrivals from the `from`th on, at most `count`.
     #[must_use]
     pub fn arrivals(&self, from: u32, count: u32) -> Vec<Arrival> {
         let from = from as usize;

@@ -21,7 +21,7 @@ use crate::message::{Direction, Pattern, TRAIN};
 const OPPORTUNITY: f64 = 1_500.0;
 /// Packets that wait when the link first counts as saturated, or half of the most.
 const WAITS: u64 = 20;
-/// In 100 ms in which a packet waited for less than this, the link may have run empty.
+/// Least wait in 100 ms below which the link may have run empty.
 const EMPTY_NS: i64 = 3_000_000;
 const BIN_NS: i64 = 100_000_000;
 /// The grid of a trace.
@@ -120,7 +120,7 @@ pub struct Light {
     pub loss: Share,
     /// `wait_ms` of all.
     pub wait: Option<DelayFigures>,
-    /// From the first to the last packet of each whole train.
+    /// Time from the first to the last packet of each whole train.
     pub spread: Option<DelayFigures>,
     /// Each train.
     pub trains: Vec<Train>,
@@ -135,7 +135,7 @@ pub struct WayRecord {
     pub seconds: f64,
     /// What came, less headers of the link: mean of the trace.
     pub mean_mbps: f64,
-    /// In each 100 ms.
+    /// Rates in each 100 ms.
     pub rates_100ms_mbps: Vec<f64>,
     /// Share of the time in which the link may have carried more than came, because its queue ran empty.
     pub unsaturated_share: f64,
@@ -169,7 +169,7 @@ struct Base {
     /// Receiver's clock less sender's, each way, at the reference.
     up_ns: i64,
     down_ns: i64,
-    /// By the server's clock.
+    /// Time by the server's clock.
     reference_ns: i64,
     drift: f64,
 }
@@ -279,7 +279,8 @@ impl WayLog {
         queue.iter().find(|(_, waits, _)| *waits >= wanted).map(|(came, _, _)| *came)
     }
 
-    /// For each packet in the order of its number: when it came, what waited then, and whether it passed.
+    /// State of the queue for each packet in the order of its number: when it came, what waited then, and
+    /// whether it passed.
     fn queue(&self) -> Vec<(i64, u64, bool)> {
         let mut all: Vec<(u32, i64, bool)> =
             self.passed.iter().map(|(n, came, _)| (*n, *came, true)).collect();
@@ -366,8 +367,8 @@ fn lost(known: &[(u32, i64)], seen: &[bool]) -> Vec<(u32, i64)> {
     lost
 }
 
-/// By how much to shift times so that those of a link that serves at whole milliseconds of its own lie in the
-/// middle of ours: at an edge each of them would fall to one side or the other by chance.
+/// Time by which to shift times so that those of a link that serves at whole milliseconds of its own lie in
+/// the middle of ours: at an edge each of them would fall to one side or the other.
 fn grid(passed: &[(i64, i64)]) -> i64 {
     let turn = core::f64::consts::TAU / MS_NS as f64;
     let angles = passed.iter().map(|(at, _)| at.rem_euclid(MS_NS) as f64 * turn);
@@ -500,8 +501,8 @@ impl Light {
 }
 
 impl Recording {
-    /// Of `saturated` runs, one for each way at the same time, with `echoes` and `idle` runs (trains, and
-    /// single packets) over the idle path before; none where nothing came back.
+    /// Recording of `saturated` runs, one for each way at the same time, with `echoes` and `idle` runs
+    /// (trains, and single packets) over the idle path before; none where nothing came.
     #[must_use]
     pub fn of(saturated: &[&RunLog], idle: &[&RunLog], echoes: &[EchoSample]) -> Option<Self> {
         let base = Base::of(echoes, idle)?;

@@ -53,7 +53,7 @@ const CONFIRM_EVERY: Duration = Duration::from_millis(100);
 pub struct ServerConfig {
     /// Key that clients must sign with; none for a server that anyone may use.
     pub key: Option<Key>,
-    /// For cookies and session numbers: random bytes.
+    /// Random bytes for cookies and session numbers.
     pub secret: CookieJar,
     /// Limits of a run.
     pub limits: Limits,
@@ -89,7 +89,7 @@ pub struct ServerCounters {
 /// A datagram to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// To whom, and from which address.
+    /// Client that it goes to, and the address that it goes from.
     pub path: ClientPath,
     /// The run whose packet it is, for [`Server::on_refused`].
     pub run: Option<(SessionId, u32)>,

@@ -87,11 +87,11 @@ pub struct SmallTcpLog {
     pub syns: u32,
     /// The SYN/ACK as it came.
     pub syn_ack: Option<Vec<u8>>,
-    /// From SYN to SYN/ACK; none where more than one SYN was sent.
+    /// Time from SYN to SYN/ACK; none where more than one SYN was sent.
     pub handshake: Option<Duration>,
-    /// From the request to its acknowledgement; none where the request was sent more than once.
+    /// Time from the request to its acknowledgement; none where the request was sent more than once.
     pub acknowledged: Option<Duration>,
-    /// From the request to the first byte of the answer; none where the request was sent more than once.
+    /// Time from the request to the first byte of the answer; none where the request was sent more than once.
     pub answered: Option<Duration>,
     /// Times to live that data came with, each once.
     pub data_hop_limits: Vec<u8>,
@@ -146,7 +146,7 @@ pub struct SmallTcp {
     fin: Option<SeqNum>,
     /// The latest acknowledgement that was sent.
     acked: SeqNum,
-    /// Those that wait for their time.
+    /// Acknowledgements that wait for their time.
     acks: VecDeque<Acknowledgement>,
     /// An acknowledgement is to be sent again.
     is_ack_due: bool,
