@@ -60,7 +60,7 @@ impl BesideKind {
 pub struct Beside {
     /// Kind of traffic: `download`, `quic`, `upload`, `call` or `pages`.
     pub kind: BesideKind,
-    /// Of `download` and `quic`: how their servers send. Default: `cubic`.
+    /// Congestion control of the servers of `download` and `quic`. Default: `cubic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControl>,
     /// Number of them at the same time; of `pages` the connections of each. Default: 1, of `pages` 6.
@@ -72,13 +72,13 @@ pub struct Beside {
     /// Time at which the client ends them. Default: with the workload's last flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Quantity<Duration>>,
-    /// Of `call`: packets of IP in each direction. Default: 1.5 Mbit/s.
+    /// Rate of a `call`: packets of IP in each direction. Default: 1.5 Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Quantity<Rate>>,
-    /// Of `pages`: size of a page. Default: 1 MB.
+    /// Size of a page of `pages`. Default: 1 MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity<Bytes>>,
-    /// Of `pages`: from the start of a page to that of the next. Default: 2 s.
+    /// Time from the start of a page of `pages` to that of the next. Default: 2 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<Quantity<Duration>>,
 }
@@ -205,7 +205,7 @@ impl Beside {
     pub fn piece(&self) -> Bytes {
         Bytes::new(self.size().get().div_ceil(u64::from(self.flows())).max(1))
     }
-    /// From the start of a page to that of the next, 2 s unless given.
+    /// Time from the start of a page to that of the next, 2 s unless given.
     #[must_use]
     pub fn every(&self) -> Duration {
         self.every.map_or(Duration::from_secs(2), |every| every.0)

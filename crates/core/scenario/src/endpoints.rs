@@ -53,7 +53,7 @@ pub enum TakesBeyond {
 pub enum DrwaVariant {
     /// The paper's algorithm alone.
     Paper,
-    /// With this project's additions.
+    /// DRWA with this project's additions.
     Additions,
 }
 

@@ -30,7 +30,7 @@ pub enum Error {
     NoCase {
         /// The name asked for.
         name: String,
-        /// Those there are.
+        /// Names that there are.
         names: String,
     },
     /// A trace that cannot be read or built.

@@ -79,8 +79,8 @@ pub fn series(
     }
 }
 
-/// Of datagrams `sent` and `received`, and when each acknowledgement came and how long after its
-/// datagram had left; in the bins of `series`, which begin at `began`.
+/// Figures of datagrams `sent` and `received`, and when each acknowledgement came and how long
+/// after its datagram had left; in the bins of `series`, which begin at `began`.
 #[must_use]
 pub fn udp(
     (sent, received): (u64, u64),
@@ -118,11 +118,11 @@ pub struct Neighbour {
     pub stopped: Instant,
     /// Bytes that had arrived at some moments.
     pub marks: Vec<(Instant, u64)>,
-    /// Of pages: how long each took that ended.
+    /// Times that the pages took that ended.
     pub pages: Vec<Duration>,
-    /// Of a call: how long packets took towards the client, and from it.
+    /// Delays of a call's packets towards the client, and from it.
     pub delays: [Vec<Duration>; 2],
-    /// Of a call: packets sent towards the client that were to arrive, and those that did.
+    /// Packets of a call sent towards the client that were to arrive, and those that did.
     pub sent: u64,
     /// Error that it ended with.
     pub error: Option<String>,
@@ -197,7 +197,7 @@ fn arrived(marks: &[(Instant, u64)], from: Instant, until: Instant) -> u64 {
     so_far(until).saturating_sub(so_far(from))
 }
 
-/// Of each answered ping when it was sent after `began`, in s, and its round-trip time in ms.
+/// Time after `began`, in s, at which each answered ping was sent, and its round-trip time in ms.
 #[must_use]
 pub fn pings(round_trips: &[(Instant, Duration)], began: Instant) -> Vec<(f64, f64)> {
     let mut pings: Vec<(f64, f64)> = round_trips

@@ -29,7 +29,7 @@ pub struct Moves {
     pub seed: u64,
     /// Time after which the transfers end.
     pub time: Quantity<Duration>,
-    /// From one move of a subscriber to its next. The first moves are spread over as long.
+    /// Time from one move of a subscriber to its next. The first moves are spread over as long.
     pub every: Quantity<Duration>,
     /// Time of the radio's hand-over, in which nothing is delivered to a subscriber, nor from it.
     pub gap: Quantity<Duration>,
@@ -41,7 +41,7 @@ pub struct Moves {
     pub wan: Quantity<Duration>,
     /// Each subscriber's own link at either base station, towards it.
     pub down: Direction,
-    /// From it.
+    /// Link from it.
     pub up: Direction,
     /// Subscribers that move and download.
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct Moves {
     pub uploads: u32,
     /// Size of an answer.
     pub answer: Quantity<Bytes>,
-    /// From an answer to the next question.
+    /// Time from an answer to the next question.
     pub think: Quantity<Duration>,
     /// Congestion control of hosts and proxies. Default: the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// In words.
+    /// Word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -93,7 +93,7 @@ pub struct RadioPath {
     pub name: String,
     /// Towards the client.
     pub down: Direction,
-    /// From the client.
+    /// Direction from the client.
     pub up: Direction,
     /// A NAT stands before it.
     #[serde(default)]
@@ -112,7 +112,7 @@ pub struct RadioPath {
 pub enum Strips {
     /// All of them.
     Everything,
-    /// Those of further subflows, as [MP] §IV-C saw at port 80.
+    /// Options of further subflows, as [MP] §IV-C saw at port 80.
     Joins,
 }
 
@@ -124,13 +124,13 @@ pub struct RadioEvent {
     pub at: Quantity<Duration>,
     /// Change of the radio.
     pub does: RadioDoes,
-    /// For `becomes`: towards the client.
+    /// Direction towards the client, for `becomes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<Direction>,
-    /// For `becomes`: from the client.
+    /// Direction from the client, for `becomes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<Direction>,
-    /// For `strength`: dBm.
+    /// Strength in dBm, for `strength`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dbm: Option<i32>,
 }

@@ -20,7 +20,7 @@ pub struct MultiPathResults {
     pub schema: String,
     /// Versions and machine.
     pub made_by: MadeBy,
-    /// By scenario.
+    /// Results by scenario.
     pub scenarios: Vec<MultiPathResult>,
 }
 
@@ -38,13 +38,13 @@ pub struct MultiPathResult {
 pub struct MultiPathRun {
     /// Case.
     pub case: String,
-    /// From 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
     /// Seed.
     pub seed: u64,
     /// Time until the connection was up, ms.
     pub connected_ms: f64,
-    /// From connection to the last byte, or the time's end, s.
+    /// Time from connection to the last byte, or the time's end, s.
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -70,7 +70,7 @@ pub struct MultiPathRun {
     /// their rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_unsent_ms: Option<f64>,
-    /// For each radio that returned: when, and until data came through it again, ms; none when it did not.
+    /// Radios that returned: when, and until data came through each again, ms; none when it did not.
     pub reuses: Vec<Reuse>,
     /// New connections.
     pub connects: Vec<Connect>,
@@ -112,7 +112,7 @@ pub struct Reuse {
     pub radio: String,
     /// Time of its return, s.
     pub at_s: f64,
-    /// Until data came through it, ms.
+    /// Time until data came through it, ms.
     pub after_ms: Option<f64>,
 }
 
@@ -128,12 +128,12 @@ fn connect_limit_s() -> f64 {
 pub struct Connect {
     /// Time of the attempt, s.
     pub at_s: f64,
-    /// Until it was up, ms; none when it was not within [`Connect::limit_s`].
+    /// Time until it was up, ms; none when it was not within [`Connect::limit_s`].
     pub up_ms: Option<f64>,
-    /// Time for which it was waited for, s.
+    /// For so long it was waited for, s.
     #[serde(default = "connect_limit_s")]
     pub limit_s: f64,
-    /// Until its answer was there, ms.
+    /// Time until its answer was there, ms.
     pub answered_ms: Option<f64>,
 }
 

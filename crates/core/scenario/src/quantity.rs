@@ -18,9 +18,9 @@ pub trait Kind: Copy {
     const EXAMPLE: &'static str;
     /// Units, smallest first: name and how many stored steps one unit has.
     const UNITS: &'static [(&'static str, u64)];
-    /// From stored steps (bits per second, nanoseconds, bytes, …).
+    /// Makes it from stored steps (bits per second, nanoseconds, bytes, …).
     fn from_steps(steps: u64) -> Self;
-    /// To stored steps.
+    /// Gives the stored steps.
     fn steps(self) -> u64;
     /// Refuses values outside the kind's range with a reason.
     ///
@@ -221,9 +221,9 @@ impl<'de, T: Kind> Deserialize<'de> for Quantity<T> {
 /// Limit of a queue, in bytes or packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueLimit {
-    /// At most this many bytes of IP packets.
+    /// Limit in bytes of IP packets.
     Bytes(Bytes),
-    /// At most this many packets.
+    /// Limit in packets.
     Packets(u32),
 }
 

@@ -27,7 +27,7 @@ pub struct Radio {
     /// Towards the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<Direction>,
-    /// From the client.
+    /// Direction from the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<Direction>,
 }
@@ -225,7 +225,7 @@ impl Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policer {
-    /// In the long run no more is let through.
+    /// Rate above which no more is let through in the long run.
     pub rate: Quantity<Rate>,
     /// Bytes that may come at once.
     pub burst: Quantity<Bytes>,
@@ -300,7 +300,7 @@ pub struct BurstLoss {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fades {
-    /// From the begin of one to the begin of the next, in the mean; longer than `for`.
+    /// Mean time from the begin of one to the begin of the next; longer than `for`.
     pub every: Quantity<Duration>,
     /// Mean time that one lasts.
     #[serde(rename = "for")]
@@ -362,9 +362,9 @@ pub struct Frame {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grants {
-    /// From one time at which it may ask to the next.
+    /// Time from one time at which it may ask to the next.
     pub request: Quantity<Duration>,
-    /// From asking to the grant.
+    /// Time from asking to the grant.
     pub after: Quantity<Duration>,
     /// Time for which a client that has sent need not ask again.
     pub hold: Quantity<Duration>,
@@ -375,7 +375,7 @@ pub struct Grants {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redraw {
-    /// From draw to draw.
+    /// Time from draw to draw.
     pub every: Quantity<Duration>,
     /// Lowest rate. Default: zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -415,7 +415,7 @@ impl Redraw {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arma {
-    /// From step to step.
+    /// Time from step to step.
     pub every: Quantity<Duration>,
     /// The nominal rate.
     pub mean: Quantity<Rate>,

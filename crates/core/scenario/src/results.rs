@@ -296,10 +296,10 @@ pub struct BesideFigures {
     pub goodput_mbps: f64,
     /// What the workload's flows got in the same time, together.
     pub own_mbps: f64,
-    /// Of pages: from the SYNs to the last byte, in ms.
+    /// Times of pages, from the SYNs to the last byte, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ms: Option<Distribution>,
-    /// Of calls: one way towards the client, in ms.
+    /// Delays of calls, one way towards the client, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<Distribution>,
     /// The same from the client.
@@ -349,7 +349,7 @@ pub struct Transfer {
     pub expected_bytes: u64,
     /// Bytes that arrived.
     pub received_bytes: u64,
-    /// From the start of the first flow to the end of the last one.
+    /// Time from the start of the first flow to the end of the last one.
     pub seconds: f64,
     /// Received bytes over that time.
     pub goodput_mbps: f64,
@@ -489,7 +489,7 @@ pub struct Timing {
     pub share_over_1_ms: f64,
     /// Packets the kernel dropped because the emulator did not fetch them in time.
     pub missed_packets: u64,
-    /// By what share the lateness can have moved the throughput, at most: the round trip it added over the
+    /// Largest share by which the lateness can have moved the throughput: the round trip it added over the
     /// path's, and the longest stall over the transfer's time.
     #[serde(default)]
     pub throughput_error: f64,

@@ -77,7 +77,7 @@ impl Observer {
     }
 }
 
-/// Those of `segments` to or from one of a server's `ports`.
+/// Segments of `segments` to or from one of a server's `ports`.
 #[must_use]
 pub fn of_ports(segments: &[Segment], ports: &[u16]) -> Vec<Segment> {
     let is_of = |segment: &&Segment| [segment.from.1, segment.to.1].iter().any(|port| ports.contains(port));
