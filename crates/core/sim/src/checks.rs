@@ -268,7 +268,7 @@ pub(crate) struct Checks {
     is_leaving: bool,
     /// Flows that something has happened to since the last pause.
     touched: Vec<usize>,
-    /// Until then, or for ever, no other flow can have been left without a word for too long.
+    /// Time until which, or for ever, no other flow can have been left without a word for too long.
     heard_until: Option<Instant>,
 }
 
@@ -398,7 +398,7 @@ impl Checks {
         })
     }
 
-    /// Between two points of time: whom has the middlebox left without a word for too long?
+    /// Checks between two points of time whether the middlebox has left a host without a word for too long.
     pub(crate) fn on_pause(&mut self, now: Instant) -> Result<(), Violation> {
         let touched = core::mem::take(&mut self.touched);
         if self.config.tolerance == Tolerance::Tampering {

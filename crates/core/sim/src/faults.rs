@@ -149,7 +149,7 @@ pub(crate) struct Injector {
     config: FaultConfig,
     start: Instant,
     random: Random,
-    /// Of marks alone: those leave all else as it is.
+    /// Random numbers of marks alone: those leave all else as it is.
     marks: Random,
     seen: u64,
     /// Packets that a burst still takes, and when it is over at the latest.

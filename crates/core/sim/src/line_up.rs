@@ -87,7 +87,7 @@ impl LineUp {
         FlowConfig { server, client, radio: 0 }
     }
 
-    /// With this change to anything in it.
+    /// Applies a change to anything in it.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut NetworkConfig)) -> Self {
         change(&mut self.config);

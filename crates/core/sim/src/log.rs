@@ -27,12 +27,12 @@ pub enum Point {
 }
 
 impl Point {
-    /// At a host's own interface.
+    /// True at a host's own interface.
     const fn is_at_host(self) -> bool {
         matches!(self, Self::ServerOut | Self::ServerIn | Self::ClientOut | Self::ClientIn)
     }
 
-    /// At the client's interface.
+    /// True at the client's interface.
     #[must_use]
     pub const fn is_at_client(self) -> bool {
         matches!(self, Self::ClientOut | Self::ClientIn)
@@ -85,7 +85,7 @@ pub struct PacketLog {
 pub struct LoggedPacket {
     /// Time at which it passed.
     pub at: Instant,
-    /// At which host, and which way.
+    /// Host that it passed at, and its direction.
     pub point: Point,
     /// Its first bytes, as many as were asked for.
     pub bytes: Vec<u8>,

@@ -31,9 +31,9 @@ const ROUNDS_MAX: usize = 20_000;
 /// The two hosts of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowConfig {
-    /// On the wired side.
+    /// Endpoint on the wired side.
     pub server: EndpointConfig,
-    /// On the mobile side.
+    /// Endpoint on the mobile side.
     pub client: EndpointConfig,
     /// The client's radio link: index into [`NetworkConfig::radios`].
     pub radio: usize,

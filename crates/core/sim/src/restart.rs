@@ -33,7 +33,7 @@ const HANDED_BACK: [PassReason; 4] = [
 pub enum Stop {
     /// It drains; killed if that takes longer than this.
     Drain(Duration),
-    /// At once, with all it knows.
+    /// Ends at once, with all it knows.
     Kill,
     /// It is stopped, packets pass, and it goes on with what it knew.
     Hang,
@@ -65,8 +65,8 @@ pub enum Moves {
 /// A death after which another engine goes on with what is written down of the flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// In the step of this number, counted from zero: each packet, each deadline, each packet to be sent is
-    /// one. What the step would have sent is lost.
+    /// Number of the step in which it dies, counted from zero: each packet, each deadline, each packet to
+    /// be sent is one. What the step would have sent is lost.
     pub step: u64,
     /// Records of the step that are written before it dies; all that there are, if there are fewer.
     pub records: u64,

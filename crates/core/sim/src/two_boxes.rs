@@ -48,14 +48,14 @@ pub struct Move {
     pub routed_at: Instant,
     /// Client that moves.
     pub client: IpAddr,
-    /// To which box: 0 or 1.
+    /// Number of the box that it goes to: 0 or 1.
     pub to: usize,
 }
 
 /// A box ends, and nobody comes in its place: packets that come to it pass from then on.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// From when on: it waits until nothing is owed to anybody.
+    /// Time from which on it is to end: it waits until nothing is owed to anybody.
     pub at: Instant,
     /// Number of the box: 0 or 1.
     pub which: usize,
@@ -78,7 +78,7 @@ pub struct Death {
 /// Replacement of a box that has died.
 #[derive(Clone, Copy, Debug)]
 pub enum Replacement {
-    /// At once one that knows nothing.
+    /// Process that comes at once and knows nothing.
     Stranger,
     /// A process that goes on with what was written down.
     Successor {
@@ -130,7 +130,7 @@ pub struct TwoBoxes {
     noticed_at: Option<Instant>,
     /// Flows that went on in a successor.
     recovered: u64,
-    /// By when they come, in the order of sending.
+    /// Cargo by the time of its arrival, in the order of sending.
     cargo: BTreeMap<(Instant, u64), (usize, Cargo)>,
     sent: u64,
     steps: u64,

@@ -24,7 +24,7 @@ pub struct Vault(Arc<Mutex<Content>>);
 
 #[derive(Default)]
 struct Content {
-    /// By direction, by slot.
+    /// Records by direction and slot.
     records: [BTreeMap<u32, JournalEntry>; 2],
     /// Notes beside the flows, by the address they are about.
     papers: BTreeMap<IpAddr, Vec<u8>>,

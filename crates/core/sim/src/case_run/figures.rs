@@ -1,4 +1,4 @@
-//! From a network that has run to the figures of its case.
+//! Figures of a case from a network that has run.
 
 use link::PacketRecord;
 use scenario::figures::{mbps, pings, radio, seconds, series, udp};

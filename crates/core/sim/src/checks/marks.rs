@@ -44,7 +44,7 @@ impl Growth {
 }
 
 impl MarksTold {
-    /// Of a host that sends this SYN or SYN-ACK.
+    /// Begins for a host that sends this SYN or SYN-ACK.
     pub(super) fn begin(tcp: &Tcp) -> Self {
         let agrees = if tcp.flags.contains(TcpFlags::ACK) {
             matches!(tcp.flags.ace(), 2..=4 | 6)

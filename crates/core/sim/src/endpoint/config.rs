@@ -35,7 +35,7 @@ pub enum ReceiveWindow {
     Dynamic {
         /// The buffer.
         max: Bytes,
-        /// Of the window.
+        /// Parameters of the window.
         params: DrwaParams,
     },
 }
@@ -77,11 +77,11 @@ pub struct Turn {
 pub enum Reading {
     /// Everything as it comes.
     AtOnce,
-    /// At most `bytes` every `every`.
+    /// Reads at most `bytes` every `every`.
     Slowly {
         /// Bytes at a time.
         bytes: u64,
-        /// From time to time.
+        /// Time between two reads.
         every: Duration,
     },
 }
@@ -134,9 +134,9 @@ pub struct Application {
     pub closing: Closing,
     /// It aborts (RST) when it has read this many bytes.
     pub abort_after_reading: Option<u64>,
-    /// Or when the peer has acknowledged this many bytes of its own.
+    /// Bytes of its own whose acknowledgement makes it abort, too.
     pub abort_after_sending: Option<u64>,
-    /// Or at this time.
+    /// Time at which it aborts, too.
     pub abort_at: Option<Instant>,
     /// Every turn asks for this many bytes: the time until they are read is noted.
     pub response_len: Option<u64>,

@@ -49,7 +49,7 @@ pub(super) enum AckDue {
     No,
     /// Due when a second segment has come, or at this time.
     Later(Instant),
-    /// With the next packet, whatever it is.
+    /// Due with the next packet, whatever it is.
     Now,
     /// Due as a packet of its own: it is a duplicate or carries SACK blocks.
     Alone,

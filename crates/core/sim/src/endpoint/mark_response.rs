@@ -64,7 +64,7 @@ pub(super) struct MarkFeedback {
 }
 
 impl Answering {
-    /// Of a host whose data begins at `start`. α is one until a round trip is known (RFC 8257 §3.3).
+    /// State of a host whose data begins at `start`.
     pub(super) const fn new(response: MarkResponse, start: SeqNum) -> Self {
         Self {
             response,

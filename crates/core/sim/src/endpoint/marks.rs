@@ -57,7 +57,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Of a host that has begun the connection, or was connected to.
+    /// Counts of a host that has begun the connection, or was connected to.
     pub(super) const fn new(tells_bytes: bool, completes_handshake: bool) -> Self {
         Self { ce_packets: 5, bytes: [1, 0, 1], tells_bytes, completes_handshake }
     }

@@ -35,7 +35,7 @@ impl Strips {
 /// A NAT that gives a client's packets another source from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rebinding {
-    /// From when on, since the start of the run.
+    /// Time from which on it holds, since the start of the run.
     pub at: Duration,
     /// Added to the port.
     pub port_shift: u16,

@@ -42,7 +42,7 @@ pub(super) enum Body {
 #[derive(Debug)]
 pub(super) struct Subflow {
     pub radio: usize,
-    /// Of the server's addresses, from 0.
+    /// Number of the server's address, from 0.
     pub address: u32,
     client: ClientEnd,
     server: Option<SubflowSender>,

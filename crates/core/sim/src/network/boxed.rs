@@ -1,4 +1,4 @@
-//! Into the middlebox, and out of it under the eyes of [`Checks`](crate::checks).
+//! Transfer of packets into the middlebox, and out of it under the eyes of [`Checks`](crate::checks).
 
 use engine::{Port, Verdict};
 use wire::{ChecksumState, GsoType, Packet, TcpFlags, VirtioNetHeader};
@@ -246,7 +246,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         destination.and_then(|address| self.radio_to.get(&address)).copied().unwrap_or(0)
     }
 
-    /// After everything that was due: what must hold between two points of time.
+    /// Checks what must hold between two points of time, after everything that was due.
     pub(super) fn settle(&mut self) -> Result<(), Violation> {
         let now = self.now;
         // The same time once more must change nothing.
