@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0, version, surroundings: None }
     }
 
-    /// With what values need to come alive that no bytes hold, as memory of which they hold the place.
+    /// Adds what values need to come alive that no bytes hold, as memory of which they hold the place.
     #[must_use]
     pub fn within(self, surroundings: &'a dyn Any) -> Self {
         Self { surroundings: Some(surroundings), ..self }
