@@ -243,7 +243,7 @@ impl StreamBuffer {
 }
 
 impl Stored for StreamBuffer {
-    /// With the place of its memory, where another process finds that; with the bytes it keeps elsewhere.
+    /// Stores the place of its memory, where another process finds that; else the bytes it keeps.
     fn store(&self, out: &mut Writer) {
         let Self { ring, start, head, len, peak } = self;
         (*start, *head).store(out);

@@ -427,7 +427,7 @@ impl Receiver {
         newest.len() < n || newest.iter().any(|b| start.is_at_or_before(b.end) && end.is_at_or_after(b.start))
     }
 
-    /// Up to `room` SACK blocks, D-SACK first and then newest first; a D-SACK is given once.
+    /// Gives up to `room` SACK blocks, D-SACK first and then newest first; a D-SACK is given once.
     pub fn sack_blocks(&mut self, room: usize) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         if !self.sack {

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     pub(crate) seq: SeqNum,
     /// One past its last sequence number, a FIN included.
     pub(crate) end: SeqNum,
-    /// Of its latest transmission.
+    /// Stamp of its latest transmission.
     pub(crate) stamp: SendStamp,
     /// Number of that transmission among all, counted with wrap-around: many share a point of time.
     /// [`EARLIER`] for what another sender has sent.
@@ -219,7 +219,7 @@ impl Scoreboard {
         self.entries.partition_point(|e| e.end.is_at_or_before(seq))
     }
 
-    /// From how many entries on SACK blocks split no further one (H20).
+    /// Number of entries from which on SACK blocks split no further one (H20).
     ///
     /// Those of a receiver lie at the ends of segments. One that reports single bytes would have us keep, and
     /// go through with every acknowledgement, an entry for each of them (CVE-2019-11478).

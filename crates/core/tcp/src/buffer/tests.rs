@@ -1,4 +1,4 @@
-//! Against a plain vector; memory that grows, is trimmed, given back and refused.
+//! Tests against a plain vector; memory that grows, is trimmed, given back and refused.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ fn read(buffer: &StreamBuffer, seq: SeqNum, len: usize) -> Vec<u8> {
 }
 
 proptest! {
-    /// Against a plain vector: whatever is written can be read back at its number, across the wrap.
+    /// Compares with a plain vector: whatever is written can be read back at its number, across the wrap.
     #[test]
     fn behaves_like_an_indexed_stream(
         isn: u32,
