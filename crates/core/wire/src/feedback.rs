@@ -65,7 +65,7 @@ pub struct FeedbackDatagram {
     pub is_throughput: bool,
     /// Bytes that wait for the link, IP packets with their headers, at most 4 GiB; none if not known.
     pub queue: Option<Bytes>,
-    /// For how long after the measurement it may be used, whole ms; zero if it does not say.
+    /// Time after the measurement for which it may be used, whole ms; zero if it does not say.
     pub validity: Duration,
 }
 

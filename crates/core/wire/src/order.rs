@@ -45,7 +45,7 @@ pub struct HandoverOrder {
     pub time_us: u64,
     /// Address of the subscriber that is to move.
     pub subscriber: IpAddr,
-    /// To which of the receiver's peers: 1 to [`HandoverOrder::PEER_LEN_MAX`] bytes.
+    /// Name of the receiver's peer to move to: 1 to [`HandoverOrder::PEER_LEN_MAX`] bytes.
     pub peer: String,
 }
 
