@@ -82,8 +82,7 @@ pub struct RateParams {
     /// Time between two applications of (5), in thousandths of the smallest round trip; 0 for every
     /// ACK. 1000; the paper does not say.
     pub raise_permille: u32,
-    /// Time whose smallest round trip is compared with α and β; `None`: each. 50 ms; the paper does
-    /// not say.
+    /// Time whose smallest round trip is compared with α and β; `None`: each. 50 ms; the paper does not say.
     pub rtt_window: Option<Duration>,
     /// Weight of a new round trip in the smoothed one that is compared, in thousandths; 1000 for no
     /// smoothing. 1000; the paper does not say.

@@ -1,5 +1,4 @@
-//! Time for which radio repairs hold back what comes behind them, where that is much longer than
-//! the path.
+//! Time for which radio repairs hold back what comes behind them, where that is much longer than the path.
 //!
 //! ```text
 //!   delivered by │               ┌──────       ┐
