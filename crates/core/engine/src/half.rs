@@ -555,12 +555,11 @@ fn count_and_pass(counter: &mut u64) -> Verdict {
     Verdict::Forward
 }
 
-/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is
-/// left of all (dynamic thresholds, Choudhury and Hahne 1998). So a subscriber that takes much
-/// leaves as much to the next one, and n that are as greedy come out equal, however many flows each
-/// has. A flow whose sink has shut its window shares in one half of it only, and has what every
-/// flow may have where that is used up: more data for it would wait there, and starve those whose
-/// sinks read (H20).
+/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is left of all
+/// (dynamic thresholds, Choudhury and Hahne 1998). So a subscriber that takes much leaves as much to the next
+/// one, and n that are as greedy come out equal, however many flows each has. A flow whose sink has shut its
+/// window shares in one half of it only, and has what every flow may have where that is used up: more data
+/// for it would wait there, and starve those whose sinks read (H20).
 ///
 /// A power of two, as rings are. `buffered` is what its subscriber takes already, in bytes.
 fn memory_limit(config: &EngineConfig, stats: &Stats, buffered: u64, relay: &Relay) -> Bytes {

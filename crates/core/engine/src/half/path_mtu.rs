@@ -49,9 +49,8 @@ impl Half {
         self.narrow(id, mtu.max(floor), now);
     }
 
-    /// Packets to sinks may be `mtu` bytes long from here on: so the interface says that they leave
-    /// through. The sender of what we repeat would hear of it from the kernel; we, in between, do
-    /// not.
+    /// Packets to sinks may be `mtu` bytes long from here on: so the interface says that they leave through.
+    /// The sender of what we repeat would hear of it from the kernel; we, in between, do not.
     pub(crate) fn set_mtu(&mut self, mtu: u32, now: Instant) {
         let is_narrower = mtu < self.mtu;
         self.mtu = mtu;

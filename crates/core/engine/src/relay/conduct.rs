@@ -104,10 +104,9 @@ impl Conduct {
         (now.saturating_since(since) >= HOLE_MAX).then_some(PassReason::NotTcpLike)
     }
 
-    /// True when one more answer to an unacceptable packet is due: two hosts that disagree would
-    /// answer each other for ever, and a forger of packets would be answered at his own rate (RFC
-    /// 5961 §7). Data outside the window is not asked for here: its sender needs to hear of each,
-    /// and sends no faster for it.
+    /// True when one more answer to an unacceptable packet is due: two hosts that disagree would answer each
+    /// other for ever, and a forger of packets would be answered at his own rate (RFC 5961 §7). Data outside
+    /// the window is not asked for here: its sender needs to hear of each, and sends no faster for it.
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
         let is_due = self.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
         if is_due {
