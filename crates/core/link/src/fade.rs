@@ -1,10 +1,9 @@
 //! [`Fades`]: times in which what is put on the air is lost.
 //!
-//! A radio loses in time, not in packets: a fade, a transport block given up, a hand-over gap
-//! lasts for as long as it lasts, no matter who sends. So how often losses come does not depend on
-//! how fast one sends; how many packets each takes does.
-//! [`LossModel::GilbertElliott`](crate::LossModel::GilbertElliott), whose states change from packet
-//! to packet, has it the other way round.
+//! A radio loses in time, not in packets: a fade, a transport block given up, a hand-over gap lasts for as
+//! long as it lasts, no matter who sends. So how often losses come does not depend on how fast one sends; how
+//! many packets each takes does. [`LossModel::GilbertElliott`](crate::LossModel::GilbertElliott), whose
+//! states change from packet to packet, has it the other way round.
 
 use units::Duration;
 
