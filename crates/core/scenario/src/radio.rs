@@ -370,8 +370,7 @@ pub struct Grants {
     pub hold: Quantity<Duration>,
 }
 
-/// A rate drawn anew at intervals: evenly between `from` and `to`, normally around `mean`, or one
-/// of the two.
+/// A rate drawn anew at intervals: evenly between `from` and `to`, normally around `mean`, or one of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redraw {

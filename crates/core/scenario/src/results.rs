@@ -173,8 +173,7 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// Congestion control of the sending host, `cubic` unless the scenario says otherwise; `udp` without
-    /// one.
+    /// Congestion control of the sending host, `cubic` unless the scenario says otherwise; `udp` without one.
     #[must_use]
     pub fn sender(&self) -> &'static str {
         match self.settings.workload.kind() {
