@@ -259,8 +259,7 @@ pub enum Ink {
     Colour(usize),
     /// A colour with dashes of another kind.
     Dashed(usize, usize),
-    /// Figures that somebody else prints: the colour of the text, or that of ours beside it, dashed and
-    /// hollow.
+    /// Others' figures: the colour of the text, or that of ours beside it, dashed and hollow.
     Cited(Option<usize>),
     /// The colour of the text.
     Plain,
