@@ -119,7 +119,7 @@ pub struct Ack {
     pub now: Instant,
     /// Bytes it newly reported as delivered, cumulatively or selectively.
     pub delivered: Bytes,
-    /// Bytes of those that the peer has thrown away: sent beyond its window while something was missing
+    /// Bytes of those that the peer threw away: sent beyond its window while something was missing
     /// (H18).
     pub discarded: Bytes,
     /// The window of the peer that sent it.
@@ -128,8 +128,7 @@ pub struct Ack {
     pub delivered_total: Bytes,
     /// Round-trip time of the newest segment it covers, never of a retransmitted one.
     pub rtt: Option<Duration>,
-    /// Part of the round trip that was a wait of this acknowledgement on its way back; zero where nobody can
-    /// tell.
+    /// Part of the round trip that was a wait of this acknowledgement on its way back; zero if not known.
     pub return_wait: Duration,
     /// The least of such waits of late: what the way back holds all the time.
     pub lasting_return_wait: Duration,

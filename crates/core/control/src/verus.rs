@@ -58,8 +58,7 @@ pub struct VerusParams {
     /// R: the longest delay over the shortest, in thousandths, above 1000. Default 2000 (\[VE\] §5.1; it
     /// shows 2, 4 and 6).
     pub ratio_permille: u64,
-    /// Share of the window that a loss leaves, in thousandths. Default 700 (authors' code:
-    /// `VERUS_M_DECREASE`).
+    /// Window that a loss leaves, in thousandths. Default 700 (authors' code: `VERUS_M_DECREASE`).
     pub loss_permille: u64,
     /// Interval at which the curve is drawn anew. Default 1 s (\[VE\] §5.3).
     pub curve_interval: Duration,

@@ -27,8 +27,7 @@ const POLICED: u64 = 2;
 const ROUND_TRIPS: u64 = 12;
 const INTERVAL_MIN_US: u64 = 200_000;
 const SEGMENTS_MIN: u64 = 64;
-/// Bytes lost of a million in an interval that are worth a trial, after this many such intervals; and during
-/// the start.
+/// Bytes lost of a million in an interval that are worth a trial, after how many such; and during the start.
 const LOST_PPM: u64 = 20_000;
 const LOSSY_MIN: u64 = 2;
 const LOST_MUCH_PPM: u64 = 100_000;

@@ -1,5 +1,4 @@
-//! State that connections to one destination share: [`SharedPath`], and the part that each of them keeps:
-//! [`Member`].
+//! State that connections to one destination share ([`SharedPath`]), and each one's part ([`Member`]).
 //!
 //! ```text
 //!   connection ── Σ r̂, Σ r̄, Σ d, how many, when to drain ──▶ SharedPath ──▶ r̂, r̄, d are the mean of the members
@@ -88,8 +87,7 @@ impl Shares {
 pub struct SharedPath {
     /// The connection that leads, by number; 0: none.
     pub leader: u64,
-    /// Time at which the leader was heard of last, µs; all that follows but `group`, `members` and `floor_us`
-    /// is what it wrote.
+    /// Time of the leader's last news, µs; it wrote all that follows but `group`, `members` and `floor_us`.
     pub led_us: u64,
     /// Counts how often somebody has begun to lead who was no member: what was proved before holds no longer.
     pub group: u64,

@@ -286,7 +286,7 @@ fn download(server: u8, base_ms: u64) -> Flow {
 /// A round trip of an empty path of 60 ms: with the departure of one packet, and what TSvals round.
 const EMPTY_US: std::ops::RangeInclusive<u64> = 59_000..=62_200;
 
-/// Bytes that a server has under way at most: all that the window allows, or 40 ms of queue, less than the
+/// Most bytes that a server has under way: all that the window allows, or 40 ms of queue, less than the
 /// empty path.
 const UNDER_WAY: [u64; 2] = [u64::MAX, 83 * MSS as u64];
 
