@@ -96,8 +96,7 @@ pub struct EngineConfig {
     pub sharing: Sharing,
     /// The controller made for each subscriber. Default `adaptive`.
     pub controller: ControllerConfig,
-    /// Policy for the client's window: whether it limits what is sent to it. Default `honour`; see NOTICE for
-    /// the other.
+    /// Policy for the client's window: whether it limits us. Default `honour`; see NOTICE for the other.
     pub window_policy: WindowPolicy,
     /// ECN field of data to clients where the hosts agreed on ECN. Default Not-ECT.
     pub client_ecn: ClientEcn,
@@ -148,8 +147,7 @@ pub struct EngineConfig {
     /// Whether what is sent may be longer than the path's packets: the caller cuts it then. Default true.
     pub super_packets: bool,
     /// Makes what passes to a subscriber (QUIC, other UDP, TCP that passes) take turns with its accelerated
-    /// flows for the subscriber's window, and wait for it alone where there is more than a trickle of it.
-    /// Default true.
+    /// flows for its window, and wait for it alone where it is more than a trickle. Default true.
     pub schedule_passed: bool,
     /// Sends echo requests (ICMP) to a subscriber where nothing else says what has left its queue of what
     /// passes: one follows each 6 kB, 5 to 25 ms apart, while such packets are under way. Default false.

@@ -532,8 +532,8 @@ impl Middlebox for Engine {
 }
 
 /// Settles a dispute where the packet that `met` has just consumed did not fit what is known of its flow:
-/// `other` hears of it, and once nothing that either knows speaks against it, the hosts of the flow are taken
-/// to be elsewhere.
+/// `other` hears of it, and once neither knows anything against it, the flow's hosts are taken to be
+/// elsewhere.
 fn settle_dispute(met: &mut Half, mut other: Option<&mut Half>, now: Instant) {
     let Some((misfit, is_settled)) = met.take_misfit() else { return };
     let is_heard = other.as_mut().is_none_or(|other| other.hear_misfit(misfit.reversed(), now));

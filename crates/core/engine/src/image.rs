@@ -1,5 +1,4 @@
-//! Versions, errors and header of an engine's stored state ([`crate::Engine::store`],
-//! [`crate::Engine::resume`]).
+//! Form of an engine's stored state ([`crate::Engine::store`], [`crate::Engine::resume`]).
 //!
 //! ```text
 //!   CELLFLOW │ version, 16 bits │ wired MTU │ downlink half │ 0, or 1 and the uplink half

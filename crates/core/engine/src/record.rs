@@ -124,8 +124,8 @@ words! {
         /// Flow labels, 20 bits.
         sink_label,
         source_label,
-        /// Time at which the sink last acknowledged something, and at which a packet came: ms of the clock,
-        /// lower 32 bits.
+        /// Times at which the sink last acknowledged something and a packet came: ms of the clock, lower 32
+        /// bits.
         progress_ms,
         activity_ms,
     }

@@ -341,8 +341,8 @@ impl Relay {
         })
     }
 
-    /// Place of a segment: whether it begins behind more than has come of its host, and whether all that it
-    /// carries has come.
+    /// Place of a segment: whether it begins beyond what has come of its host, and whether all of it has
+    /// come.
     fn place(&self, segment: &Segment<'_>) -> (bool, bool) {
         let is_ahead = |seq| self.is_ahead(segment.from, seq);
         (is_ahead(segment.tcp.seq), segment.has_content() && !is_ahead(segment.tcp.seq_end()))
@@ -394,8 +394,8 @@ impl Relay {
         syn.seq == self.sink.isn
     }
 
-    /// Outdates the timestamps after a silence longer than they can be compared over: what comes next tells
-    /// the time anew.
+    /// Outdates timestamps after a silence over which they cannot be compared: what comes next tells the
+    /// time.
     pub(crate) fn outdate_timestamps(&mut self) {
         (self.sink.is_tsval_old, self.source.is_tsval_old) = (true, true);
     }

@@ -134,8 +134,7 @@ pub(crate) struct Budget {
     pub(crate) flows: u32,
 }
 
-/// Context of handling a segment, a deadline or a control packet of a flow: all that it may use besides the
-/// flow.
+/// Context of handling a segment, a deadline or a control packet: all that it may use besides the flow.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a EngineConfig,

@@ -141,7 +141,7 @@ impl Half {
 }
 
 /// Page of what `show` shows of the places of a table, `looks` from `from` on: the time does not depend on
-/// how many there are.
+/// their number.
 fn page<R>(places: u32, from: u32, looks: u32, show: impl Fn(u32) -> Option<R>) -> Page<R> {
     let end = from.saturating_add(looks).min(places);
     Page { found: (from..end).filter_map(show).collect(), next: (end < places).then_some(u64::from(end)) }

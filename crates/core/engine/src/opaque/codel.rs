@@ -12,7 +12,7 @@ const TARGET: Duration = Duration::from_millis(250);
 /// INTERVAL: a long usual round trip.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// Longest wait, after which a packet is dropped at once: the rest of a flow that has ended is no queue of
+/// Longest wait, after which a packet is dropped at once: the rest of an ended flow is no queue of
 /// anybody's.
 pub(super) const LONGEST: Duration = Duration::from_millis(1_000);
 

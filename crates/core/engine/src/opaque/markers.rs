@@ -13,8 +13,7 @@ use wire::{Icmp, Ip, IpVersion, Packet};
 
 use super::key::{host, mix};
 
-/// The identifier of all requests (RFC 792): the caller that steers packets to the engine knows replies by
-/// it.
+/// The identifier of all requests (RFC 792): who steers packets to the engine knows replies by it.
 pub const IDENTIFIER: u16 = 0xce11;
 
 /// A request follows so many bytes, or such a part of a window if that is more, or what has left so long ago.
@@ -22,9 +21,9 @@ const BYTES: u64 = 6_000;
 const PART: u64 = 16;
 const DELAY: Duration = Duration::from_millis(25);
 
-/// Requests in a row without a reply, and the time they take, after which nobody answers. Who has answered
-/// before may be out of reach, and is asked on for longer: a phone that has gone is sent nothing to ask about
-/// soon.
+/// Requests in a row without a reply, and the time they take, after which nobody answers. A host that has
+/// answered before may be out of reach, and is asked for longer: soon nothing is sent to a phone that has
+/// gone.
 const UNANSWERED: u32 = 16;
 const UNANSWERED_FOR: Duration = Duration::from_secs(4);
 const OUT_OF_REACH: Duration = Duration::from_secs(60);

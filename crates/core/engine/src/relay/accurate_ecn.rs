@@ -442,8 +442,8 @@ impl AccurateEcn {
         counters.bytes().filter(|_| !has_blocks || counters.needs_bytes())
     }
 
-    /// Word of four numbers of three bits: what the source was told last and what of it is ours, then the
-    /// same of the sink.
+    /// Word of four numbers of three bits: what the source was told last, what of it is ours, and both of
+    /// the sink.
     pub(super) fn word(&self) -> u32 {
         let three = |value: u32, place: u32| (value & 7) << (3 * place);
         let of = |counters: &Counters, place: u32| {

@@ -1,5 +1,4 @@
-//! State of what each host of a relayed flow has sent so far: packets are made in the one's name for the
-//! other.
+//! State of each host of a relayed flow by what it has sent: packets are made in its name for the other.
 
 use tcp::ReturnDelay;
 use units::SeqNum;
