@@ -5,7 +5,7 @@ use units::Duration;
 use crate::LinkError;
 use crate::random::{Stage, Stream};
 
-/// Model of the times at which the link serves nothing at all. Packets go on queueing; what the capacity
+/// Model of the times at which the link serves nothing. Packets go on queueing; what the capacity
 /// offered is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OutageModel {

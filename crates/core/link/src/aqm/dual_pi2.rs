@@ -109,8 +109,7 @@ impl DualPi2 {
         self.next_update += self.params.update;
     }
 
-    /// True when it is a scalable packet's turn, given the number of packets of each that may leave; none
-    /// where none may.
+    /// True on a scalable packet's turn, given how many packets of each may leave; none where none may.
     pub(super) fn picks_low(&self, [low, classic]: [usize; 2]) -> Option<bool> {
         match (low, classic) {
             (0, 0) => None,
