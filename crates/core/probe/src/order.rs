@@ -237,8 +237,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes of strangers are read without harm, and what is read says the same when it is written
-        /// again.
+        /// Any bytes are read without harm, and what is read says the same when it is written again.
         #[test]
         fn any_bytes_are_no_order_or_one_that_is_written_the_same(
             begin in prop_oneof![Just(None), (0u8..32).prop_map(Some)],

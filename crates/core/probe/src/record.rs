@@ -279,8 +279,7 @@ impl WayLog {
         queue.iter().find(|(_, waits, _)| *waits >= wanted).map(|(came, _, _)| *came)
     }
 
-    /// State of the queue for each packet in the order of its number: when it came, what waited then, and
-    /// whether it passed.
+    /// State of the queue by the packet's number: when it came, what waited then, and whether it passed.
     fn queue(&self) -> Vec<(i64, u64, bool)> {
         let mut all: Vec<(u32, i64, bool)> =
             self.passed.iter().map(|(n, came, _)| (*n, *came, true)).collect();
