@@ -130,8 +130,7 @@ impl Beside {
         }
     }
 
-    /// Checks what serde cannot see: keys that another kind has, numbers out of range, an end before the
-    /// start.
+    /// Checks what serde cannot see: another kind's keys, numbers out of range, an end before the start.
     fn check(&self) -> Result<(), String> {
         let is_pages = self.kind == BesideKind::Pages;
         let keys = [

@@ -66,8 +66,7 @@ pub struct MultiPathRun {
     /// Longest queue of any radio in that time, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_queue_ms: Option<f64>,
-    /// Most data not sent yet that waited at that death in the sender's sockets of the living paths, ms at
-    /// their rate.
+    /// Most unsent data at that death in the sender's sockets of the living paths, ms at their rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_unsent_ms: Option<f64>,
     /// Radios that returned: when, and until data came through each again, ms; none when it did not.

@@ -67,7 +67,7 @@ layered! {
         pub trace_seed: u64,
         /// Length of the synthetic trace before it repeats. Default: 60 s.
         pub trace_length: Quantity<Duration>,
-        /// Time by which each of several devices begins later in the trace than the one before. Default: all
+        /// Time by which each further device begins later in the trace than the one before. Default: all
         /// alike.
         pub apart: Quantity<Duration>,
         /// The subscriber's queue, drop-tail. Default: 1000 packets.
@@ -341,8 +341,7 @@ pub struct Harq {
     /// Tries in all before the packet is lost. Default: 5.
     #[serde(default = "five_tries")]
     pub tries: u8,
-    /// Makes one block, with one fate, of all packets that leave in one slot. Default: no, each packet is a
-    /// block.
+    /// Makes one block of all packets that leave in one slot. Default: no, each packet is a block.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub per_slot: bool,
 }
