@@ -198,8 +198,7 @@ impl Endpoint {
             connection.exchange(path, number, now);
         }
     }
-    /// Progress of its application: when it read the first byte, when the last one so far, and how many at
-    /// some moments.
+    /// Progress of its application in reading.
     #[must_use]
     pub fn progress(&self) -> Progress<'_> {
         self.connection.as_ref().map_or(Progress::default(), |c| c.program.progress())

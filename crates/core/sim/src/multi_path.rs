@@ -32,8 +32,7 @@ use world::World;
 
 use crate::SimError;
 
-/// Time for which the air is there before the transfer, as in the lab: links are in the same place of their
-/// traces.
+/// Time of the air before the transfer, as in the lab: links are in the same place of their traces.
 const LEAD: Duration = Duration::from_millis(1_500);
 
 /// Shorter times without a byte are no stalls.

@@ -12,8 +12,7 @@ use crate::{MiddleboxUnderTest, Network};
 pub struct Sample {
     /// Time of the sample.
     pub at: Instant,
-    /// Bytes that the first flow's sender may have in flight, by its congestion window; none before the
-    /// connection.
+    /// Congestion window of the first flow's sender; none before the connection.
     pub window: Option<Bytes>,
     /// Bytes that it has in flight.
     pub in_flight: Option<Bytes>,

@@ -100,8 +100,7 @@ pub(super) struct Connection {
     pub(super) drwa: Option<Drwa>,
     /// Segments that a peer without SACK is believed to have got behind a hole.
     reno_sack: RenoSack,
-    /// Time at which the peer last acknowledged something new, answered with a shut window, or had nothing to
-    /// answer.
+    /// Time at which the peer last acknowledged news, answered with a shut window, or had nothing to answer.
     pub(super) last_progress: Instant,
     last_reply_to_empty: Option<Instant>,
     /// The largest window that the peer has stated, bytes.

@@ -1,5 +1,4 @@
-//! Responses of a host to marks on its data: [`MarkResponse`], [`Answering`]; and classic ECN at a receiver:
-//! [`Echo`].
+//! Responses of a host to marks on its data ([`MarkResponse`], [`Answering`]), and classic ECN's [`Echo`].
 //!
 //! ```text
 //!   classic ECN:   ECE in an acknowledgement behind the last CWR ─▶ a mark;  CWR with the next new data    RFC 3168

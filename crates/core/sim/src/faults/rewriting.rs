@@ -1,4 +1,4 @@
-//! Changes that other middleboxes make to packets: numbers, options and addresses rewritten with right
+//! Changes that other middleboxes make to packets: numbers, options and addresses, with right
 //! checksums.
 
 use units::Duration;
