@@ -1,5 +1,4 @@
-//! Segments that a peer discards because they lie beyond its window (H18): how they are found, and when they
-//! have arrived.
+//! Segments beyond its window that a peer discards (H18): how they are found, and when they have arrived.
 
 use units::SeqNum;
 

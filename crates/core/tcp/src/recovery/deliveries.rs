@@ -79,8 +79,7 @@ struct Deliveries<'a> {
 }
 
 impl Deliveries<'_> {
-    /// Takes the data acknowledged cumulatively; true when some of it had been sent again and is delivered by
-    /// this.
+    /// Takes the data acknowledged cumulatively; true when it delivers some that had been sent again.
     fn take_acknowledged(&mut self, ack: &AckIn<'_>, board: &mut Scoreboard) -> bool {
         let una = board.una();
         let mut is_repair = false;

@@ -45,8 +45,8 @@ enum Phase {
 stored::variants! { Phase: 0 => Retransmit, 1 => Wait, 2 => Repair }
 
 impl Timeout {
-    /// Begins a time-out that sends `segments` segments; `earlier_point` is where the recovery would end
-    /// without it.
+    /// Begins a time-out that sends `segments` segments; without it the recovery would end at
+    /// `earlier_point`.
     pub(super) fn new(segments: u8, earlier_point: SeqNum) -> Self {
         Self { phase: Phase::Retransmit, segments, earlier_point }
     }
