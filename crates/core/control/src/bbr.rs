@@ -371,8 +371,7 @@ impl Bbr {
         }
     }
 
-    /// Lets one segment leave for one acknowledged in the first round of a recovery; true while it
-    /// lasts.
+    /// Lets one segment leave for one acknowledged in the first round of a recovery; true while it lasts.
     fn conserve(&mut self, ack: &Ack) -> bool {
         let repair = match (ack.is_recovering, self.repair) {
             (false, _) => Repair::None,

@@ -112,8 +112,7 @@ const MARK_LEAVES_PERMILLE: u64 = 850;
 /// `bictcp_update`: `cnt = 20` while `last_max_cwnd` is 0).
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
 
-/// Segments acknowledged per one of growth where nothing is to gain (Linux `bictcp_update`: `100 *
-/// cwnd`).
+/// Segments acknowledged per one of growth where nothing is to gain (Linux `bictcp_update`: `100 * cwnd`).
 const PLATEAU_WINDOWS: u64 = 100;
 
 /// Growth since a loss.

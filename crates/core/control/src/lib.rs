@@ -119,8 +119,7 @@ pub struct Ack {
     pub now: Instant,
     /// Bytes it newly reported as delivered, cumulatively or selectively.
     pub delivered: Bytes,
-    /// Bytes of those that the peer threw away: sent beyond its window while something was missing
-    /// (H18).
+    /// Bytes of those that the peer threw away: sent beyond its window while something was missing (H18).
     pub discarded: Bytes,
     /// The window of the peer that sent it.
     pub peer_window: Bytes,

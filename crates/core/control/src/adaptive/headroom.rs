@@ -63,7 +63,7 @@ impl Headroom {
         self.d = self.d.clamp(least, most);
     }
 
-    /// Without the term: a constant.
+    /// Sets a constant, without the term.
     pub(super) fn set(&mut self, d: Duration) {
         self.d = d;
     }

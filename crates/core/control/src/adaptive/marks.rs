@@ -47,8 +47,7 @@ pub(super) struct Heard {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     bound: Option<Bytes>,
-    /// Time at which M last changed, and when it rises; unknown until the first acknowledgement after
-    /// that.
+    /// Time at which M last changed, and when it rises; unknown until the first acknowledgement after that.
     changed_at: Instant,
     rises_at: Option<Instant>,
     /// A packet that was sent since met no queue.

@@ -6,8 +6,7 @@ use super::{FLOOR_AGE_DOUBTED_US, FLOOR_AGE_US, JITTER_PARTS, Law};
 const FLOOR_AGE_ROUNDS: u64 = 50;
 /// Bins after which the other members of a path have heard of a drain.
 const TOGETHER_BINS: u64 = 2;
-/// Part of the round trip, as a divisor: if half of the window less takes away no more, the queue is
-/// others'.
+/// Part of the round trip, as a divisor: if half of the window less takes away no more, the queue is others'.
 const OTHERS_PARTS: u64 = 16;
 /// Such drains in a row after which the next ones follow sooner.
 const OTHERS_SURE: u32 = 2;
