@@ -17,9 +17,9 @@ use wire::VirtioNetHeader;
 /// A port of the accelerator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Port {
-    /// Towards the servers.
+    /// Side of the servers.
     Wired,
-    /// Towards the clients.
+    /// Side of the clients.
     Mobile,
 }
 

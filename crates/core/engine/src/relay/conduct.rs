@@ -35,8 +35,7 @@ pub(crate) struct Conduct {
     challenged: Moment,
     /// Time since which the same hole in the source's data has been open.
     hole_since: Moment,
-    /// Time at which both hosts were first asked where they are, while nothing came that fits, ms; 0:
-    /// never.
+    /// Time at which both hosts were first asked where they are, while nothing came that fits, ms; 0: never.
     elsewhere_ms: u32,
 }
 stored::fields!(Conduct { nonsense, challenged, hole_since, elsewhere_ms });

@@ -11,7 +11,7 @@ use crate::timestamp::{is_earlier, later_of};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IpTemplate {
     pub(crate) hop_limit: u8,
-    /// Without the ECN bits: what we send is our own.
+    /// Traffic class without the ECN bits: what we send is our own.
     pub(crate) traffic_class: u8,
     pub(crate) flow_label: u32,
     pub(crate) dont_fragment: bool,
