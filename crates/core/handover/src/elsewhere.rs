@@ -62,8 +62,7 @@ struct Absent {
 #[derive(Clone, Debug, Default)]
 struct Shared {
     flows: BTreeMap<Ends, Peer>,
-    /// Way of the last packet from each side: true when it came by way of another box; none before the
-    /// first.
+    /// Way of the last packet from each side: true when it came by way of another box; none before the first.
     is_relayed: [Option<bool>; 2],
 }
 
