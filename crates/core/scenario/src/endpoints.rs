@@ -128,7 +128,7 @@ layered! {
         pub rate: Quantity<Rate>,
         /// The link's capacity as `rate` is to believe it.
         pub r_cap: Quantity<Rate>,
-        /// Towards the client's window. Default: `honour`.
+        /// Policy for the client's window. Default: `honour`.
         pub window_policy: WindowPolicy,
         /// Bytes in flight at most, as time at the current rate. Default: no limit.
         pub in_flight_cap: Quantity<Duration>,

@@ -27,8 +27,7 @@ pub fn mbps(bytes: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { rounded(Rate::from_transfer(Bytes::new(bytes), time).as_mbps_f64()) }
 }
 
-/// Figures of a link in `[began, ended)`, by the log of its packets; `offered` says what it could
-/// carry.
+/// Figures of a link in `[began, ended)`, by the log of its packets; `offered` says what it could carry.
 #[must_use]
 pub fn radio(
     offered: impl Fn(Instant, Instant) -> Bytes,

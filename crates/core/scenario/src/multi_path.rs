@@ -91,7 +91,7 @@ const fn is_zero(number: &u32) -> bool {
 pub struct RadioPath {
     /// The interface's name, at most ten letters and digits.
     pub name: String,
-    /// Towards the client.
+    /// Direction towards the client.
     pub down: Direction,
     /// Direction from the client.
     pub up: Direction,

@@ -24,7 +24,7 @@ layered! {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Radio {
-    /// Towards the client.
+    /// Direction towards the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<Direction>,
     /// Direction from the client.
