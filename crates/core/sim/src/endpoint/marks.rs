@@ -14,8 +14,7 @@ pub(super) const fn capable(response: MarkResponse) -> u8 {
     if matches!(response, MarkResponse::Scalable) { ECT_1 } else { ECT_0 }
 }
 
-/// Value that tells of an unmarked SYN-ACK, and a server's for an unmarked SYN (RFC 9768 §3.1.2,
-/// §3.2.2.1).
+/// Value that tells of an unmarked SYN-ACK, and a server's for an unmarked SYN (RFC 9768 §3.1.2, §3.2.2.1).
 const NOT_ECT: u8 = 2;
 
 /// A SYN offers accurate ECN by all three flags, and a SYN-ACK accepts it by one of these.

@@ -1,5 +1,4 @@
-//! Changes that other middleboxes make to packets: numbers, options and addresses, with right
-//! checksums.
+//! Changes that other middleboxes make to packets: numbers, options and addresses, with right checksums.
 
 use units::Duration;
 use wire::{ChecksumState, TcpEditor, TcpFlags};

@@ -33,7 +33,7 @@ pub(super) struct World {
     /// Longest queue by radio in bins, ms.
     pub queues_ms: BTreeMap<String, Vec<u32>>,
     names: Vec<String>,
-    /// Towards the client, and from it.
+    /// Links towards the client, and from it.
     radios: Vec<[Link<Parcel>; 2]>,
     headers: Bytes,
     is_multi_path: bool,
