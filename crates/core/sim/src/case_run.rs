@@ -41,9 +41,9 @@ pub struct CaseRun {
 pub struct CaseOutcome {
     /// Figures that the lab would have measured.
     pub figures: scenario::results::Figures,
-    /// What only the simulator knows.
+    /// Figures that only the simulator knows.
     pub simulation: scenario::results::Simulation,
-    /// What did not come out as it must.
+    /// Results that are not as they must be.
     pub problems: Vec<String>,
     /// Reasons why figures are not worth what is stated beside them.
     pub doubts: Vec<String>,
