@@ -18,12 +18,12 @@ use serde::ser::SerializeMap as _;
 pub use draw::{Width, key};
 pub use marks::class;
 
-/// What a chart shows.
+/// Contents of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Chart {
-    /// What is seen.
+    /// Title that says what is seen.
     pub title: String,
-    /// What was measured, in a line below the title; may be empty.
+    /// Note on the measurement, in a line below the title; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// The command that makes it; may be empty.
@@ -43,7 +43,7 @@ pub struct Chart {
 pub struct Panel {
     /// The axis that goes up.
     pub y: Axis,
-    /// What is drawn, the first lowest.
+    /// Series to draw, the first lowest.
     pub series: Vec<Series>,
 }
 
@@ -52,13 +52,13 @@ pub struct Panel {
 pub struct Axis {
     /// Quantity and unit.
     pub label: String,
-    /// How values are spread.
+    /// Spread of values: linear, logarithmic or by name.
     pub spread: Spread,
-    /// What it covers.
+    /// Range of values that it covers.
     pub range: Range,
 }
 
-/// How values are spread along an axis.
+/// Spread of values along an axis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {
@@ -72,21 +72,21 @@ pub enum Spread {
     Places(Vec<String>),
 }
 
-/// What an axis covers. Of places it is always all.
+/// Range of values that an axis covers. Of places it is always all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Range {
-    /// From zero, or from below it where values are, to the next tick above all values; logarithmic from a
-    /// little below the least to a little above the largest.
+    /// Range from zero, or from below it where values are, to the next tick above all values; logarithmic
+    /// from a little below the least to a little above the largest.
     #[default]
     Round,
-    /// From zero to exactly the largest value: for time, where empty space at the end would mislead.
+    /// Range from zero to exactly the largest value: for time, where empty space at the end would mislead.
     Exact,
-    /// From here to the next tick above all values.
+    /// Range from here to the next tick above all values.
     From(f64),
-    /// From here to exactly the largest value.
+    /// Range from here to exactly the largest value.
     ExactFrom(f64),
-    /// From and to: what lies beyond is drawn at the edge.
+    /// Range from and to: what lies beyond is drawn at the edge.
     Between(f64, f64),
 }
 
@@ -125,14 +125,14 @@ impl Axis {
 /// Points that belong together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// What it is, for the legend; a series without a name is not in it.
+    /// Name for the legend; a series without a name is not in it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it is drawn in.
+    /// Ink that it is drawn in.
     pub ink: Ink,
-    /// How it is drawn.
+    /// Mark that it is drawn with.
     pub mark: Mark,
-    /// From left to right.
+    /// Points from left to right.
     #[serde(flatten, serialize_with = "columns")]
     pub points: Vec<Point>,
 }
@@ -167,7 +167,7 @@ impl Series {
 pub struct Point {
     /// Across.
     pub x: f64,
-    /// Up.
+    /// Place on the axis that goes up.
     pub y: f64,
     /// Lower and upper end of what is drawn around it: an error bar, a band, a stem.
     pub around: Option<(f64, f64)>,
@@ -250,7 +250,7 @@ fn five_digits(value: f64) -> f64 {
     if scale.is_normal() { (value * scale).round() / scale } else { value }
 }
 
-/// What a series is drawn in.
+/// Ink of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ink {
@@ -259,7 +259,7 @@ pub enum Ink {
     Colour(usize),
     /// A colour with dashes of another kind.
     Dashed(usize, usize),
-    /// What somebody else prints: the colour of the text, or that of ours beside it, dashed and hollow.
+    /// Others' figures: the colour of the text, or that of ours beside it, dashed and hollow.
     Cited(Option<usize>),
     /// The colour of the text.
     Plain,
@@ -269,13 +269,13 @@ pub enum Ink {
     Bad,
 }
 
-/// How a series is drawn.
+/// Mark of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
-    /// From point to point.
+    /// Line from point to point.
     Line,
-    /// From point to point, with a dot at each.
+    /// Line from point to point, with a dot at each.
     Dotted,
     /// Dots.
     Dots,
@@ -293,7 +293,7 @@ pub enum Mark {
     Steps,
     /// The same, filled down to the axis, in grey: what there is to use.
     Ground,
-    /// From the lower to the upper end of what is around each point, filled.
+    /// Area from the lower to the upper end of what is around each point, filled.
     Band,
     /// Along the axis, from what is low to what is high around a point: a stretch of it is marked below the
     /// panel.

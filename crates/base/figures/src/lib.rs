@@ -1,7 +1,7 @@
 //! Figures: what values say ([`stats`]), and how that is shown: as charts ([`chart`]), as tables
 //! ([`Table`]), in pages ([`page`]).
 //!
-//! Nothing here knows what is measured. Whoever measures brings values, names and units.
+//! Nothing here knows what is measured. The program that measures brings values, names and units.
 
 pub mod chart;
 pub mod page;

@@ -94,7 +94,7 @@ mod tests {
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
     }
 
-    /// What eyes without one kind of cones see ([MF] table 1, severity 1).
+    /// Colours as eyes without one kind of cones see them ([MF] table 1, severity 1).
     const EYES: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [

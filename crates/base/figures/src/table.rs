@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// How a field looks in HTML: its class, if any.
+/// Look of a field in HTML: its class, if any.
 type Look<'a> = &'a dyn Fn(&str) -> Option<&'static str>;
 
 impl Table {

@@ -27,7 +27,7 @@ pub(crate) fn broken(text: &str, columns: usize) -> Vec<String> {
     wrapped(text, columns).into_iter().flat_map(whole).collect()
 }
 
-/// At most `columns` letters, the last of which says where there were more.
+/// Shortens to at most `columns` letters, the last of which says where there were more.
 pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();

@@ -15,7 +15,7 @@ pub fn in_parallel<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -
     results.into_iter().flatten().collect()
 }
 
-/// As [`in_parallel`], but begins nothing once `is_over`: what was not begun is `None`, at its place.
+/// Works like [`in_parallel`], but begins nothing once `is_over`: what was not begun is `None`, at its place.
 ///
 /// Work that takes long should look at `is_over` itself, and give what says that it was not finished.
 pub fn in_parallel_until<T: Send>(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::kind::Kind;
 
-/// Why a table cannot be written or read.
+/// Reason why a table cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TablesError {
     /// Reading or writing failed.
@@ -43,7 +43,7 @@ pub enum TablesError {
         column: String,
         /// The column's kind.
         expected: Kind,
-        /// What came.
+        /// Kind of value that came.
         found: &'static str,
     },
     /// A file of a folder holds another table.

@@ -14,7 +14,7 @@ use crate::kind::Kind;
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Type of its values.
     pub kind: Kind,
     /// Unit of its numbers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -64,14 +64,14 @@ impl Column {
         Self::new(name, Kind::Time)
     }
 
-    /// With the unit of its numbers.
+    /// Sets the unit of its numbers.
     #[must_use]
     pub fn unit(mut self, unit: impl Into<String>) -> Self {
         self.unit = Some(unit.into());
         self
     }
 
-    /// With a sentence on what it means.
+    /// Sets a sentence on what it means.
     #[must_use]
     pub fn meaning(mut self, meaning: impl Into<String>) -> Self {
         self.meaning = meaning.into();
@@ -119,7 +119,7 @@ impl TableSchema {
         Self { table: table.into(), version, columns: Vec::new() }
     }
 
-    /// With one more column.
+    /// Adds a column.
     #[must_use]
     pub fn with(mut self, column: Column) -> Self {
         self.columns.push(column);

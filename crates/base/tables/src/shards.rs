@@ -148,7 +148,7 @@ impl Whole {
         Ok(Self { unfinished, path: path.to_owned() })
     }
 
-    /// Where it is to be.
+    /// Path at which it is to be.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -19,7 +19,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// Name of its type, for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Null => "nothing",

@@ -19,7 +19,7 @@ use crate::value::Value;
 /// The note of a Parquet file that holds its [`TableSchema`] as JSON: units and meanings of the columns.
 pub(crate) const SCHEMA_NOTE: &str = "cellerator.table";
 
-/// How a table is written.
+/// File format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// RFC 4180, with a header line.
@@ -43,8 +43,8 @@ enum Out<W: Write + Send> {
     Parquet(Box<SerializedFileWriter<Lent<W>>>, Group),
 }
 
-/// What Parquet's writer writes to until it has finished. Its own `into_inner` tells no reason of the system's: not
-/// that a disk is full.
+/// Output that Parquet's writer writes to until it has finished. Its own `into_inner` tells no reason of the
+/// system's: not that a disk is full.
 struct Lent<W>(Option<W>);
 
 impl<W: Write> Write for Lent<W> {

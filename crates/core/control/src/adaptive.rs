@@ -82,15 +82,15 @@ const GRAINS_PER_BIN: u64 = 2;
 /// Shorter bins than this part of the path's round trip tell nothing that could be acted on.
 const BINS_PER_ROUND_TRIP: u64 = 8;
 
-/// Bins are so many times shorter than on a coarse link at most: of a few segments each on links of
-/// some Mbit/s.
+/// Largest factor by which bins are shorter than on a coarse link: bins of a few segments each on
+/// links of some Mbit/s.
 const FINEST: u64 = 12;
 
-/// Data in flight is never held below so many segments: fewer starve delayed acknowledgements.
+/// Least segments in flight: fewer starve delayed acknowledgements.
 const SEGMENTS_MIN: u64 = 4;
 
-/// How much sooner than the link takes it data is handed over: pacing keeps bursts off the wire,
-/// not the queue low.
+/// Factor by which data is handed over sooner than the link takes it: pacing keeps bursts off the
+/// wire, not the queue low.
 const PACING_GAIN: u64 = 2;
 
 /// The same over round trips that are longer by what repairs hold back, in per cent: what is let go at once
@@ -124,15 +124,15 @@ pub struct AdaptiveParams {
     pub headroom_max: Duration,
     /// φ: share of the time, in thousandths, for which the queue may be empty. 20.
     pub starved_permille: u32,
-    /// How fast the headroom follows: so much per second of an empty queue. 80 ms.
+    /// Growth of the headroom per second of an empty queue. 80 ms.
     pub headroom_gain: Duration,
-    /// A round trip so little above the floor says that the queue was empty. 5 ms.
+    /// A round trip no further above the floor says that the queue was empty. 5 ms.
     pub starved_below: Duration,
     /// D: longest queueing time at the rate of the last moments. 100 ms.
     pub delay_max: Duration,
     /// Data in flight of a subscriber never seen before. 32 KiB.
     pub initial_window: Bytes,
-    /// For how long an idle subscriber's link is remembered. 60 s.
+    /// Time for which an idle subscriber's link is remembered. 60 s.
     pub memory: Duration,
     /// Terms that are left out, to measure what they are worth. None.
     pub without: Terms,
@@ -188,7 +188,7 @@ pub struct Adaptive {
     buffer: Buffer,
     silence: Silence,
     window: Bytes,
-    /// When the window was in use last.
+    /// Time at which the window was in use last.
     limited_at: Option<Instant>,
     pacing_rate: Rate,
     last_ack: Instant,
@@ -278,7 +278,7 @@ impl Adaptive {
         !self.params.without.has(term)
     }
 
-    /// What may be in flight because of a buffer smaller than the window.
+    /// Most bytes in flight that a buffer smaller than the window allows.
     fn ceiling(&self) -> Option<Bytes> {
         let (mean, floor) = (self.mean().unwrap_or(Rate::ZERO), self.floor.get().unwrap_or(Duration::ZERO));
         self.buffer.window(mean.bytes_in(floor)).filter(|_| self.has(Term::Ceiling))
@@ -417,7 +417,7 @@ impl Adaptive {
         self.offer.average()
     }
 
-    /// What is in flight only because acknowledgements wait on their way back.
+    /// Bytes in flight only because acknowledgements wait on their way back.
     fn returning(&self) -> Bytes {
         self.mean().unwrap_or(Rate::ZERO).bytes_in(self.return_wait)
     }
@@ -438,7 +438,7 @@ impl Adaptive {
         }
     }
 
-    /// What repairs hold back.
+    /// Bytes that repairs hold back.
     fn held(&self, forecast: Rate) -> Bytes {
         // As it has been so far the mean is that of a link that was idle.
         let rate = if self.blocking.is_on_trial() { forecast } else { self.mean().unwrap_or(forecast) };

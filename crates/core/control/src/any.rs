@@ -16,12 +16,12 @@ use crate::{
     WindowAdaptation, WindowAdaptationParams,
 };
 
-/// Where a controller can be chosen, beside contests and simulated hosts, which have all of them.
+/// Places where a controller can be chosen, beside contests and simulated hosts, which have all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
     /// Its name on the command line and in results.
     pub name: &'static str,
-    /// What it is in a few words, where an accelerator can have it.
+    /// Summary in a few words, where an accelerator can have it.
     pub accelerates: Option<&'static str>,
     /// An accelerator can have it towards servers, on a wired segment shared with others.
     pub is_for_uplink: bool,
@@ -94,13 +94,13 @@ macro_rules! controllers {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
-            /// Where it can be chosen, and by which names.
+            /// Places where it can be chosen, and by which names.
             #[must_use]
             pub const fn listed(self) -> Listed {
                 match self { $(Self::$variant => Listed::new($name)$(.$method($($text),*))*,)+ }
             }
 
-            /// With its default parameters.
+            /// Configuration with its default parameters.
             #[must_use]
             pub fn config(self) -> ControllerConfig {
                 match self { $(Self::$variant => ControllerConfig::$variant(<$params>::default()),)+ }
@@ -149,7 +149,7 @@ macro_rules! controllers {
             }
         }
 
-        /// Which controller to make, with its parameters.
+        /// Controller to make, with its parameters.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum ControllerConfig {
             $($(#[$doc])* $variant($params),)+

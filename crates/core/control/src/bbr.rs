@@ -43,7 +43,7 @@ pub struct BbrParams {
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// Of the phase in which PROBE_BW begins. Default 1.
+    /// Seed of the phase in which PROBE_BW begins. Default 1.
     pub seed: u64,
 }
 stored::fields!(BbrParams { mss, initial_window_segments, seed });
@@ -76,8 +76,8 @@ const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const FULL_ROUNDS: u32 = 3;
 /// A round without a quarter more has not grown (draft §4.3.2.2).
 const FULL_GROWTH_PERCENT: u64 = 125;
-/// Paced so much below the estimate, for the queue to drain (Linux `bbr_pacing_margin_percent`; the
-/// draft has none).
+/// Pacing rate in per cent of the estimate: less, for the queue to drain (Linux
+/// `bbr_pacing_margin_percent`; the draft has none).
 const PACING_PERCENT: u64 = 99;
 /// Below it a burst is one segment, else at least two (draft §4.2.2; Linux `bbr_min_tso_rate`).
 const LONE_SEGMENT_RATE: Rate = Rate::from_kbps(1_200);
@@ -87,12 +87,12 @@ const BURST_MAX: u64 = 65_535 - 320;
 /// Round trip assumed before the first sample (draft §4.2.1).
 const RTT_INITIAL: Duration = Duration::from_millis(1);
 
-/// What BBR does at the time.
+/// State of BBR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Startup,
     Drain,
-    /// In this phase of [`CYCLE`], since then.
+    /// Probes in this phase of [`CYCLE`], since then.
     ProbeBw {
         phase: usize,
         since: Instant,
@@ -128,7 +128,7 @@ pub struct Bbr {
     policer: Policer,
     aggregation: Aggregation,
     cwnd: u64,
-    /// To be restored after a recovery or PROBE_RTT.
+    /// Window to be restored after a recovery or PROBE_RTT.
     prior_cwnd: u64,
     pacing_rate: Rate,
     has_rtt: bool,
@@ -246,7 +246,7 @@ impl Bbr {
         self.with_bursts(self.bdp(self.model.max_rate(), gain))
     }
 
-    /// What will be in the network when the next segment leaves.
+    /// Bytes that will be in the network when the next segment leaves.
     fn in_network_at_departure(&self, in_flight: u64, now: Instant) -> u64 {
         let wait = self.next_send.saturating_since(now);
         let burst = if self.pacing_gain() > ONE { self.burst() } else { 0 };
@@ -376,7 +376,7 @@ impl Bbr {
         }
     }
 
-    /// In the first round of a recovery one segment leaves for one acknowledged; true while it lasts.
+    /// Lets one segment leave for one acknowledged in the first round of a recovery; true while it lasts.
     fn conserve(&mut self, ack: &Ack) -> bool {
         let repair = match (ack.is_recovering, self.repair) {
             (false, _) => Repair::None,

@@ -44,7 +44,7 @@ pub struct Bbr3Params {
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// Of the time between probes. Default 1.
+    /// Seed of the time between probes. Default 1.
     pub seed: u64,
 }
 stored::fields!(Bbr3Params { mss, initial_window_segments, seed });
@@ -69,13 +69,13 @@ const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 const SEGMENTS_MIN: u64 = 4;
 /// 100 less BBRPacingMarginPercent (§5.6.2).
 const PACING_PERCENT: u64 = 99;
-/// Probes at least as often as Reno adds a window of so many segments (§5.3.3,
+/// Segments of a window that Reno adds in the time within which a probe comes at least (§5.3.3,
 /// BBRIsRenoCoexistenceProbeTime).
 const RENO_ROUNDS_MAX: u64 = 63;
 /// Largest burst: 64 KB (§5.6.3).
 const BURST_MAX: u64 = 64 * 1024;
 
-/// Where it is in its cycle.
+/// Phase of its cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Startup,
@@ -84,7 +84,7 @@ enum Phase {
     Cruise,
     Refill,
     Up,
-    /// Since when few enough bytes are in flight, and whether a round has passed.
+    /// Time since which few enough bytes are in flight, and whether a round has passed.
     ProbeRtt(Option<(Instant, bool)>),
 }
 stored::variants! {
@@ -92,7 +92,7 @@ stored::variants! {
     0 => Startup, 1 => Drain, 2 => Down, 3 => Cruise, 4 => Refill, 5 => Up, 6 => ProbeRtt(inner),
 }
 
-/// What acknowledgements coming in tell.
+/// Phase of the probe that acknowledgements coming in belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AckPhase {
     ProbeStarting,
@@ -126,7 +126,7 @@ stored::fields!(Round { ends_at, is_start, since_probe });
 struct Cycle {
     phase: Phase,
     acks: AckPhase,
-    /// When the probe before ended.
+    /// Time at which the probe before ended.
     since: Instant,
     /// Longest time to the next probe.
     wait: Duration,
@@ -134,7 +134,7 @@ struct Cycle {
 }
 stored::fields!(Cycle { phase, acks, since, wait, has_samples });
 
-/// How the bound rises in Up (§5.3.3): rounds of it, acknowledged bytes, and bytes per segment.
+/// Rise of the bound in Up (§5.3.3): rounds of it, acknowledged bytes, and bytes per segment.
 #[derive(Clone, Copy, Debug)]
 struct Climb {
     rounds: u32,
@@ -250,7 +250,7 @@ impl Bbr3 {
         self.bounds.short_rate().map_or(self.max_rate(), |short| short.min(self.max_rate()))
     }
 
-    /// In per cent.
+    /// Pacing gain in per cent.
     const fn pacing_gain(&self) -> u64 {
         match self.cycle.phase {
             Phase::Startup => 277,
@@ -261,7 +261,7 @@ impl Bbr3 {
         }
     }
 
-    /// In per cent.
+    /// Window gain in per cent.
     const fn cwnd_gain(&self) -> u64 {
         match self.cycle.phase {
             Phase::Up => 225,

@@ -26,7 +26,7 @@ pub(crate) struct Link<C> {
     min_rtt: Option<Duration>,
     lost: u64,
     pub(crate) all_lost: u64,
-    /// A recovery ends when so much is delivered.
+    /// Count of delivered bytes at which a recovery ends.
     recovers_until: Option<Bytes>,
     delivered: u64,
     pub(crate) largest_queue_ms: u64,

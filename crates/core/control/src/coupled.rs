@@ -13,8 +13,8 @@
 //!   α            w · max(w_i/rtt_i²) / x²
 //! ```
 //!
-//! With one subflow each of them is Reno. Slow start is that of each subflow alone. What grows by `1/p` per segment
-//! has the *price* `p`: so many segments acknowledged for one of growth.
+//! With one subflow each of them is Reno. Slow start is that of each subflow alone. What grows by `1/p` per
+//! segment has the *price* `p`: segments acknowledged for one of growth.
 //!
 //! `crates/linux/coupled/bpf/coupled.bpf.c` is the same for the kernel's MPTCP; both count in the same integers, and
 //! `crates/linux/coupled/tests` compares every window.
@@ -29,7 +29,7 @@ pub use controller::{CoupledControl, CoupledGroup, CoupledParams};
 /// Subflows of a connection that are coupled at most: Linux has eight beside the first, and those that are closing.
 pub const SUBFLOWS_MAX: usize = 16;
 
-/// Windows count as at most so much in sums, segments: 95 MB. So squares of sums fit 64 bits.
+/// Most segments as which a window counts in sums: 95 MB. So squares of sums fit 64 bits.
 pub const WINDOW_MAX: u64 = (1 << 16) - 1;
 
 /// Windows do not shrink below this, segments (RFC 5681 eq. (4)).
@@ -39,7 +39,7 @@ pub const WINDOW_MIN: u64 = 2;
 const ROUND_TRIP_BITS: u32 = 12;
 const RATE_BITS: u32 = 14;
 
-/// How subflows are coupled.
+/// Scheme by which subflows are coupled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// Linked increases (RFC 6356): as much as one TCP on the best path.
@@ -102,7 +102,7 @@ impl SubflowId {
     }
 }
 
-/// What is known of a subflow. Windows in segments.
+/// State of a subflow. Windows in segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subflow {
     /// Its congestion window; in recovery the one to which it shrinks.
@@ -152,7 +152,7 @@ impl Coupled {
         self.subflows[id.0] = None;
     }
 
-    /// What is known of a subflow; none when it is gone.
+    /// State of a subflow; none when it is gone.
     #[must_use]
     pub fn subflow(&self, id: SubflowId) -> Option<&Subflow> {
         self.subflows[id.0].as_ref()
@@ -165,7 +165,7 @@ impl Coupled {
         }
     }
 
-    /// So many segments were acknowledged outside of a recovery. A window that does not limit the sender does not
+    /// Takes in segments acknowledged outside of a recovery. A window that does not limit the sender does not
     /// grow.
     pub fn on_ack(&mut self, id: SubflowId, mut acked: u64, is_window_limited: bool) {
         let Some(mut own) = self.subflows[id.0] else { return };
@@ -262,8 +262,8 @@ impl Coupled {
         self.subflows.iter().flatten().map(|one| one.window.min(WINDOW_MAX)).sum()
     }
 
-    /// Those of which a round trip is known, each with the shortest round trip of all divided by its own, in
-    /// 2^-[`ROUND_TRIP_BITS`].
+    /// Subflows of which a round trip is known, each with the shortest round trip of all divided by its own,
+    /// in 2^-[`ROUND_TRIP_BITS`].
     fn measured(&self) -> impl Iterator<Item = (Subflow, u64)> {
         let known = self.subflows.iter().flatten().filter(|one| one.srtt_us > 0);
         let shortest = known.clone().map(|one| one.srtt_us).min().unwrap_or(1);

@@ -83,7 +83,7 @@ impl Cubic {
         Self::with(rule, params.mss, params.initial_window_segments)
     }
 
-    /// A window of so many bytes, in congestion avoidance.
+    /// A window of `window` bytes, in congestion avoidance.
     #[must_use]
     pub(crate) fn at(params: CubicParams, window: Bytes) -> Self {
         let mut new = Self::new(params);
@@ -91,7 +91,7 @@ impl Cubic {
         new
     }
 
-    /// A window of so many bytes, in slow start.
+    /// A window of `window` bytes, in slow start.
     #[must_use]
     pub(crate) fn starting_at(params: CubicParams, window: Bytes) -> Self {
         let mut new = Self::new(params);
@@ -108,11 +108,11 @@ impl Cubic {
 /// β_ecn: what a mark leaves of the window, in thousandths (RFC 8511 §3). Linux has β for it.
 const MARK_LEAVES_PERMILLE: u64 = 850;
 
-/// Growth until one segment in so many acknowledged ones, before the first loss has told W_max: 5 % per round
-/// trip (Linux `bictcp_update`: `cnt = 20` while `last_max_cwnd` is 0).
+/// Acknowledged segments for one of growth before the first loss has told W_max: 5 % per round trip (Linux
+/// `bictcp_update`: `cnt = 20` while `last_max_cwnd` is 0).
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
 
-/// One segment in so many when there is nothing to gain (Linux `bictcp_update`: `100 * cwnd`).
+/// Segments acknowledged per one of growth where nothing is to gain (Linux `bictcp_update`: `100 * cwnd`).
 const PLATEAU_WINDOWS: u64 = 100;
 
 /// Growth since a loss.
@@ -121,7 +121,7 @@ struct Epoch {
     began: Instant,
     /// K in milliseconds.
     k_ms: u64,
-    /// Where the curve is flat, in bytes.
+    /// Window at which the curve is flat, in bytes.
     origin: u64,
     /// W_est in bytes, and what was acknowledged towards its next segment.
     w_est: u64,

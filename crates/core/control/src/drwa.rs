@@ -43,8 +43,8 @@ pub struct DrwaParams {
     pub initial_window: Bytes,
     /// Without a queue the estimate follows more data at once, and never less. True; false follows the paper.
     pub is_free_without_queue: bool,
-    /// How long round trips must exceed what the window explains until RTT_min is learned anew. 10
-    /// s; `None` follows the paper.
+    /// Time for which round trips must exceed what the window explains until RTT_min is learned
+    /// anew. 10 s; `None` follows the paper.
     pub re_baseline: Option<Duration>,
 }
 stored::fields!(DrwaParams {
@@ -75,7 +75,7 @@ impl DrwaParams {
     }
 }
 
-/// What an estimate holds, in 2⁻⁸ bytes: with α = 7/8 whole bytes would be lost to rounding.
+/// Fraction bits of an estimate, in 2⁻⁸ bytes: with α = 7/8 whole bytes would be lost to rounding.
 const FRACTION_BITS: u32 = 8;
 
 /// Round trips of a round, until it ends.
@@ -96,10 +96,10 @@ pub struct Drwa {
     rtt_est: Option<Duration>,
     rtt_min: Duration,
     window: Option<Bytes>,
-    /// When the round began, and what had been delivered by then.
+    /// Time at which the round began, and the bytes delivered by then.
     began: Option<(Instant, Bytes)>,
     round: Round,
-    /// Since when round trips are longer than the window explains, and the smallest of them.
+    /// Time since which round trips are longer than the window explains, and the smallest of them.
     unexplained: Option<(Instant, Duration)>,
 }
 stored::fields!(Drwa { params, mss, cwnd_est, rtt_est, rtt_min, window, began, round, unexplained });

@@ -8,9 +8,9 @@ use units::{Bytes, Duration, Instant, Rate};
 /// \[WA\] counts packets of 1500 bytes; controllers count payload and convert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feedback {
-    /// When it arrived.
+    /// Time of its arrival.
     pub now: Instant,
-    /// How long before that it was measured, as far as is known.
+    /// Time from the measurement to the arrival, as far as is known.
     pub age: Duration,
     /// b̂: what the link could carry for this subscriber when it was measured; none if not reported.
     pub bandwidth: Option<Rate>,
@@ -18,7 +18,7 @@ pub struct Feedback {
     pub is_throughput: bool,
     /// q̂: bytes that waited for the radio link, IP headers included; none if not reported.
     pub queue: Option<Bytes>,
-    /// For how long after it was measured it may be used; zero if it does not say.
+    /// Time after its measurement for which it may be used; zero if it does not say.
     pub validity: Duration,
 }
 
@@ -36,13 +36,13 @@ impl Feedback {
         }
     }
 
-    /// When it was measured; the start of the clock if that was before it.
+    /// Time of the measurement; the start of the clock if it was before that.
     #[must_use]
     pub fn sampled_at(&self) -> Instant {
         self.now - self.age
     }
 
-    /// Until when it may be used: `default` after it was measured unless it says otherwise itself.
+    /// Time until which it may be used: `default` after it was measured unless it says otherwise itself.
     #[must_use]
     pub fn valid_until(&self, default: Duration) -> Instant {
         self.sampled_at() + if self.validity.is_zero() { default } else { self.validity }

@@ -1,4 +1,4 @@
-//! Windowed extremes: the largest or smallest value of the last so many seconds.
+//! Windowed extremes: the largest or smallest value of a recent span of time.
 
 use core::marker::PhantomData;
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ impl<T: Copy> Monotone<T> {
     }
 }
 
-/// Which of two values a filter keeps.
+/// Order by which a filter keeps one of two values.
 pub trait Order {
     /// `one` is better than `other`.
     fn beats<T: Ord>(one: &T, other: &T) -> bool;
@@ -200,7 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the definition: the largest of all samples within the window.
+        /// Compares with the definition: the largest of all samples within the window.
         #[test]
         fn max_equals_a_full_scan(steps in proptest::collection::vec((0u64..40, 0u32..1000), 1..60)) {
             let window = Duration::from_millis(100);

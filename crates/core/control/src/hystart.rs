@@ -21,7 +21,7 @@ use crate::window::Window;
 const WINDOW_MIN_SEGMENTS: u64 = 16;
 /// Acknowledgements further apart are of different trains (Linux `hystart_ack_delta_us`).
 const GAP_MAX: Duration = Duration::from_millis(2);
-/// What the sender's own bursts may add to a train (Linux `hystart_ack_delay`).
+/// Time that the sender's own bursts may add to a train (Linux `hystart_ack_delay`).
 const BURST_TIME: Duration = Duration::from_millis(1);
 /// Samples before a round's smallest round trip is compared (Linux `HYSTART_MIN_SAMPLES`).
 const SAMPLES_MIN: u32 = 8;
@@ -42,7 +42,7 @@ struct Round {
     began: Instant,
     /// It ends when more than this is delivered.
     ends_at: Bytes,
-    /// Of the train that began with the round.
+    /// Time of the last acknowledgement in the train that began with the round.
     last_in_train: Instant,
     min_rtt: Duration,
     samples: u32,

@@ -100,17 +100,17 @@ pub use window_adaptation::{Law, WindowAdaptation, WindowAdaptationParams};
 
 use units::{Bytes, Duration, Instant, Rate};
 
-/// What an acknowledgement told the sender.
+/// Facts that an acknowledgement told the sender.
 ///
 /// The losses it showed are reported before it, so that a reduction and the first step of its recovery are
 /// one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ack {
-    /// When it arrived.
+    /// Time of its arrival.
     pub now: Instant,
     /// Bytes it newly reported as delivered, cumulatively or selectively.
     pub delivered: Bytes,
-    /// Of those, what the peer has thrown away: sent beyond its window while something was missing (H18).
+    /// Bytes of those that the peer threw away: sent beyond its window while something was missing (H18).
     pub discarded: Bytes,
     /// The window of the peer that sent it.
     pub peer_window: Bytes,
@@ -118,7 +118,7 @@ pub struct Ack {
     pub delivered_total: Bytes,
     /// Round-trip time of the newest segment it covers, never of a retransmitted one.
     pub rtt: Option<Duration>,
-    /// How much of it was a wait of this acknowledgement on its way back; zero where nobody can tell.
+    /// Part of the round trip that was a wait of this acknowledgement on its way back; zero if not known.
     pub return_wait: Duration,
     /// The least of such waits of late: what the way back holds all the time.
     pub lasting_return_wait: Duration,
@@ -145,13 +145,13 @@ pub struct Ack {
     pub mark: Option<Mark>,
 }
 
-/// What a mark asks of a sender: congestion, for which no packet was lost.
+/// Response that a mark asks of a sender: congestion, for which no packet was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// As for a loss (RFC 3168 §6.1.2), or less than for one (RFC 8511).
+    /// Response as to a loss (RFC 3168 §6.1.2), or less than to one (RFC 8511).
     Classic,
-    /// In proportion to α, the share of late of packets that were marked (RFC 9332 §1.2, RFC 8257 §3.3): the window
-    /// becomes `1 − α ÷ 2` of itself. α in parts of a million.
+    /// Response in proportion to α, the share of late of packets that were marked (RFC 9332 §1.2, RFC 8257
+    /// §3.3): the window becomes `1 − α ÷ 2` of itself.
     Scalable {
         /// α.
         share_ppm: u32,
@@ -161,7 +161,7 @@ pub enum Mark {
 /// A transmission, new or repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// When it left.
+    /// Time at which it left.
     pub now: Instant,
     /// Bytes of payload.
     pub bytes: Bytes,
@@ -171,23 +171,23 @@ pub struct Sent {
     pub is_app_limited: bool,
 }
 
-/// How a loss was found.
+/// Way in which a loss was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossKind {
-    /// By later deliveries: duplicate acknowledgements, SACK or RACK.
+    /// Loss found by later deliveries: duplicate acknowledgements, SACK or RACK.
     Fast,
-    /// By the retransmission timer.
+    /// Loss found by the retransmission timer.
     Timeout,
 }
 
 /// A loss the scoreboard reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
-    /// When it was found.
+    /// Time at which it was found.
     pub now: Instant,
     /// Bytes marked lost.
     pub lost: Bytes,
-    /// How it was found.
+    /// Way in which it was found.
     pub kind: LossKind,
     /// True for the first loss of a recovery episode: at most once a round trip.
     pub is_new_event: bool,
@@ -195,7 +195,7 @@ pub struct Loss {
     pub in_flight: Bytes,
 }
 
-/// What another controller has learnt of the way to the same subscriber, from another place.
+/// State that another controller has learnt of the way to the same subscriber, from another place.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Known {
     /// The round trip without a queue.
@@ -204,7 +204,7 @@ pub struct Known {
     pub rate: Option<Rate>,
 }
 
-/// What a sender may do until the next event.
+/// Limits on a sender until the next event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Control {
     /// Bytes that may be in flight; [`Bytes::MAX`] for no limit.
@@ -229,8 +229,8 @@ pub trait Controller {
     fn on_feedback(&mut self, _feedback: &Feedback) {}
     /// A round trip measured without data: that of a handshake.
     fn on_round_trip(&mut self, _rtt: Duration, _now: Instant) {}
-    /// What another controller knew, when its flows come to this one with what they have in flight. A guess: the
-    /// way from here may be another one.
+    /// Takes over what another controller knew, when its flows come to this one with what they have in
+    /// flight. A guess: the way from here may be another one.
     fn on_known(&mut self, known: &Known, now: Instant) {
         if let Some(rtt) = known.round_trip {
             self.on_round_trip(rtt, now);

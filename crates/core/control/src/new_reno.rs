@@ -24,8 +24,8 @@ pub struct NewRenoParams {
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// Where slow start ends first. None by default: at the first loss (RFC 5681 §3.1). \[MP\]'s
-    /// servers begin with 64 KB.
+    /// Window at which slow start ends first. None by default: at the first loss (RFC 5681 §3.1).
+    /// \[MP\]'s servers begin with 64 KB.
     pub initial_ssthresh: Option<Bytes>,
 }
 stored::fields!(NewRenoParams { mss, initial_window_segments, initial_ssthresh });

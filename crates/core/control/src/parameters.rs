@@ -50,14 +50,14 @@ pub enum ParameterError {
         controller: &'static str,
         /// The parameter.
         name: String,
-        /// What it takes, with an example.
+        /// Values that it takes, with an example.
         wanted: &'static str,
     },
 }
 
 /// A type that a parameter can have.
 trait Field: Copy {
-    /// What it takes, with an example.
+    /// Values that it takes, with an example.
     const WANTED: &'static str;
     fn from_value(value: ParameterValue) -> Option<Self>;
     fn value(self) -> ParameterValue;

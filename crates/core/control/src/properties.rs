@@ -1,11 +1,11 @@
-//! What holds for every controller, whatever happens to it: no panic, no overflow, and always a way on.
+//! Properties of every controller, whatever happens to it: no panic, no overflow, and always a way on.
 
 use proptest::prelude::*;
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Controller as _, ControllerConfig, Feedback, Loss, LossKind, RateSample, Sent};
 
-/// What 10 Gbit/s bring in 10 s: more is in flight nowhere.
+/// Bytes that 10 Gbit/s bring in 10 s: more is in flight nowhere.
 const IN_FLIGHT_MAX: u64 = 12_500_000_000;
 /// The longest round trip.
 const RTT_MAX_US: u64 = 10_000_000;
@@ -74,7 +74,7 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// How the clock goes on: mostly by a little, sometimes by long, and back where `is_monotone` is not set.
+/// Steps of the clock: mostly small, sometimes long, and back where `is_monotone` is not set.
 fn steps() -> impl Strategy<Value = i64> {
     prop_oneof![6 => 0i64..5_000, 2 => 0i64..200_000, 1 => 0i64..20_000_000, 1 => -500_000i64..0]
 }

@@ -47,9 +47,9 @@ mod capacity;
 
 use capacity::LinkCapacity;
 
-/// Where a learned R_cap starts: \[MA\]'s figure for LTE. On slower links too high a capacity costs
-/// little, since the cap of the data in flight holds the queue short; a learned fade costs up to 5
-/// % of a link, so it is the least, too.
+/// Start value of a learned R_cap: \[MA\]'s figure for LTE. On slower links too high a capacity
+/// costs little, since the cap of the data in flight holds the queue short; a learned fade costs up
+/// to 5 % of a link, so it is the least, too.
 pub const R_CAP_START: Rate = Rate::from_mbps(100);
 
 /// Parameters of [`RateControl`]; the defaults are \[MA\] Table 2.
@@ -68,22 +68,21 @@ pub struct RateParams {
     /// R_cap: capacity of the link; nothing is sent faster. 5.6 Mbit/s (3G); the paper uses 100
     /// Mbit/s for LTE.
     pub r_cap: Rate,
-    /// Learn R_cap, up to `r_cap`: 5/4 of the largest delivery rate of so long. `None`: it is known.
+    /// Learn R_cap, up to `r_cap`: 5/4 of the largest delivery rate of this time. `None`: it is known.
     pub r_cap_memory: Option<Duration>,
     /// With `r_cap_memory`: `r_cap` is where R_cap starts and what it never falls below, not what
     /// it may reach. False; the paper knows its link.
     pub r_cap_is_start: bool,
     /// While reports of a base station come, R_cap is the bandwidth they state. True.
     pub r_cap_from_feedback: bool,
-    /// A report without a validity of its own is used for so long after its measurement. 500 ms.
+    /// Time after its measurement for which a report without a validity of its own is used. 500 ms.
     pub stale_after: Duration,
     /// The first R_max, in thousandths of R_cap. 1000; the paper does not say.
     pub start_permille: u32,
     /// Time between two applications of (5), in thousandths of the smallest round trip; 0 for every
     /// ACK. 1000; the paper does not say.
     pub raise_permille: u32,
-    /// The smallest round trip of so long is compared with α and β; `None`: each. 50 ms; the paper
-    /// does not say.
+    /// Time whose smallest round trip is compared with α and β; `None`: each. 50 ms; the paper does not say.
     pub rtt_window: Option<Duration>,
     /// Weight of a new round trip in the smoothed one that is compared, in thousandths; 1000 for no
     /// smoothing. 1000; the paper does not say.
@@ -184,7 +183,7 @@ pub struct RateControl {
     recent_rtt: Option<WindowedMin<Duration>>,
     smoothed_rtt: Option<Duration>,
     capacity: LinkCapacity,
-    /// When a peer last threw something away that lay beyond its window, and that window.
+    /// Time at which a peer last threw something away that lay beyond its window, and that window.
     discarded: Option<(Instant, Bytes)>,
     now: Instant,
 }
@@ -203,7 +202,7 @@ stored::fields!(RateControl {
     now,
 });
 
-/// A peer that has discarded something is believed to do so again for so long (ours; H18).
+/// Time for which a peer that has discarded something is believed to do so again (ours; H18).
 const DISCARDS_REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The limit never falls below this: one segment every 290 ms still probes the link (ours: \[MA\] (5)
@@ -260,7 +259,7 @@ impl RateControl {
         self.block = Some((ack.now, ack.delivered_total));
     }
 
-    /// What c lets be in flight at R̂.
+    /// Bytes that c lets be in flight at R̂.
     fn capped(&self, c: Duration, rate: Rate) -> Bytes {
         let most = rate.bytes_in(self.cap_time(c));
         match self.discarded {
@@ -274,7 +273,7 @@ impl RateControl {
         }
     }
 
-    /// How long the data in flight may take at R̂: never less than the path itself, or R̂ would
+    /// Time that the data in flight may take at R̂: never less than the path itself, or R̂ would
     /// fall with every round trip.
     fn cap_time(&self, c: Duration) -> Duration {
         if self.smallest_rtt == Duration::MAX { c } else { c.max(self.smallest_rtt + c / 2) }

@@ -14,16 +14,16 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
-/// What a segment remembers about the moment it was sent.
+/// State of the sampler that a segment remembers from the time it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendStamp {
-    /// When it was sent.
+    /// Time at which it was sent.
     pub sent_at: Instant,
     /// Bytes delivered by then.
     delivered: Bytes,
-    /// When the last of those was reported.
+    /// Time at which the last of those was reported.
     delivered_at: Instant,
-    /// When the first segment of the flight was sent.
+    /// Time at which the first segment of the flight was sent.
     first_sent_at: Instant,
     /// The sender had nothing more to send then.
     is_app_limited: bool,

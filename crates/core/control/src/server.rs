@@ -45,13 +45,13 @@ pub const MET: usize = 8;
 
 /// B₀: a bin on a coarse link, µs. As `adaptive`'s parameter `bin`.
 const BIN_US: u64 = 30_000;
-/// Bins are so many times shorter at most.
+/// Largest factor by which bins are shorter.
 const FINEST: u64 = 12;
 /// Grains of the link that a bin takes in.
 const GRAINS_PER_BIN: u64 = 2;
 /// A bin is at least this part of the path.
 const BINS_PER_ROUND_TRIP: u64 = 8;
-/// A bin in which acknowledgements came late lasts so many times its length at most.
+/// Multiple of its length that a bin lasts at most in which acknowledgements came late.
 const BINS_SPANNED: u64 = 4;
 /// Bins of r̄.
 const RECENT_BINS: u32 = 4;
@@ -63,34 +63,34 @@ const CONSTANT: u64 = 6_000;
 /// Least and largest headroom on a coarse link, µs.
 const HEADROOM_MIN_US: u64 = 12_000;
 const HEADROOM_MAX_US: u64 = 48_000;
-/// A round trip so little above the floor says that the queue was empty, µs.
+/// A round trip no further above the floor says that the queue was empty, µs.
 const STARVED_BELOW_US: u64 = 5_000;
 /// φ: share of the time for which the queue may be empty, in thousandths.
 const STARVED_PERMILLE: u64 = 20;
-/// How fast the headroom follows: ns per µs of an empty queue.
+/// Growth of the headroom, ns per µs of an empty queue.
 const HEADROOM_GAIN: u64 = 80;
 /// A single acknowledgement counts for no more time than this, ns.
 const STEP_MAX_NS: u64 = 100_000_000;
 /// D on a coarse link, µs.
 const DELAY_MAX_US: u64 = 100_000;
 
-/// Gaps between acknowledgements: half is forgotten after so much time of them, nothing is known before so much, and
-/// longer ones count as so long; µs.
+/// Gaps between acknowledgements: time after which half is forgotten, time before which nothing is known, and
+/// longest gap that counts in full; µs.
 const GAPS_MEMORY_US: u64 = 1_000_000;
 const GAPS_KNOWN_US: u64 = 100_000;
 const GAP_MAX_US: u64 = 30_000;
 
-/// How long a floor is believed, and one that is doubted, µs.
+/// Time for which a floor is believed, and one that is doubted, µs.
 const FLOOR_AGE_US: u64 = 10_000_000;
 const FLOOR_AGE_DOUBTED_US: u64 = 3_000_000;
-/// So near the floor, as a part of it, a round trip met no queue.
+/// Part of the floor, as a divisor, by which a round trip may exceed it without having met a queue.
 const JITTER_PARTS: u64 = 16;
 /// Least headroom as a part of the path.
 const LEAST_PARTS: u64 = 4;
 
-/// Data in flight is never held below so many segments.
+/// Least segments in flight.
 const SEGMENTS_MIN: u64 = 4;
-/// The same after a time-out; where data has been lost within so many µs before, [`RETRY_SEGMENTS`].
+/// The same after a time-out; where data has been lost within [`LOSS_MEMORY_US`] before, [`RETRY_SEGMENTS`].
 const SILENT_SEGMENTS: u64 = 1;
 const RETRY_SEGMENTS: u64 = 32;
 const LOSS_MEMORY_US: u64 = 10_000_000;
@@ -99,7 +99,7 @@ const SILENCE_GROWTH: u64 = 2;
 /// The first window, segments (RFC 6928).
 pub const INITIAL_SEGMENTS: u64 = 10;
 
-/// How much sooner than the link takes it data is handed over, and where a buffer bounds the window, per cent.
+/// Pacing rate in per cent of the expected rate, and the same where a buffer bounds the window.
 const PACING_PERCENT: u64 = 200;
 const BOUND_PACING_PERCENT: u64 = 125;
 /// Pacing is not faster than the window in this time, µs.
@@ -107,7 +107,7 @@ const PACED_WITHIN_US: u64 = 1_000;
 
 /// Acknowledgements so close together came as one, µs.
 const BUNCH_US: u64 = 2_000;
-/// For how long an idle connection's link is remembered, µs.
+/// Time for which an idle connection's link is remembered, µs.
 const MEMORY_US: u64 = 60_000_000;
 
 /// Rates and times beyond these do not occur: bytes per second, µs. Their product fits 64 bits.
@@ -115,7 +115,7 @@ const RATE_MAX: u64 = 1 << 37;
 const TIME_MAX_US: u64 = 1 << 26;
 /// Amounts beyond this do not occur, bytes.
 const BYTES_MAX: u64 = 1 << 32;
-/// Bins hold rates in units of so many bytes per second.
+/// Unit of the rates that bins hold, bytes per second.
 const RATE_UNIT: u64 = 128;
 
 /// The rate of `bytes` in `us`, bytes per second.
@@ -125,18 +125,18 @@ const fn rate_of(bytes: u64, us: u64) -> u64 {
     if rate < RATE_MAX { rate } else { RATE_MAX }
 }
 
-/// What `rate` brings in `us`, bytes.
+/// Bytes that `rate` brings in `us`.
 const fn bytes_in(rate: u64, us: u64) -> u64 {
     rate * (if us < TIME_MAX_US { us } else { TIME_MAX_US }) / 1_000_000
 }
 
-/// How long `rate` takes for `bytes`, ns.
+/// Time that `rate` takes for `bytes`, ns.
 const fn time_ns(rate: u64, bytes: u64) -> u64 {
     let bytes = if bytes < BYTES_MAX { bytes } else { BYTES_MAX };
     bytes * 1_000_000_000 / if rate > 0 { rate } else { 1 }
 }
 
-/// What the window is bounded by.
+/// Bound of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// The path is not known yet.
@@ -173,7 +173,7 @@ impl Bound {
         self as u32
     }
 
-    /// In a word or two.
+    /// Name in a word or two.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -188,10 +188,10 @@ impl Bound {
     }
 }
 
-/// What an acknowledgement tells.
+/// Facts that an acknowledgement tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AckEvent {
-    /// When it came, µs; never zero, never earlier than the event before.
+    /// Time of its arrival, µs; never zero, never earlier than the event before.
     pub now_us: u64,
     /// Newly delivered, bytes.
     pub delivered: u64,
@@ -199,7 +199,7 @@ pub struct AckEvent {
     pub lost: u64,
     /// The round trip of the newest segment that it covers, µs; 0 where it has none.
     pub rtt_us: u64,
-    /// In flight before it, bytes.
+    /// Bytes in flight before it.
     pub in_flight_before: u64,
     /// The window limits what is sent.
     pub is_limited: bool,
@@ -214,7 +214,7 @@ pub struct Law {
     pub window: u64,
     pub pacing_rate: u64,
     pub mss: u64,
-    /// When the window was in use last.
+    /// Time at which the window was in use last.
     pub limited_us: u64,
     // The bins.
     pub bin_us: u64,
@@ -349,7 +349,7 @@ stored::fields!(Law {
 });
 
 impl Law {
-    /// Of a connection with segments of `mss` bytes, of whose path nothing is known.
+    /// Law of a connection with segments of `mss` bytes, of whose path nothing is known.
     #[must_use]
     pub fn new(mss: u64) -> Self {
         let mss = mss.clamp(1, 65_535);
@@ -440,7 +440,7 @@ impl Law {
         self.restart_bin(now_us);
     }
 
-    /// What is older than the memory is forgotten, but for the floor.
+    /// Forgets what is older than the memory, but for the floor.
     fn forget(&mut self) {
         self.forecast = 0;
         self.average = 0;
@@ -506,7 +506,7 @@ impl Law {
         us * self.bin_us / BIN_US
     }
 
-    /// A round trip so little above the floor met no queue, µs.
+    /// Distance from the floor within which a round trip met no queue, µs.
     fn near_us(&self) -> u64 {
         self.grain_us().unwrap_or(STARVED_BELOW_US).min(STARVED_BELOW_US).max(self.floor_us / JITTER_PARTS)
     }

@@ -23,7 +23,7 @@ pub(crate) struct Sender {
     may_send_at: Instant,
     min_rtt: Option<Duration>,
     lost: u64,
-    /// A recovery ends when so much is delivered.
+    /// Count of delivered bytes at which a recovery ends.
     recovers_until: Option<Bytes>,
     pub(crate) delivered: u64,
     pub(crate) all_lost: u64,
@@ -35,12 +35,12 @@ pub(crate) struct SharedLink {
     rates: Vec<(Instant, Rate)>,
     round_trip: Duration,
     queue_max: u64,
-    /// Of drops before the queue is full; none: drop-tail.
+    /// State of random drops before the queue is full; none: drop-tail.
     random: Option<u64>,
     pub(crate) now: Instant,
     free_at: Instant,
     pub(crate) senders: Vec<Sender>,
-    /// How long each segment waited, since the last [`SharedLink::forget`].
+    /// Time that each segment waited, since the last [`SharedLink::forget`].
     waits: Vec<Duration>,
     measured_from: Instant,
 }
@@ -63,8 +63,8 @@ impl SharedLink {
         }
     }
 
-    /// The same with a queue that drops before it is full, at random: a segment in so many as the square of the
-    /// queue's emptiness says, 1 % of them when it is half full.
+    /// The same with a queue that drops before it is full, at random, by the square of the queue's emptiness:
+    /// 1 % of the segments when it is half full.
     pub(crate) fn dropping_early(mut self) -> Self {
         self.random = Some(1);
         self
@@ -114,7 +114,7 @@ impl SharedLink {
         self.rate_at(self.now).bytes_in(self.free_at.saturating_since(self.now)).get()
     }
 
-    /// When `sender` could send next; none before an acknowledgement.
+    /// Time at which `sender` could send next; none before an acknowledgement.
     fn next_send(&self, sender: &Sender) -> Option<Instant> {
         let has_room = sender.in_flight + MSS <= sender.controller.control().window.get();
         has_room.then(|| sender.may_send_at.max(sender.starts_at).max(self.now))

@@ -1,4 +1,4 @@
-//! What all window controllers share.
+//! Parts that all window controllers share.
 //!
 //! ```text
 //!               found a loss                                     all of it repaired
@@ -79,7 +79,7 @@ impl Window {
     }
 }
 
-/// How a window grows and shrinks: what distinguishes one window controller from another.
+/// Rule by which a window grows and shrinks: it distinguishes one window controller from another.
 pub trait Rule {
     /// The algorithm's name.
     const NAME: &'static str;
@@ -112,7 +112,7 @@ pub trait Rule {
     fn on_recovered(&mut self) {}
 }
 
-/// What proportional rate reduction counts during one recovery (RFC 9937 §6).
+/// Counts of proportional rate reduction during one recovery (RFC 9937 §6).
 #[derive(Clone, Copy, Debug)]
 struct Reduction {
     /// cwnd when it began: RecoverFS.

@@ -37,7 +37,7 @@ use crate::{
 };
 use predictor::Predictor;
 
-/// What w(n) means.
+/// Meaning of w(n).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Law {
     /// (18), as what is sent in a step.
@@ -52,7 +52,7 @@ stored::variants! { Law: 0 => PerStep, 1 => InFlight, 2 => Predictive }
 /// Parameters of [`WindowAdaptation`]; those of (18) are \[WA\]'s.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowAdaptationParams {
-    /// What w(n) means. [`Law::Predictive`].
+    /// Meaning of w(n). [`Law::Predictive`].
     pub law: Law,
     /// τ: length of a step, to be the period of the reports; not used by [`Law::Predictive`]. 10 ms.
     pub tau: Duration,
@@ -75,10 +75,10 @@ pub struct WindowAdaptationParams {
     /// [`Law::Predictive`]: weight of a reported queue against the one reckoned, in thousandths, 1
     /// to 1000. 400.
     pub observer_permille: u32,
-    /// From here to the radio queue. Zero.
+    /// Delay from here to the radio queue. Zero.
     pub forward_delay: Duration,
-    /// What controls without reports. `rate` with R_cap 100 Mbit/s, since nobody says how fast the
-    /// link may be.
+    /// Parameters of the controller used without reports. `rate` with R_cap 100 Mbit/s, since
+    /// nobody says how fast the link may be.
     pub fallback: RateParams,
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -184,13 +184,13 @@ impl WindowAdaptation {
         self.known.is_some_and(|known| self.now <= known.valid_until)
     }
 
-    /// Payload bytes in so many bytes of IP packets.
+    /// Payload bytes in `wire` bytes of IP packets.
     fn payload(&self, wire: u64) -> u64 {
         let mss = self.params.mss.get();
         (u128::from(wire) * u128::from(mss) / u128::from(mss + HEADERS.get())) as u64
     }
 
-    /// Bytes of IP packets that so much payload takes.
+    /// Bytes of IP packets that `payload` takes.
     fn wire(&self, payload: u64) -> u64 {
         payload.saturating_add(payload.div_ceil(self.params.mss.get()).saturating_mul(HEADERS.get()))
     }

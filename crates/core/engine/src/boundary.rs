@@ -4,9 +4,9 @@
 //!   handle_packet, handle_feedback, handle_timeout ──▶ Middlebox ──▶ Verdict, poll_transmit, next_deadline
 //! ```
 //!
-//! Whoever runs an engine (a packet loop on real devices, a simulated network, a benchmark, a fuzzer) knows
-//! it by this
-//! trait, and by its own needs beside it. Calls are dispatched statically; a packet is copied nowhere.
+//! The caller of an engine (a packet loop on real devices, a simulated network, a benchmark, a fuzzer)
+//! knows it by this trait, and by its own needs beside it. Calls are dispatched statically; a packet is
+//! copied nowhere.
 
 use std::net::IpAddr;
 
@@ -17,9 +17,9 @@ use wire::VirtioNetHeader;
 /// A port of the accelerator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Port {
-    /// Towards the servers.
+    /// Side of the servers.
     Wired,
-    /// Towards the clients.
+    /// Side of the clients.
     Mobile,
 }
 
@@ -46,7 +46,7 @@ impl Port {
     }
 }
 
-/// What to do with a packet that was handed in.
+/// Verdict on a packet that was handed in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Send it, as it is in its buffer now, out of the other port.
@@ -58,7 +58,7 @@ pub enum Verdict {
 /// A packet of the engine's own making.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmit<'a> {
-    /// Where it goes out.
+    /// Port at which it goes out.
     pub to: Port,
     /// Its checksum is partial; longer than the MSS, it is to be cut into segments.
     pub virtio: VirtioNetHeader,
@@ -76,7 +76,7 @@ impl Transmit<'_> {
     }
 }
 
-/// What stands between the servers and the clients; it does no I/O and reads no clock.
+/// Middlebox between the servers and the clients; it does no I/O and reads no clock.
 pub trait Middlebox {
     /// Takes in a packet that arrived at `from` with its virtio header; `packet` starts at the IP header.
     ///
@@ -97,7 +97,7 @@ pub trait Middlebox {
     /// The next packet of its own making to send at `now`; call it until there is none.
     fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>>;
 
-    /// When [`Middlebox::handle_timeout`] or [`Middlebox::poll_transmit`] wants to be called again.
+    /// Time at which [`Middlebox::handle_timeout`] or [`Middlebox::poll_transmit`] wants to be called again.
     fn next_deadline(&self) -> Option<Instant>;
 
     /// Takes in a base station's report about the downlink of `client`, an address or one of its prefix.

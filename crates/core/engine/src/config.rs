@@ -24,7 +24,7 @@ pub enum ConfigError {
     },
 }
 
-/// What shares one controller, one pacer and the turns to send.
+/// Unit that shares one controller, one pacer and the turns to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sharing {
     /// All flows of a client address or prefix: they share one radio queue (H14).
@@ -34,7 +34,7 @@ pub enum Sharing {
     Flow,
 }
 
-/// What data to clients says of ECN (RFC 3168 §5), on flows whose hosts agreed on ECN.
+/// ECN field of data to clients (RFC 3168 §5), on flows whose hosts agreed on ECN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ClientEcn {
     /// Queues drop, and do not mark: Not-ECT.
@@ -42,7 +42,7 @@ pub enum ClientEcn {
     NotEct,
     /// A queue may mark in place of dropping, and the controller answers once a round trip (RFC 8511): ECT(0).
     Ect0,
-    /// As if the controller were a scalable one (RFC 9331 §4.3): ECT(1). No controller of an accelerator is
+    /// ECT(1), as if the controller were a scalable one (RFC 9331 §4.3). No controller of an accelerator is
     /// (docs/engine.md). So nothing but studies may say so, and `run` cannot.
     Ect1,
 }
@@ -58,7 +58,7 @@ impl ClientEcn {
     }
 }
 
-/// How the uplink is accelerated, for flows whose [`crate::Action`] includes it.
+/// Settings of the uplink, for flows whose [`crate::Action`] includes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UplinkConfig {
     /// The controller made for each flow on the wired segment. Default CUBIC, since it shares the
@@ -86,19 +86,19 @@ impl Default for UplinkConfig {
 pub struct EngineConfig {
     /// Accelerate at all; otherwise everything passes. Default true.
     pub accelerate: bool,
-    /// Which flows are accelerated, and in which direction. Default: the downlink of all.
+    /// Policy that says which flows are accelerated, and in which direction. Default: the downlink of all.
     pub policy: Policy,
-    /// How the uplink is accelerated where the policy says so.
+    /// Settings of the uplink where the policy says that it is accelerated.
     pub uplink: UplinkConfig,
-    /// How windows are lowered for flows whose [`crate::Action`] is `drwa`.
+    /// Parameters by which windows are lowered for flows whose [`crate::Action`] is `drwa`.
     pub drwa: DrwaParams,
-    /// What shares one controller. Default: the flows of a subscriber.
+    /// Unit that shares one controller. Default: the flows of a subscriber.
     pub sharing: Sharing,
     /// The controller made for each subscriber. Default `adaptive`.
     pub controller: ControllerConfig,
-    /// Whether the client's window limits what is sent to it. Default `honour`; see NOTICE for the other.
+    /// Policy for the client's window: whether it limits us. Default `honour`; see NOTICE for the other.
     pub window_policy: WindowPolicy,
-    /// What data to clients says of ECN where the hosts agreed on it. Default Not-ECT.
+    /// ECN field of data to clients where the hosts agreed on ECN. Default Not-ECT.
     pub client_ecn: ClientEcn,
     /// Part of the window offered to servers that does not depend on the path. Default 256 KiB.
     pub window_floor: Bytes,
@@ -144,13 +144,13 @@ pub struct EngineConfig {
     pub subscriber_memory: Duration,
     /// IPv6 prefix length that makes one subscriber, in bits, 1 to 128. Default 64.
     pub ipv6_prefix_len: u8,
-    /// Whether what is sent may be longer than the path's packets, for whoever sends it to cut. Default true.
+    /// Whether what is sent may be longer than the path's packets: the caller cuts it then. Default true.
     pub super_packets: bool,
-    /// What passes to a subscriber (QUIC, other UDP, TCP that passes) takes turns with its accelerated flows for the
-    /// subscriber's window, and waits for it alone where there is more than a trickle of it. Default true.
+    /// Makes what passes to a subscriber (QUIC, other UDP, TCP that passes) take turns with its accelerated
+    /// flows for its window, and wait for it alone where it is more than a trickle. Default true.
     pub schedule_passed: bool,
-    /// Where nothing else says what has left a subscriber's queue of what passes, echo requests to it ask (ICMP): one
-    /// follows each 6 kB, 5 to 25 ms apart, while such packets are under way. Default false.
+    /// Sends echo requests (ICMP) to a subscriber where nothing else says what has left its queue of what
+    /// passes: one follows each 6 kB, 5 to 25 ms apart, while such packets are under way. Default false.
     pub echo_markers: bool,
     /// Seed of the flow table's hash, so that no sender can choose collisions. Default 0.
     pub hash_seed: u64,

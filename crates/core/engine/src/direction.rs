@@ -2,12 +2,12 @@
 
 use crate::boundary::Port;
 
-/// Which way the accelerated data flows.
+/// Direction in which the accelerated data flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// From the server to the client.
+    /// Data from the server to the client.
     Downlink,
-    /// From the client to the server.
+    /// Data from the client to the server.
     Uplink,
 }
 

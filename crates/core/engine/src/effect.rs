@@ -3,7 +3,7 @@
 use crate::boundary::Verdict;
 use crate::pass::PassReason;
 
-/// What a segment means for itself and for its flow.
+/// Effect of a segment on itself and on its flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Effect {
     pub(crate) verdict: Verdict,
@@ -13,12 +13,12 @@ pub(crate) struct Effect {
     pub(crate) misfit: Option<Answer>,
 }
 
-/// How a segment is answered that does not fit what is known of its flow.
+/// Answer to a segment that does not fit what is known of its flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Not at all.
     None,
-    /// As often as challenges are.
+    /// Challenge, as often as challenges are sent.
     Challenge,
     /// The same; that it has the exact number speaks for what is known, and the other host is not asked.
     ChallengeAlone,

@@ -56,7 +56,7 @@ pub struct Engine {
 /// Places of flows in the uplink half have this bit, in what is told outside.
 const UPLINK_PLACES: u64 = 1 << 32;
 
-/// Where the packet to be handed out lies.
+/// Place of the packet to be handed out.
 enum Outgoing {
     Down(Made),
     Up(Made),
@@ -173,7 +173,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has whoever runs the engine do what it can for its memory, from here on.
+    /// Has the engine's caller do what it can for its memory, from here on.
     pub fn set_memory_advice(&mut self, advice: MemoryAdvice) {
         self.memory_advice = Some(advice);
         self.down.set_memory_advice(advice);
@@ -267,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// What was noted and not taken yet; of each direction the oldest first.
+    /// Oldest notice not taken yet; of each direction the oldest first.
     pub fn take_notice(&mut self) -> Option<Notice> {
         self.down.take_notice().or_else(|| self.up.as_mut()?.take_notice())
     }
@@ -331,9 +331,9 @@ impl Engine {
         Some(UnknownFlow { client, server, reason })
     }
 
-    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now on (true)
-    /// or no longer, so that what passes is in one schedule with accelerated flows. Whoever steers packets asks after
-    /// each turn; where all traffic comes here anyway nobody needs to.
+    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now
+    /// on (true) or no longer, so that what passes is in one schedule with accelerated flows. The caller that
+    /// steers packets asks after each turn; where all traffic comes here anyway nobody needs to.
     pub fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
         self.down.take_wanted()
     }
@@ -378,8 +378,8 @@ impl Engine {
 
     /// Gives its flows up to another engine that goes on with them: nothing is noted as owed here any more.
     ///
-    /// What it holds stays as it is: held data may lie in memory that the other one uses. Whoever calls this
-    /// has to keep the engine from being dropped.
+    /// What it holds stays as it is: held data may lie in memory that the other one uses. The caller has to
+    /// keep the engine from being dropped.
     pub fn give_up_flows(&mut self) {
         self.down.settle_all();
         if let Some(up) = self.up.as_mut() {
@@ -531,8 +531,9 @@ impl Middlebox for Engine {
     }
 }
 
-/// Where the packet that `met` has just consumed did not fit what is known of its flow: `other` hears of it, and
-/// once nothing that either knows speaks against it, the hosts of the flow are taken to be elsewhere.
+/// Settles a dispute where the packet that `met` has just consumed did not fit what is known of its flow:
+/// `other` hears of it, and once neither knows anything against it, the flow's hosts are taken to be
+/// elsewhere.
 fn settle_dispute(met: &mut Half, mut other: Option<&mut Half>, now: Instant) {
     let Some((misfit, is_settled)) = met.take_misfit() else { return };
     let is_heard = other.as_mut().is_none_or(|other| other.hear_misfit(misfit.reversed(), now));

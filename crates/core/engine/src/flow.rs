@@ -71,7 +71,7 @@ impl Flow {
         }
     }
 
-    /// What it adds to the levels of its half.
+    /// Part of the flow in the levels of its half.
     #[inline]
     pub(crate) fn level(&self) -> Level {
         Level { state: self.phase.state(), debt: self.phase.relay().map_or(0, Relay::debt) }
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn what_a_flow_costs_is_known() {
-        // Hundreds of thousands lie in the table, and each packet fetches one: whoever needs more says why.
-        // The last 48 bytes tell a full uplink from a full downlink (`tcp::ReturnDelay`).
+        // Hundreds of thousands lie in the table, and each packet fetches one: a change that needs more
+        // says why. The last 48 bytes tell a full uplink from a full downlink (`tcp::ReturnDelay`).
         assert!(size_of::<Flow>() <= 14 * 64, "{}", size_of::<Flow>());
     }
 }

@@ -68,7 +68,7 @@ mod schedule;
 mod transitions;
 mod trial;
 
-/// Memory that no flow is refused, in bytes; and the same where so much for each flow is more than half of
+/// Memory that no flow is refused, in bytes; and the same where that for each flow is more than half of
 /// all there is.
 const FLOW_MEMORY_MIN: u64 = 16 * 1024;
 const FLOW_MEMORY_MIN_OF_MANY: u64 = 4 * 1024;
@@ -94,7 +94,7 @@ impl Made {
     }
 }
 
-/// What follows the header.
+/// Payload behind the header.
 #[derive(Clone, Copy, Debug)]
 enum Payload {
     None,
@@ -125,14 +125,14 @@ pub(crate) struct Half {
     families: Families,
     subscribers: Slab<Subscriber>,
     subscriber_index: Index,
-    /// Of subscribers with data.
+    /// Paths of subscribers with data.
     paths: Slab<Path>,
     pool: BufferPool,
     ahead: Ahead,
     timers: Timers,
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
-    /// Of those, flows whose packet is for the sink and may ride on data that is about to go.
+    /// Flows of those whose packet is for the sink and may ride on data that is about to go.
     after_data: VecDeque<u32>,
     /// Subscribers that may have something to send.
     ready: ReadyList,
@@ -145,14 +145,14 @@ pub(crate) struct Half {
     journal: Option<Box<dyn Journal>>,
     /// The flow of the packet handled last, if it carries data and is not in the table.
     unknown: Option<FlowKey>,
-    /// That packet is surely its host's.
+    /// True when that packet is surely its host's.
     is_news: bool,
     is_draining: bool,
     /// The opaque packet that leaves.
     opaque_out: Option<Waiting>,
     /// Subscribers all of whose traffic is to come here, or no longer.
     wanted: VecDeque<(IpAddr, bool)>,
-    /// What passes to subscribers that are in no table.
+    /// Counts of what passes to subscribers that are in no table.
     trickles: Trickles,
     /// Echo requests to make, with their subscriber.
     markers: VecDeque<(u32, Marker)>,
@@ -160,7 +160,7 @@ pub(crate) struct Half {
     mtu: u32,
 }
 
-/// What a flow may borrow of its half while it is looked at.
+/// Memory that a flow may borrow of its half while it is looked at.
 struct Tools<'a> {
     pool: &'a mut BufferPool,
     header: &'a mut HeaderBuffer,
@@ -213,7 +213,7 @@ impl Half {
         })
     }
 
-    /// Which way its data flows.
+    /// Direction of its data.
     pub(crate) fn direction(&self) -> Direction {
         self.direction
     }
@@ -299,7 +299,7 @@ impl Half {
         reckoned.debt() == self.meters.debt() && FlowState::ALL.into_iter().all(is_same)
     }
 
-    /// What each flow and each handshake under way adds to the levels.
+    /// Parts of each flow and of each handshake under way in the levels.
     fn levels(&self) -> impl Iterator<Item = Level> {
         let handshakes = std::iter::repeat_n(handshakes::OBSERVING, self.half_open.len());
         self.flows.iter().map(|(_, flow)| flow.level()).chain(handshakes)
@@ -310,7 +310,7 @@ impl Half {
         self.unknown.take()
     }
 
-    /// Why a flow passes, if it is among those passed last.
+    /// Reason why a flow passes, if it is among those passed last.
     pub(crate) fn reason_of_passing(&self, client: SocketAddr, server: SocketAddr) -> Option<PassReason> {
         self.passed_recently.reason_of(client, server)
     }
@@ -380,7 +380,7 @@ impl Half {
         verdict
     }
 
-    /// What becomes of a segment; none if it is of no flow in the table and opens none: it passes.
+    /// Verdict on a segment; none if it is of no flow in the table and opens none: it passes.
     fn handle_segment(&mut self, segment: &mut Segment<'_>, now: Instant) -> Option<Verdict> {
         let key = FlowKey::of(segment.ip(), segment.tcp, segment.from);
         match self.flow_index.get(&key, &self.flows) {
@@ -555,12 +555,11 @@ fn count_and_pass(counter: &mut u64) -> Verdict {
     Verdict::Forward
 }
 
-/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is
-/// left of all (dynamic thresholds, Choudhury and Hahne 1998). So whoever takes much leaves as much
-/// to the next one, and n that are as greedy come out equal, however many flows each has. A flow
-/// whose sink has shut its window shares in one half of it only, and has what every flow may have
-/// where that is used up: more data for it would wait there, and starve those whose sinks read
-/// (H20).
+/// Memory a flow may take: as much as is left of its subscriber's, which may take as much as is left of all
+/// (dynamic thresholds, Choudhury and Hahne 1998). So a subscriber that takes much leaves as much to the next
+/// one, and n that are as greedy come out equal, however many flows each has. A flow whose sink has shut its
+/// window shares in one half of it only, and has what every flow may have where that is used up: more data
+/// for it would wait there, and starve those whose sinks read (H20).
 ///
 /// A power of two, as rings are. `buffered` is what its subscriber takes already, in bytes.
 fn memory_limit(config: &EngineConfig, stats: &Stats, buffered: u64, relay: &Relay) -> Bytes {
@@ -572,7 +571,7 @@ fn memory_limit(config: &EngineConfig, stats: &Stats, buffered: u64, relay: &Rel
     Bytes::new(1 << limit.ilog2())
 }
 
-/// What every flow may have, and what that leaves to all.
+/// Bytes that every flow may have, and bytes that this leaves to all.
 struct Least {
     per_flow: u64,
     left: Bytes,

@@ -13,15 +13,15 @@ use crate::record::{FlowRecord, RECORD_WORDS};
 pub struct FlowEnds {
     /// True for the downlink: the sink is the client.
     pub is_downlink: bool,
-    /// Who takes the data.
+    /// Host that takes the data.
     pub sink: SocketAddr,
-    /// Who sends it.
+    /// Host that sends it.
     pub source: SocketAddr,
 }
 stored::fields!(FlowEnds { is_downlink, sink, source });
 
 impl FlowEnds {
-    /// Where its sink is.
+    /// Port at which its sink is.
     #[must_use]
     pub fn receiver(&self) -> Port {
         if self.is_downlink { Port::Mobile } else { Port::Wired }
@@ -37,9 +37,9 @@ impl FlowEnds {
 /// Data of a flow that waits for its sink's acknowledgement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeldPiece {
-    /// Whose it is.
+    /// Flow that it belongs to.
     pub flow: FlowEnds,
-    /// What the sink has acknowledged: nothing before it is held.
+    /// Number that the sink has acknowledged: nothing before it is held.
     pub una: SeqNum,
     /// Number of its first byte.
     pub start: SeqNum,
@@ -53,9 +53,9 @@ stored::fields!(HeldPiece { flow, una, start, bytes });
 /// still has it (RFC 2018 §8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HandoverFlow {
-    /// Which flow.
+    /// Ends of the flow.
     pub ends: FlowEnds,
-    /// How it stood.
+    /// State of the flow.
     pub record: FlowRecord,
     /// The clock of the box it left, when it did, in ms; the lower 32 bits.
     pub clock_ms: u32,

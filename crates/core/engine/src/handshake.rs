@@ -21,7 +21,7 @@ const MSS_MAX: u32 = 65_535 - 40 - 60;
 /// Bytes of the timestamps option with its padding.
 pub(crate) const TIMESTAMPS_LEN: u32 = 12;
 
-/// What one side said in its SYN.
+/// Options that one side offered in its SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     pub(crate) isn: SeqNum,
@@ -116,12 +116,12 @@ impl Offer {
     }
 }
 
-/// What both sides agreed on.
+/// Options that both sides agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreement {
     pub(crate) sink: Offer,
     pub(crate) source: Offer,
-    /// Who has sent the SYN.
+    /// End that has sent the SYN.
     pub(crate) initiator: End,
 }
 stored::fields!(Agreement { sink, source, initiator: since(7, End::Sink) });
@@ -199,16 +199,16 @@ stored::fields!(Handshake { initiator, syn, syn_at, reply, reply_at, is_repeated
 /// Round trips of the handshake, from where we stand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RoundTrips {
-    /// To the sink and back.
+    /// Time to the sink and back.
     pub(crate) to_sink: Duration,
-    /// To the source and back.
+    /// Time to the source and back.
     pub(crate) to_source: Duration,
     /// Something was sent twice: they may be too short.
     pub(crate) is_doubtful: bool,
 }
 stored::fields!(RoundTrips { to_sink, to_source, is_doubtful });
 
-/// What a packet did to the handshake.
+/// Effect of a packet on the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// It goes on.
@@ -301,8 +301,8 @@ impl Handshake {
         Ok(())
     }
 
-    /// What a SYN-ACK makes of ECN: true when it agrees to accurate ECN, by its flags AE, CWR and ECE (RFC 9768 §3.1.2,
-    /// table 2).
+    /// Judges the ECN flags of a SYN-ACK: true when it agrees to accurate ECN, by its flags AE, CWR and ECE
+    /// (RFC 9768 §3.1.2, table 2).
     ///
     /// | flags | to a SYN that offers it | to another one |
     /// |---|---|---|
@@ -403,7 +403,7 @@ fn offers_in_options(tcp: &Tcp) -> bool {
     tcp.options.accecn || tcp.options.experimental_accecn
 }
 
-/// What in a SYN makes a flow one to pass (H9).
+/// Checks a SYN for what makes a flow one to pass (H9).
 fn check(tcp: &Tcp) -> Result<(), PassReason> {
     let TcpOptions { mptcp, md5, ao, malformed, .. } = tcp.options;
     if malformed {

@@ -1,4 +1,4 @@
-//! What is said of the state of an engine as bytes ([`crate::Engine::store`], [`crate::Engine::resume`]).
+//! Form of an engine's stored state ([`crate::Engine::store`], [`crate::Engine::resume`]).
 //!
 //! ```text
 //!   CELLFLOW │ version, 16 bits │ wired MTU │ downlink half │ 0, or 1 and the uplink half
@@ -31,7 +31,7 @@ pub const IMAGE_VERSION: u16 = 8;
 /// The oldest version that [`crate::Engine::resume`] reads.
 pub const IMAGE_VERSION_OLDEST: u16 = 4;
 
-/// What it begins with.
+/// Bytes that it begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"CELLFLOW";
 
 /// A state that cannot be taken over.

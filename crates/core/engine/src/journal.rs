@@ -1,9 +1,9 @@
 //! [`Journal`]: where the engine notes how each flow stands, so that a crash does not turn debt into
 //! silence (H2).
 //!
-//! A flow has an entry from when its delivery is the engine's until it is not. Whoever reads the entries
-//! after a crash goes on with the flows ([`crate::Engine::recover`]); or, if that cannot be, resets those
-//! that are owed something, with the numbers as a start.
+//! A flow has an entry from when its delivery is the engine's until it is not. The process that reads
+//! the entries after a crash goes on with the flows ([`crate::Engine::recover`]); or, if that cannot be,
+//! resets those that are owed something, with the numbers as a start.
 
 use core::fmt;
 use std::net::SocketAddr;
@@ -19,15 +19,15 @@ use crate::record::{FlowRecord, Mark};
 pub struct JournalEntry {
     /// Address and port of the sink: the debt is owed to it.
     pub sink: SocketAddr,
-    /// Those of the source.
+    /// Address and port of the source.
     pub source: SocketAddr,
-    /// What the sink has acknowledged: the number it expects next, or one before that.
+    /// Number that the sink has acknowledged: the one it expects next, or one before that.
     pub delivered: SeqNum,
-    /// What the source was told is delivered; after `delivered`.
+    /// Number up to which the source was told that data is delivered; after `delivered`.
     pub told: SeqNum,
     /// One past what the sink has sent.
     pub sink_next: SeqNum,
-    /// What the source has acknowledged of that.
+    /// Number up to which the source has acknowledged that.
     pub source_ack: SeqNum,
     /// Newest TSval of the sink and of the source, when both use timestamps.
     pub timestamps: Option<(u32, u32)>,
@@ -36,7 +36,7 @@ pub struct JournalEntry {
 }
 
 impl JournalEntry {
-    /// What a journal would have of a flow that has left: enough to reset its hosts.
+    /// Entry that a journal would have of a flow that has left: enough to reset its hosts.
     #[must_use]
     pub fn of_moved(flow: &HandoverFlow) -> Self {
         let FlowRecord { una, told, sink_nxt, source_ack, sink_tsval, source_tsval, .. } = flow.record;
@@ -89,6 +89,6 @@ pub trait Journal: fmt::Debug + Send {
     /// Forgets the slot's entry: its hosts need nobody between them any more.
     fn forget(&mut self, slot: u32);
 
-    /// Another journal has all entries from here on: whoever reads this one is to find none.
+    /// Another journal has all entries from here on: a reader of this one is to find none.
     fn retire(&mut self) {}
 }

@@ -102,7 +102,7 @@ impl fmt::Debug for FlowKey {
     }
 }
 
-/// What shares a controller.
+/// Key of the flows that share a controller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum SharingKey {
     /// A subscriber: an address or the start of a prefix.

@@ -1,6 +1,6 @@
 //! [`Meters`]: what is shown of a half beside its counters: levels as running sums, and distributions.
 //!
-//! Nothing here takes a look at more than the flow that is being handled, so that whoever asks gets an answer in
+//! Nothing here takes a look at more than the flow that is being handled, so that a caller gets an answer in
 //! a time that does not depend on the number of flows. Meters are not part of a stored engine: levels are
 //! reckoned anew from the flows when it goes on elsewhere, and the rest begins at zero there.
 
@@ -12,7 +12,7 @@ use crate::report::FlowState;
 pub const BOUNDS_US: [u64; 12] =
     [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000];
 
-/// How often times of some length were seen.
+/// Counts of times by their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u64; BOUNDS_US.len() + 1],
@@ -43,7 +43,7 @@ impl Histogram {
     }
 }
 
-/// What a flow adds to the levels.
+/// Part of a flow in the levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     pub(crate) state: FlowState,
@@ -66,7 +66,7 @@ pub struct Meters {
     pub data_segments: u64,
     /// Bytes of those, IP headers included.
     pub data_bytes: u64,
-    /// Of those segments, ones sent before.
+    /// Segments of those that had been sent before.
     pub segments_retransmitted: u64,
     /// Payload bytes of those, as soon as they are sent.
     pub bytes_retransmitted: u64,
@@ -75,8 +75,8 @@ pub struct Meters {
     pub duplicates_reported: u64,
     /// Round trips between here and the sinks, by segments that were sent once.
     pub round_trip: Histogram,
-    /// Of each of those, how much it was longer than the shortest one that its flow had seen: an estimate of
-    /// the time spent in queues.
+    /// Excess of each of those over the shortest one that its flow had seen: an estimate of the time spent
+    /// in queues.
     pub queueing: Histogram,
 }
 

@@ -14,7 +14,7 @@ use crate::pass::PassReason;
 /// Notices that wait to be taken.
 const NOTICES_MAX: usize = 4_096;
 
-/// What somebody wants to hear of.
+/// Notices that somebody wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Flows that are accelerated or passed, time-outs taken back, outages of subscribers.
@@ -38,11 +38,11 @@ pub struct FlowName {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
-    /// Which direction is accelerated.
+    /// Direction that is accelerated.
     pub direction: Direction,
 }
 
-/// What has happened.
+/// Notice of what has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// A flow is accelerated, or its window lowered (`drwa`), from here on.
@@ -55,21 +55,21 @@ pub enum Notice {
     OutageBegan {
         /// Its address, or the first one of its prefix.
         subscriber: IpAddr,
-        /// When the first time-out was.
+        /// Time of the first time-out.
         since: Instant,
     },
     /// It acknowledges again.
     OutageEnded {
         /// Its address, or the first one of its prefix.
         subscriber: IpAddr,
-        /// Since the first time-out.
+        /// Time since the first time-out.
         lasted: Duration,
     },
     /// A flow that was accelerated, or whose window was lowered, is not in the table any more.
     Ended(EndedFlow),
 }
 
-/// What came from one of a flow's hosts.
+/// Traffic from one of a flow's hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Packets; a super-packet is one.
@@ -82,17 +82,17 @@ pub struct Traffic {
 /// missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EndedFlow {
-    /// Which one.
+    /// Name of the flow.
     pub flow: FlowName,
     /// The other direction was accelerated, too, and has a record of its own with the same packets.
     pub is_both: bool,
-    /// Why; none when its ports were opened anew.
+    /// Reason for its end; none when its ports were opened anew.
     pub reason: Option<PassReason>,
-    /// When its first packet came; none when that was before records were wanted.
+    /// Time of its first packet; none when that was before records were wanted.
     pub began: Option<Instant>,
     /// When its last packet came.
     pub ended: Instant,
-    /// What came from the client, and from the server.
+    /// Traffic from the client, and from the server.
     pub sides: [Traffic; 2],
     /// Payload taken from the sending host, bytes.
     pub taken_bytes: u64,
@@ -108,11 +108,11 @@ pub struct EndedFlow {
     pub srtt: Option<Duration>,
 }
 
-/// What is kept of a flow for its record.
+/// Counts kept of a flow for its record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) began: Option<Instant>,
-    /// From the source, and from the sink.
+    /// Traffic from the source, and from the sink.
     pub(crate) sides: [Traffic; 2],
     pub(crate) taken_bytes: u64,
     pub(crate) delivered_bytes: u64,
@@ -126,15 +126,15 @@ struct Silence {
     is_told: bool,
 }
 
-/// What was noted and is wanted.
+/// Notices that are wanted and not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     wants: Wants,
     queue: VecDeque<Notice>,
     lost: u64,
-    /// By the places of flows.
+    /// Accounts by the places of flows.
     accounts: Vec<Account>,
-    /// By the places of subscribers.
+    /// Silences by the places of subscribers.
     silent: BTreeMap<u32, Silence>,
 }
 
@@ -176,7 +176,7 @@ impl Notices {
         self.queue.pop_front()
     }
 
-    /// How many had no room since this was asked last.
+    /// Number of notices that had no room since the last call.
     pub(crate) fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }

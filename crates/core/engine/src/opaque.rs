@@ -50,16 +50,16 @@ const SOURCE_LASTS: Duration = Duration::from_secs(4);
 /// Bits of the traffic class below its DSCP.
 const ECN_BITS: u32 = 2;
 
-/// What is sent to a subscriber comes here for so long after an accelerated flow has sent something.
+/// Time after an accelerated flow's last packet for which all that is sent to its subscriber comes here.
 const ACTIVE: Duration = Duration::from_secs(5);
 
-/// What passed and could not be answered counts as under way for so long where the path is not known.
+/// Time for which packets that passed and cannot be answered count as under way where the path is not known.
 const UNANSWERED: Duration = Duration::from_millis(100);
 
 /// Service of one flow and byte, so that shares are whole numbers.
 const SERVICE: u64 = 256;
 
-/// What passes to one subscriber, and what is known of it.
+/// Packets that pass to one subscriber, and what is known of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opaque {
     pub(crate) queues: Queues,
@@ -70,7 +70,7 @@ pub(crate) struct Opaque {
     own_dscp: Option<u8>,
     pub(crate) markers: Markers,
     pub(crate) quic: Quic,
-    /// What has passed so far.
+    /// Bytes that have passed so far.
     pub(crate) passed: PassedBytes,
 }
 stored::fields!(Opaque {
@@ -83,7 +83,7 @@ stored::fields!(Opaque {
     passed: since(5, PassedBytes::default()),
 });
 
-/// Whose turn it is.
+/// Class of flows whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// An accelerated flow's.
@@ -93,8 +93,8 @@ pub(crate) enum Class {
 }
 
 impl Opaque {
-    /// Whose turn it is, where `own` accelerated flows have something to send: a flow's share is the same whatever
-    /// it is. New flows go first (RFC 8290).
+    /// Class whose turn it is, where `own` accelerated flows have something to send: a flow's share is the
+    /// same whatever it is. New flows go first (RFC 8290).
     pub(crate) fn turn(&mut self, own: usize) -> Class {
         let [of_own, of_opaque] = &mut self.service;
         if own == 0 {
@@ -123,7 +123,7 @@ impl Opaque {
         self.own_dscp.is_some_and(|own| own != traffic_class >> ECN_BITS)
     }
 
-    /// A packet has left that counts as so many bytes of payload.
+    /// A packet has left that counts as `payload` bytes.
     pub(crate) fn note_sent(
         &mut self,
         parsed: &Packet,
@@ -144,7 +144,7 @@ impl Opaque {
         self.overdue_at().is_some_and(|at| now >= at)
     }
 
-    /// When it may.
+    /// Time from which on it may.
     pub(crate) fn overdue_at(&self) -> Option<Instant> {
         Some(self.queues.oldest()?.max(self.under_way.evidence_at()) + WAIT_MAX)
     }
@@ -161,11 +161,11 @@ pub(crate) fn payload_of(packet_len: usize, segments: u32) -> u32 {
     u32::try_from(packet_len).unwrap_or(u32::MAX).saturating_sub(headers).max(1)
 }
 
-/// What a subscriber is sent beside its accelerated flows, if there is anything.
+/// Place of what a subscriber is sent beside its accelerated flows, if there is anything.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
     opaque: Option<Box<Opaque>>,
-    /// When an accelerated flow sent last.
+    /// Time at which an accelerated flow sent last.
     own_sent_at: Instant,
     /// All that is sent to the subscriber is to come here.
     is_wanted: bool,
@@ -186,7 +186,7 @@ impl Place {
         self.opaque.get_or_insert_default()
     }
 
-    /// What is shown of it; accelerated flows of the subscriber have something under way or to send.
+    /// Report on it; accelerated flows of the subscriber have something under way or to send.
     pub(crate) fn report(&self, is_accelerating: bool) -> Option<OpaqueReport> {
         let opaque = self.get()?;
         let evidence = match opaque.under_way.answered_at() {
@@ -221,7 +221,7 @@ impl Place {
         !std::mem::replace(&mut self.is_wanted, true)
     }
 
-    /// What accelerated flows send matters here, beside the time of it.
+    /// True when packets of accelerated flows matter here, beside the time of them.
     pub(crate) fn follows_own(&self) -> bool {
         !self.is_wanted || self.opaque.is_some()
     }
@@ -246,7 +246,7 @@ impl Place {
         now < self.active_until()
     }
 
-    /// Until when that is so if nothing more comes.
+    /// Time until which that is so if nothing more comes.
     pub(crate) fn active_until(&self) -> Instant {
         let of_own = self.own_sent_at + ACTIVE;
         self.trickle.exceeds_until().map_or(of_own, |until| until.max(of_own))
@@ -274,7 +274,7 @@ impl Place {
         self.get().is_some_and(|opaque| !opaque.queues.is_empty())
     }
 
-    /// What was sent at `sent_at` was answered: bytes that had passed until then.
+    /// Takes in an answer to what was sent at `sent_at`: bytes that had passed until then.
     pub(crate) fn on_answer(&mut self, sent_at: Instant, now: Instant) -> u32 {
         let Some(opaque) = self.get_mut() else { return 0 };
         opaque.queues.on_served(now);

@@ -1,8 +1,8 @@
-//! Why a flow is forwarded untouched.
+//! Reasons why a flow is forwarded untouched.
 
 use core::fmt;
 
-/// Why a flow is not accelerated, or no longer.
+/// Reason why a flow is not accelerated, or no longer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PassReason {
     /// Acceleration is switched off.

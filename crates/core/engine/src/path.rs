@@ -25,13 +25,13 @@ use crate::opaque;
 /// Memory of the delivery rate that sizes the window offered to servers.
 const RATE_MEMORY: Duration = Duration::from_secs(10);
 
-/// How long a wait of acknowledgements of one flow counts for the others.
+/// Time for which a wait of acknowledgements of one flow counts for the others.
 const RETURN_MEMORY: Duration = Duration::from_millis(200);
 
 /// Answers come often enough where each of them releases less than this part of what is usually under way.
 const GRAINS: u64 = 3;
 
-/// What the flows of one client address share once there was data for any of them.
+/// State that the flows of one client address share once there was data for any of them.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) controller: AnyController,
@@ -49,13 +49,13 @@ pub(crate) struct Path {
     pub(crate) buffered: u64,
     pub(crate) last_used: Instant,
     delivery_rate: RecentMax<Rate>,
-    /// What is shown of it.
+    /// Figures that are shown of it.
     pub(crate) sight: Sight,
-    /// What passes to the subscriber.
+    /// Packets that pass to the subscriber.
     pub(crate) opaque: opaque::Place,
-    /// How long its acknowledgements wait on their way back all the time, and when that was seen.
+    /// Time that its acknowledgements wait on their way back all the time, and when that was seen.
     return_wait: (Duration, Instant),
-    /// When the controller last heard of a mark.
+    /// Time at which the controller last heard of a mark.
     marked_at: Instant,
 }
 stored::fields!(Path {
@@ -121,7 +121,7 @@ impl Path {
         })
     }
 
-    /// What is under way in a round trip at the rate of late, or what the controller allows if that is more.
+    /// Bytes under way in a round trip at the recent rate, or what the controller allows if that is more.
     fn usual_in_flight(&self) -> u64 {
         let window = self.controller.control().window;
         let carried = self.delivery_rate.get().zip(self.controller.round_trip());
@@ -247,7 +247,7 @@ impl Path {
         });
     }
 
-    /// What is known of the way to the subscriber, for another engine's path to it.
+    /// State of the way to the subscriber, for another engine's path to it.
     pub(crate) fn known(&self) -> Known {
         Known { round_trip: self.controller.round_trip(), rate: self.delivery_rate.get() }
     }
@@ -294,9 +294,9 @@ impl Path {
         if room < mss && self.opaque.wants_evidence(now) { mss } else { room }
     }
 
-    /// What a flow's source needs of window, at the largest recent rate: twice what both segments
-    /// hold (as \[WA\] equation (8) and the receive buffers of end hosts: once what is under way,
-    /// and as much again until it is known to be needed).
+    /// Window that a flow's source needs, at the largest recent rate: twice what both segments hold
+    /// (as \[WA\] equation (8) and the receive buffers of end hosts: once what is under way, and as
+    /// much again until it is known to be needed).
     ///
     /// What is under way to the sink is at most twice what was in the last round trip, and what the
     /// controller allows: in an outage the round trip grows without end, the data under way does

@@ -35,7 +35,7 @@ use next::Next;
 use watched::Watched;
 use windowed::Windowed;
 
-/// Where a flow is in its life.
+/// Phase of a flow in its life.
 ///
 /// What nearly all flows are lies in the table itself: a box would be one more place to fetch for
 /// every packet.
@@ -127,7 +127,7 @@ impl Phase {
         }
     }
 
-    /// What is delivered in the source's place, where something is.
+    /// Relay that delivers in the source's place, where there is one.
     #[inline]
     pub(crate) fn relay(&self) -> Option<&Relay> {
         match self {
@@ -160,7 +160,7 @@ impl Phase {
         }
     }
 
-    /// On which terms it leaves, if it does.
+    /// Terms on which it leaves, if it does.
     pub(crate) fn departure(&self) -> Option<&Departure> {
         match self {
             Self::Draining(phase) => Some(&phase.departure),

@@ -5,14 +5,14 @@ use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-/// What is done with the flows a [`Rule`] matches.
+/// Treatment of the flows that a [`Rule`] matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// They pass untouched.
     Pass,
-    /// What the server sends is accelerated.
+    /// Acceleration of what the server sends.
     Downlink,
-    /// What the client sends is accelerated.
+    /// Acceleration of what the client sends.
     Uplink,
     /// Both are.
     Both,
@@ -116,7 +116,7 @@ impl fmt::Display for Prefix {
 /// Text form: `pass port 22`, `both server 192.0.2.0/24 port 443`, `pass client 10.0.0.9`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// What is done.
+    /// Treatment of the flows that it matches.
     pub action: Action,
     /// The client's address, if it matters.
     pub client: Option<Prefix>,
@@ -186,12 +186,12 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, PolicyError> {
     }
 }
 
-/// Which flows are accelerated: the first rule that matches decides, else the default.
+/// Policy that says which flows are accelerated: the first rule that matches decides, else the default.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Rules, in order.
     pub rules: Vec<Rule>,
-    /// For flows that no rule matches. Default [`Action::Downlink`].
+    /// Action for flows that no rule matches. Default [`Action::Downlink`].
     pub default: Action,
 }
 
@@ -202,7 +202,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// What is done with a flow.
+    /// Treatment of a flow.
     #[must_use]
     pub fn action(&self, client: SocketAddr, server: SocketAddr) -> Action {
         self.rules.iter().find(|rule| rule.matches(client, server)).map_or(self.default, |rule| rule.action)

@@ -33,7 +33,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Its words, for whoever keeps them.
+            /// Words of the record, to be kept elsewhere.
             #[must_use]
             pub fn words(&self) -> [u32; RECORD_WORDS] {
                 let mut words = [0; RECORD_WORDS];
@@ -51,7 +51,7 @@ macro_rules! words {
                 is_whole.then_some(Self { $($field,)+ })
             }
 
-            /// The record of these words, whatever their sum: what whoever can sum may say. For fuzz targets.
+            /// Record of these words, whatever their sum: a stranger can sum, too. For fuzz targets.
             #[doc(hidden)]
             #[must_use]
             pub fn of_any_words(words: &[u32; RECORD_WORDS]) -> Self {
@@ -63,7 +63,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Where a flow of one direction stands, for another process to go on with. Numbers are sequence
+    /// State of a flow of one direction, for another process to go on with. Numbers are sequence
     /// numbers, unless it says otherwise.
     FlowRecord {
         /// [`Marks`], bit by bit.
@@ -83,7 +83,7 @@ words! {
         srtt_us,
         /// Round trip to the source, µs; zero when it is not known.
         source_rtt_us,
-        /// What is known of the way to the sink (`word_of_known`).
+        /// Facts about the way to the sink (`word_of_known`).
         way,
         /// The highest number acknowledged to the source.
         told,
@@ -110,7 +110,7 @@ words! {
         sink_fin_end,
         /// Hop limit, traffic class: 8 bits each; identification: 16.
         sink_ip,
-        /// What the source has acknowledged of the sink's data.
+        /// Number of the sink's data that the source has acknowledged.
         source_ack,
         /// One past what the source has allowed.
         source_edge,
@@ -124,7 +124,8 @@ words! {
         /// Flow labels, 20 bits.
         sink_label,
         source_label,
-        /// When the sink last acknowledged something, and when a packet came: ms of the clock, lower 32 bits.
+        /// Times at which the sink last acknowledged something and a packet came: ms of the clock, lower 32
+        /// bits.
         progress_ms,
         activity_ms,
     }
@@ -135,8 +136,8 @@ const MANTISSA_BITS: u32 = 11;
 /// Unit of a round trip, µs: up to 4.19 s.
 const ROUND_TRIP_UNIT: u64 = 64;
 
-/// The round trip of a way without a queue, in units of 64 µs, in the lower half of a word. In the upper one its rate:
-/// 11 bits, kbit/s, doubled so often as the 5 above say. Zero for what is not known.
+/// The round trip of a way without a queue, in units of 64 µs, in the lower half of a word. In the upper one
+/// its rate: 11 bits, kbit/s, doubled as often as the 5 above say. Zero for what is not known.
 fn word_of_known(known: &Known) -> u32 {
     let units =
         known.round_trip.map_or(0, |rtt| (rtt.as_micros() / ROUND_TRIP_UNIT).clamp(1, u16::MAX.into()));
@@ -146,7 +147,7 @@ fn word_of_known(known: &Known) -> u32 {
     (rate as u32) << 16 | units as u32
 }
 
-/// What such a word says.
+/// Facts that such a word holds.
 fn known_of_word(word: u32) -> Known {
     let (units, rate) = (u64::from(word & 0xffff), word >> 16);
     let kbps = u64::from(rate & ((1 << MANTISSA_BITS) - 1)) << (rate >> MANTISSA_BITS);
@@ -164,7 +165,7 @@ fn check_sum(words: &[u32]) -> u32 {
     })
 }
 
-/// What is or is not so of a flow: bits of [`FlowRecord::marks`].
+/// Properties of a flow that hold or not: bits of [`FlowRecord::marks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Mark {
@@ -214,7 +215,7 @@ impl FlowRecord {
         (if una.is_after(next) { next } else { una }, next)
     }
 
-    /// Which scales the sink and the source put on their windows.
+    /// Scales that the sink and the source put on their windows.
     pub(crate) fn window_scales(&self) -> [WindowScale; 2] {
         [0, 8].map(|shift| WindowScale::new((self.scales >> shift) as u8))
     }
@@ -269,7 +270,7 @@ impl FlowRecord {
         }
     }
 
-    /// What is known of the way to the sink.
+    /// Facts about the way to the sink.
     pub(crate) fn known(&self) -> Known {
         known_of_word(self.way)
     }

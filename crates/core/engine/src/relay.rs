@@ -46,17 +46,17 @@ use sink_marks::SinkMarks;
 /// DEVIATION: RFC 5681 §3.1 begins with one.
 const TIMEOUT_SEGMENTS: u8 = 8;
 
-/// How often memory that a flow did not need is given back while others are in use: each time what
-/// is kept is copied.
+/// Interval at which memory that a flow did not need is given back while others are in use: each
+/// time what is kept is copied.
 const TRIM_EVERY: Duration = Duration::from_secs(1);
 
-/// How long an empty stream buffer keeps its memory, unless memory is short.
+/// Time for which an empty stream buffer keeps its memory, unless memory is short.
 ///
 /// A fast flow's buffer is empty after every other acknowledgement; memory that comes and goes that
 /// often costs page faults, a quarter of all processor time when measured.
 const BUFFER_REST: Duration = Duration::from_millis(500);
 
-/// What both hosts agreed on in their handshake.
+/// Options that both hosts agreed on in their handshake.
 #[derive(Clone, Copy, Debug)]
 struct Agreed {
     timestamps: bool,
@@ -72,9 +72,9 @@ stored::fields!(Agreed { timestamps, ecn, sink_scale, source_scale });
 #[derive(Debug)]
 pub(crate) struct Relay {
     buffer: StreamBuffer,
-    /// How much memory its buffer last had, if not much.
+    /// Size of the memory that its buffer last had, if not much.
     ring: RingSize,
-    /// When memory it did not need is given back next.
+    /// Time at which memory it did not need is given back next.
     trims_at: Instant,
     receiver: Receiver,
     sender: Sender,
@@ -92,11 +92,11 @@ pub(crate) struct Relay {
     acked_to_source: SeqNum,
     turn: Turn,
     conduct: Conduct,
-    /// When the sink last acknowledged something, or had nothing to acknowledge.
+    /// Time at which the sink last acknowledged something, or had nothing to acknowledge.
     last_progress: Instant,
     /// Round trip to the source by the handshake, in microseconds; zero when it is not known.
     source_rtt_us: u32,
-    /// What its hosts tell each other of marks, where they agreed on accurate ECN.
+    /// Counters of marks that its hosts tell each other, where they agreed on accurate ECN.
     accurate_ecn: Option<Box<AccurateEcn>>,
     /// Marks on the way to its sink, where data is sent ECN-capable.
     sink_marks: Option<Box<SinkMarks>>,
@@ -134,7 +134,7 @@ pub(crate) struct Completion<'a> {
     pub(crate) is_uplink_of_both: bool,
     /// Round trip to the source, where it is known.
     pub(crate) source_rtt: Option<Duration>,
-    /// Where the memory for its data comes from.
+    /// Ring that the memory for its data comes from.
     pub(crate) ring: Ring,
 }
 
@@ -283,7 +283,7 @@ impl Relay {
         }
     }
 
-    /// When the sink last acknowledged something, or had nothing to acknowledge.
+    /// Time at which the sink last acknowledged something, or had nothing to acknowledge.
     pub(crate) fn last_progress(&self) -> Instant {
         self.last_progress
     }
@@ -298,7 +298,7 @@ impl Relay {
         self.sender.una().is_at_or_after(self.receiver.next())
     }
 
-    /// True while something waits for the sink's acknowledgement, be it only the source's FIN.
+    /// True while something waits for the sink's acknowledgement, even if only the source's FIN.
     pub(crate) fn owes(&self) -> bool {
         !(self.is_caught_up() && self.sender.is_idle())
     }
@@ -341,7 +341,8 @@ impl Relay {
         })
     }
 
-    /// Whether a segment begins behind more than has come of its host, and whether all that it carries has come.
+    /// Place of a segment: whether it begins beyond what has come of its host, and whether all of it has
+    /// come.
     fn place(&self, segment: &Segment<'_>) -> (bool, bool) {
         let is_ahead = |seq| self.is_ahead(segment.from, seq);
         (is_ahead(segment.tcp.seq), segment.has_content() && !is_ahead(segment.tcp.seq_end()))
@@ -393,7 +394,8 @@ impl Relay {
         syn.seq == self.sink.isn
     }
 
-    /// After a silence longer than timestamps can be compared over: what comes next tells the time anew.
+    /// Outdates timestamps after a silence over which they cannot be compared: what comes next tells the
+    /// time.
     pub(crate) fn outdate_timestamps(&mut self) {
         (self.sink.is_tsval_old, self.source.is_tsval_old) = (true, true);
     }
@@ -423,7 +425,7 @@ impl Relay {
         self.sender.retransmitted_bytes()
     }
 
-    /// What is known of its numbers, for the journal.
+    /// Numbers of its streams, for the journal.
     pub(crate) fn numbers(&self) -> Numbers {
         Numbers {
             delivered: self.sender.una(),
@@ -445,16 +447,16 @@ impl Relay {
     }
 }
 
-/// Where both directions stand.
+/// Numbers that both directions have come to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
-    /// What the sink has acknowledged.
+    /// Number that the sink has acknowledged.
     pub(crate) delivered: SeqNum,
-    /// What the source was told is delivered.
+    /// Number up to which the source was told that data is delivered.
     pub(crate) told: SeqNum,
     /// One past what the sink has sent.
     pub(crate) sink_next: SeqNum,
-    /// What the source has acknowledged of that.
+    /// Number up to which the source has acknowledged that.
     pub(crate) source_ack: SeqNum,
     /// Newest TSval of the sink and of the source, when both use timestamps.
     pub(crate) timestamps: Option<(u32, u32)>,
@@ -490,7 +492,7 @@ impl Relay {
         pool.take_entries(&mut self.sender);
     }
 
-    /// When the memory of a flow that has delivered everything is given back.
+    /// Time at which the memory of a flow that has delivered everything is given back.
     fn release_time(&self, last_activity: Instant) -> Instant {
         let is_unused = self.buffer.is_empty() && self.buffer.capacity() > 0;
         if is_unused { last_activity + BUFFER_REST } else { Instant::FAR_FUTURE }
@@ -529,7 +531,7 @@ impl Relay {
         sender.min(end).min(hand_back.unwrap_or(Instant::FAR_FUTURE)).min(self.release_time(last_activity))
     }
 
-    /// As [`Relay::due`], for one that only lingers.
+    /// Time at which one that only lingers is due, like [`Relay::due`].
     pub(crate) fn linger_due(&self, config: &EngineConfig, last_activity: Instant) -> Instant {
         self.release_time(last_activity).min(last_activity + config.linger)
     }
@@ -573,7 +575,7 @@ impl Relay {
         }
     }
 
-    /// After anything changed: starts or stops window probes.
+    /// Starts or stops window probes after anything changed.
     pub(crate) fn refresh_timers(&mut self, now: Instant) {
         self.sender.refresh_timers(now);
     }
@@ -680,7 +682,7 @@ impl Relay {
     }
 }
 
-/// What tests look at, and put in place of what the handshake brought.
+/// Values that tests look at, and put in place of what the handshake brought.
 #[cfg(test)]
 impl Relay {
     pub(crate) fn sender_mut(&mut self) -> &mut Sender {

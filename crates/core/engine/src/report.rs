@@ -1,4 +1,4 @@
-//! What can be seen of the flows from outside, for status displays; nothing here changes anything.
+//! Reports on the flows for those outside, for status displays; nothing here changes anything.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +12,14 @@ use crate::pass::PassReason;
 /// Passed flows that are remembered.
 const PASSED_MAX: usize = 256;
 
-/// Where a flow in the table is in its life.
+/// State of a flow in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowState {
     /// Its handshake is under way.
     Observing,
     /// Its delivery is the engine's.
     Accelerated,
-    /// What is owed is being delivered; then it is handed back.
+    /// Delivers what is owed; then the flow is handed back.
     Draining,
     /// Both directions have ended; retransmissions are still answered.
     Closed,
@@ -62,10 +62,10 @@ pub struct FlowReport {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
-    /// Which direction is accelerated. For the uplink, read "server" for "client" in what follows,
+    /// Direction that is accelerated. For the uplink, read "server" for "client" in what follows,
     /// and the reverse.
     pub direction: Direction,
-    /// Where it is in its life.
+    /// State of the flow in its life.
     pub state: FlowState,
     /// Acknowledged to the server and not by the client.
     pub debt: Bytes,
@@ -77,9 +77,9 @@ pub struct FlowReport {
     pub srtt: Option<Duration>,
     /// The window the client advertises; where it is lowered, what the server is told of it.
     pub client_window: Bytes,
-    /// What the controller of its subscriber sends at, over all the subscriber's flows.
+    /// Rate at which the controller of its subscriber sends, over all the subscriber's flows.
     pub subscriber_rate: Option<Rate>,
-    /// What the controller of its subscriber lets be in flight, over all the subscriber's flows.
+    /// Bytes that the controller of its subscriber lets be in flight, over all the subscriber's flows.
     pub subscriber_window: Option<Bytes>,
     /// When its last packet came.
     pub last_activity: Instant,
@@ -94,13 +94,13 @@ pub struct SubscriberReport {
     pub port: Option<u16>,
     /// Flows in the table.
     pub flows: u32,
-    /// When a flow was opened last, or data was sent.
+    /// Time at which a flow was opened last, or data was sent.
     pub last_used: Instant,
-    /// What its flows share; none before there was data.
+    /// State that its flows share; none before there was data.
     pub path: Option<PathReport>,
 }
 
-/// What the flows of a subscriber share.
+/// State that the flows of a subscriber share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathReport {
     /// Payload that has reached it since its controller began.
@@ -115,24 +115,24 @@ pub struct PathReport {
     pub srtt: Option<Duration>,
     /// Smoothed difference of round trips to the shortest one of their flow: an estimate of the time in queues.
     pub queueing: Option<Duration>,
-    /// What its controller sends at; [`Rate::MAX`] where a window alone limits it.
+    /// Rate at which its controller sends; [`Rate::MAX`] where a window alone limits it.
     pub rate: Rate,
     /// What its controller lets be in flight.
     pub window: Bytes,
-    /// What passes to it in one schedule with its flows, if anything ever did.
+    /// Packets that pass to it in one schedule with its flows, if any ever did.
     pub opaque: Option<OpaqueReport>,
 }
 
-/// What passes to a subscriber in one schedule with its accelerated flows.
+/// Packets that pass to a subscriber in one schedule with its accelerated flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpaqueReport {
     /// Bytes that wait for their turn.
     pub waiting: Bytes,
     /// Payload under way to it, as far as that is known.
     pub in_flight: Bytes,
-    /// How it is known.
+    /// Evidence by which it is known.
     pub evidence: Evidence,
-    /// What has come so far.
+    /// Bytes that have come so far.
     pub passed: PassedBytes,
     /// The newest handshake of QUIC that was seen.
     pub quic: Option<QuicHandshake>,
@@ -143,7 +143,7 @@ pub struct OpaqueReport {
 pub struct QuicHandshake {
     /// Version of QUIC in the client's answer (RFC 8999 §5.1).
     pub version: u32,
-    /// From the first packet of the server to the client's answer, as this engine sees it.
+    /// Time from the first packet of the server to the client's answer, as this engine sees it.
     pub round_trip: Duration,
 }
 stored::fields!(QuicHandshake { version, round_trip });
@@ -151,25 +151,25 @@ stored::fields!(QuicHandshake { version, round_trip });
 /// Bytes of packets that pass, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PassedBytes {
-    /// Of TCP.
+    /// Bytes of TCP.
     pub tcp: u64,
-    /// Of QUIC: from port 443, or with a long header of version 1 or 2 (RFC 8999 §5.1).
+    /// Bytes of QUIC: from port 443, or with a long header of version 1 or 2 (RFC 8999 §5.1).
     pub quic: u64,
-    /// Of other UDP.
+    /// Bytes of other UDP.
     pub udp: u64,
-    /// Of all else: ICMP, ESP, fragments.
+    /// Bytes of all else: ICMP, ESP, fragments.
     pub other: u64,
 }
 stored::fields!(PassedBytes { tcp, quic, udp, other });
 
-/// How it is known what has left a subscriber's queue of what passes.
+/// Evidence of what has left a subscriber's queue of what passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evidence {
-    /// By acknowledgements of accelerated flows.
+    /// Evidence by acknowledgements of accelerated flows.
     Accelerated,
-    /// By acknowledgements of TCP flows that pass.
+    /// Evidence by acknowledgements of TCP flows that pass.
     PassedTcp,
-    /// By replies to echo requests.
+    /// Evidence by replies to echo requests.
     Echo,
     /// Nothing answers: nothing waits.
     None,
@@ -178,7 +178,7 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// As in the status.
+    /// Name in the status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -194,9 +194,9 @@ impl Evidence {
 /// Part of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page<T> {
-    /// What was found.
+    /// Entries that were found.
     pub found: Vec<T>,
-    /// Where to go on; none at the end of the table.
+    /// Place to go on at; none at the end of the table.
     pub next: Option<u64>,
 }
 
@@ -213,7 +213,7 @@ pub struct PassedFlow {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
-    /// Why.
+    /// Reason why it passes.
     pub reason: PassReason,
 }
 
@@ -226,7 +226,7 @@ pub struct UnknownFlow {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
-    /// Why it passes; none if it began before, or among so many others that it is forgotten.
+    /// Reason why it passes; none if it began before, or among so many others that it is forgotten.
     pub reason: Option<PassReason>,
 }
 
@@ -245,7 +245,7 @@ impl PassedRecently {
         self.0.push_front(PassedFlow { client, server, reason });
     }
 
-    /// Why a flow passes, if it is among them.
+    /// Reason why a flow passes, if it is among them.
     pub(crate) fn reason_of(&self, client: SocketAddr, server: SocketAddr) -> Option<PassReason> {
         let flow = self.0.iter().find(|flow| flow.client == client && flow.server == server)?;
         Some(flow.reason)

@@ -45,8 +45,8 @@ impl<'a> Segment<'a> {
         self.tcp.payload(self.packet)
     }
 
-    /// As a receiver takes it in, with the first `len` bytes of its payload; whether its time counts, the
-    /// caller knows.
+    /// Cuts it to the first `len` bytes of its payload, as a receiver takes it in; whether its time
+    /// counts, the caller knows.
     pub(crate) fn cut_to(&self, len: usize, moves_time: bool) -> SegmentIn<'_> {
         let payload = self.payload();
         SegmentIn {
@@ -72,7 +72,7 @@ impl<'a> Segment<'a> {
         self.tcp.flags.contains(flag)
     }
 
-    /// How many segments were merged into it, itself included.
+    /// Number of segments that were merged into it, itself included.
     pub(crate) fn segments(&self) -> u32 {
         let size = u32::from(self.virtio.gso_size);
         if size == 0 { 1 } else { (self.tcp.payload_len as u32).div_ceil(size).max(1) }
@@ -125,7 +125,7 @@ impl Context<'_> {
     }
 }
 
-/// What a flow may use at the moment.
+/// Limits of a flow at the moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Memory for what it keeps.
@@ -134,7 +134,7 @@ pub(crate) struct Budget {
     pub(crate) flows: u32,
 }
 
-/// What handling a segment, a deadline or a control packet of a flow may use, besides the flow.
+/// Context of handling a segment, a deadline or a control packet: all that it may use besides the flow.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a EngineConfig,

@@ -59,7 +59,7 @@ pub struct Stats {
     pub inexact_resets: u64,
     /// Retransmission time-outs towards sinks.
     pub timeouts: u64,
-    /// Of those, taken back as needless.
+    /// Time-outs of those that were taken back as needless.
     pub timeouts_undone: u64,
     /// Times a flow went back to honouring the window, because the sink discards what lies beyond it (H18).
     pub fell_back_to_honour: u64,
@@ -82,17 +82,17 @@ pub struct Stats {
     pub opaque_bytes: u64,
     /// Of those bytes, ones of TCP that passes.
     pub opaque_tcp_bytes: u64,
-    /// Of those bytes, ones of QUIC, as far as that shows (`opaque/key.rs`).
+    /// Bytes of those that are QUIC, as far as that shows (`opaque/key.rs`).
     pub opaque_quic_bytes: u64,
-    /// Of them, dropped because their flow's queue was too long.
+    /// Packets of them that were dropped because their flow's queue was too long.
     pub opaque_dropped: u64,
-    /// Of them, marked for the same reason.
+    /// Packets of them that were marked for the same reason.
     pub opaque_marked: u64,
-    /// Of them, sent beyond the window, because nothing had told for 100 ms what is under way.
+    /// Packets of them sent beyond the window, because nothing had told for 100 ms what is under way.
     pub opaque_overdue: u64,
     /// Echo requests sent to know what has left.
     pub markers_sent: u64,
-    /// Of them, answered.
+    /// Requests of them that were answered.
     pub markers_answered: u64,
     /// Handshakes of QUIC that were seen among them.
     pub quic_handshakes: u64,

@@ -2,8 +2,8 @@
 
 use units::Duration;
 
-/// How long a timestamp can be compared with a later one: a clock that counts microseconds has gone
-/// half its circle then.
+/// Time for which a timestamp can be compared with a later one: a clock that counts microseconds
+/// has gone half its circle then.
 ///
 /// RFC 7323 §5.5 says 24 days, for clocks that count milliseconds; Linux takes this time for all
 /// (`TCP_PAWS_WRAP`).

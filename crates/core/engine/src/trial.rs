@@ -46,13 +46,13 @@ const fn mix(x: u64) -> u64 {
     mix64(x.wrapping_add(GOLDEN_GAMMA))
 }
 
-/// What was seen of a flow in a trial, in one direction. Both groups are measured at the same place: between the
-/// engine and the receiving host.
+/// Measurements of a flow in a trial, in one direction. Both groups are measured at the same place: between
+/// the engine and the receiving host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeasuredFlow {
     /// Its subscriber.
     pub subscriber: IpAddr,
-    /// Which way its data flows.
+    /// Direction of its data.
     pub direction: Direction,
     /// It was passed bit for bit.
     pub is_control: bool,
@@ -70,7 +70,7 @@ pub struct MeasuredFlow {
     pub rtt_samples: u64,
 }
 
-/// What one segment has shown of a flow.
+/// Facts that one segment has shown of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     /// Bytes acknowledged by the sink with it.
@@ -80,12 +80,12 @@ pub(crate) struct Seen {
     pub(crate) owes: bool,
 }
 
-/// What is kept of a flow in a trial.
+/// Counts kept of a flow in a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
     delivered: u64,
     busy: Duration,
-    /// When something last happened, and whether data was unacknowledged after it.
+    /// Time at which something last happened, and whether data was unacknowledged after it.
     last: Option<(Instant, bool)>,
     rtt_min: Option<Duration>,
     rtt_sum: Duration,
@@ -123,14 +123,14 @@ impl Account {
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     group: Option<ControlGroup>,
-    /// By the places of flows; none for flows that began before.
+    /// Accounts by the places of flows; none for flows that began before.
     accounts: Vec<Option<Account>>,
     measured: VecDeque<MeasuredFlow>,
     lost: u64,
 }
 
 impl Trial {
-    /// Who is passed, while a trial is under way.
+    /// Group of flows that are passed, while a trial is under way.
     #[inline]
     pub(crate) const fn group(&self) -> Option<ControlGroup> {
         self.group

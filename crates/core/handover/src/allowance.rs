@@ -2,7 +2,7 @@
 
 use units::Instant;
 
-/// What a subscriber counts for beside its flows: a file, and places in tables.
+/// Weight of a subscriber beside its flows: a file, and places in tables.
 const SUBSCRIBER: u64 = 16;
 
 /// Flows that a box may name in a second, on average: each costs packet loops some microseconds.
@@ -14,17 +14,17 @@ const AT_ONCE: u64 = 65_536;
 /// Flows that are remembered of a box at most, with those of hand-overs under way.
 const REMEMBERED_MAX: u64 = 131_072;
 
-/// What so many flows of a subscriber count for.
+/// Weight of `flows` flows of a subscriber.
 pub(crate) fn weight_of(flows: usize) -> u64 {
     SUBSCRIBER + flows as u64
 }
 
-/// Of one box.
+/// Allowance of one box.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     left: u64,
     since: Instant,
-    /// What is remembered of hand-overs that are over.
+    /// Weight of hand-overs that are over and remembered.
     pub remembered: u64,
 }
 

@@ -18,13 +18,13 @@ const FLOWS_MAX: usize = 16_384;
 /// Pieces of data of one flow at most: of what may be held in pieces as they are sent it is a multiple.
 const PIECES_MAX: usize = 8_192;
 
-/// What a piece takes beside its bytes.
+/// Cost of a piece beside its bytes.
 const PIECE_COST: u64 = 96;
 
 /// Epochs have wall clocks in them, which are far below that.
 const EPOCH_MAX: u64 = u64::MAX / 2;
 
-/// What [`Message::Prepare`] says, and who says it.
+/// Contents of [`Message::Prepare`], and the box that sends it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub from: Peer,
@@ -40,10 +40,10 @@ pub(crate) struct Asked {
 pub(crate) struct Coming {
     from: Peer,
     name: Name,
-    /// Those that the other box has named.
+    /// Flows that the other box has named.
     flows: Vec<FlowEnds>,
     stage: Stage,
-    /// By then it is forgotten, or given up.
+    /// Time by which it is forgotten, or given up.
     until: Instant,
 }
 
@@ -191,7 +191,7 @@ impl Handover {
         self.coming.get_mut(&name.subscriber).filter(|coming| coming.from == from && coming.name == *name)
     }
 
-    /// Why the box that asks may not ask for this, if so: then nothing of it is remembered.
+    /// Reason why the box that asks may not ask for this, if so: then nothing of it is remembered.
     fn objection_to(&mut self, asked: &Asked, now: Instant) -> Option<Refusal> {
         let Asked { from, name, versions, flows, .. } = asked;
         let any = Rights::default();
@@ -222,7 +222,7 @@ impl Handover {
         is_one && flows.all(|flow| subscriber_of(flow.client_and_server().0.ip(), bits) == subscriber)
     }
 
-    /// True when `from` may have so much more of the memory for subscribers that come.
+    /// True when `from` may have `more` of the memory for subscribers that come.
     fn has_memory(&self, from: Peer, more: u64) -> bool {
         let memory = |is_meant: &dyn Fn(&Coming) -> bool| -> u64 {
             self.coming.values().filter(|coming| is_meant(coming)).map(Coming::memory).sum()

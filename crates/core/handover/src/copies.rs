@@ -1,4 +1,4 @@
-//! What a box says of the flows that could go, and the data that goes ahead of them.
+//! Survey that a box makes of the flows that could go, and the data that goes ahead of them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,16 +12,16 @@ pub(crate) const PIECE: usize = 32 * 1024;
 /// The flows of a subscriber that could go elsewhere, as they are now.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Survey {
-    /// Which.
+    /// Flows that could go.
     pub flows: Vec<FlowEnds>,
-    /// What they hold, bytes.
+    /// Bytes that they hold.
     pub held: u64,
     /// The longest packet that they send, bytes with the IP header; 0 without flows.
     pub packet: u32,
 }
 
 impl Survey {
-    /// Those of an engine.
+    /// Survey of an engine's flows.
     #[must_use]
     pub fn of(engine: &Engine, subscriber: IpAddr) -> Self {
         let flows = engine.delivering(subscriber);
@@ -34,15 +34,15 @@ impl Survey {
 /// Data that flows hold and that has not gone ahead yet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Copies {
-    /// In pieces.
+    /// Data in pieces.
     pub pieces: Vec<HeldPiece>,
     /// True when there is no more.
     pub is_all: bool,
 }
 
 impl Copies {
-    /// Of the flows of an engine: what lies behind the numbers in `sent`, where they have one; as much as
-    /// `len_max` bytes, and up to a piece more.
+    /// Copies of the flows of an engine: what lies behind the numbers in `sent`, where they have one; as
+    /// much as `len_max` bytes, and up to a piece more.
     #[must_use]
     pub fn of(engine: &Engine, subscriber: IpAddr, sent: &[(FlowEnds, SeqNum)], len_max: u64) -> Self {
         let sent: BTreeMap<FlowEnds, SeqNum> = sent.iter().copied().collect();

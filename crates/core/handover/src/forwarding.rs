@@ -42,15 +42,15 @@ pub enum Admission {
 pub struct Gone {
     /// The other box.
     pub to: Peer,
-    /// Which they are.
+    /// Flows that went or stayed.
     pub flows: Vec<FlowEnds>,
 }
 stored::fields!(Gone { to, flows });
 
-/// Of one subscriber.
+/// State of one subscriber.
 #[derive(Clone, Debug, Default)]
 struct Absent {
-    /// Who has promised these flows, and has them for the time being. All others are this box's.
+    /// Box that has promised these flows, and has them for the time being. All others are this box's.
     promised: Option<(Peer, BTreeSet<Ends>)>,
     /// These flows are there.
     gone: BTreeMap<Ends, Peer>,
@@ -62,7 +62,7 @@ struct Absent {
 #[derive(Clone, Debug, Default)]
 struct Shared {
     flows: BTreeMap<Ends, Peer>,
-    /// By the side it came from: whether the last packet came by way of another box; none before the first.
+    /// Way of the last packet from each side: true when it came by way of another box; none before the first.
     is_relayed: [Option<bool>; 2],
 }
 
@@ -75,7 +75,7 @@ pub struct ForwardingTable {
 }
 
 impl ForwardingTable {
-    /// With so long a prefix of IPv6 addresses for a subscriber, in bits.
+    /// Makes a table with this prefix length of a subscriber's IPv6 addresses, in bits.
     #[must_use]
     pub fn new(ipv6_prefix_len: u8) -> Self {
         Self { ipv6_prefix_len, all: BTreeMap::new(), shared: BTreeMap::new() }
@@ -149,14 +149,14 @@ impl ForwardingTable {
         self.all.get(&self.key(client)).is_some_and(|absent| absent.promised.is_some())
     }
 
-    /// As [`crate::Flows::announce`].
+    /// Does the work of [`crate::Flows::announce`].
     pub fn announce(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
         let shared = self.shared.entry(self.key(subscriber)).or_default();
         shared.flows.extend(flows.iter().map(|flow| (flow.client_and_server(), to)));
         shared.is_relayed = [None; 2];
     }
 
-    /// As [`crate::Flows::give_away`].
+    /// Does the work of [`crate::Flows::give_away`].
     pub fn give_away(&mut self, subscriber: IpAddr, flows: impl Iterator<Item = FlowEnds>, to: Peer) {
         let absent = self.all.entry(self.key(subscriber)).or_default();
         // What begins now is the other box's soon. What stayed at another one before is still there.
@@ -164,19 +164,19 @@ impl ForwardingTable {
         absent.gone.extend(flows.map(|flow| (flow.client_and_server(), to)));
     }
 
-    /// As [`crate::Flows::take_in`].
+    /// Does the work of [`crate::Flows::take_in`].
     pub fn take_in(&mut self, subscriber: IpAddr) {
         self.all.remove(&self.key(subscriber));
     }
 
-    /// As [`crate::Flows::lead`].
+    /// Does the work of [`crate::Flows::lead`].
     pub fn lead(&mut self, subscriber: IpAddr, to: Peer, flows: &[FlowEnds]) {
         let led = flows.iter().map(FlowEnds::client_and_server).collect();
         self.all.entry(self.key(subscriber)).or_default().promised = Some((to, led));
         self.announce(subscriber, to, flows);
     }
 
-    /// As [`crate::Flows::let_stay`].
+    /// Does the work of [`crate::Flows::let_stay`].
     pub fn let_stay(&mut self, subscriber: IpAddr, stay: Option<&Gone>) {
         let key = self.key(subscriber);
         let Some(Gone { to, flows }) = stay else {
@@ -187,7 +187,7 @@ impl ForwardingTable {
         self.all.insert(key, Absent { promised: None, gone, has_left: false });
     }
 
-    /// As [`crate::Flows::forget`].
+    /// Does the work of [`crate::Flows::forget`].
     pub fn forget(&mut self, subscriber: IpAddr) {
         let key = self.key(subscriber);
         self.shared.remove(&key);

@@ -21,16 +21,16 @@ pub(crate) struct Going {
     again: Again,
     /// Flows that the other box was told of: it may send packets of them on.
     named: BTreeSet<FlowEnds>,
-    /// How many of them it has said to know.
+    /// Number of them that it has said to know.
     known: usize,
-    /// Of each flow: up to where its data was sent, and up to where it is known to have come.
+    /// Numbers up to which each flow's data was sent, and up to which it is known to have come.
     sent: BTreeMap<FlowEnds, [SeqNum; 2]>,
     /// Data that may be under way, bytes; less after something was lost.
     window: u32,
     /// Data whose round trip is measured: of which flow, the number behind it, and when it was sent.
     timed: Option<(FlowEnds, SeqNum, Instant)>,
     bytes: u64,
-    /// When it began to ask, to copy, and to wait.
+    /// Times at which it began to ask, to copy, and to wait.
     began: [Instant; 3],
 }
 
@@ -266,7 +266,7 @@ impl Handover {
         self.copy_on(name.subscriber, flows, now);
     }
 
-    /// How much data of one hand-over may be under way to a box, bytes: all that go there have equal parts.
+    /// Bytes of one hand-over that may be under way to a box: all that go there have equal parts.
     fn part_of_window(&self, to: Peer) -> u32 {
         let is_copying = |going: &&Going| going.to == to && matches!(going.stage, Stage::Copying { .. });
         let copying = self.going.values().filter(is_copying).count().max(1);
@@ -319,7 +319,7 @@ impl Handover {
         going.known >= going.named.len()
     }
 
-    /// From here on nobody has it, until the other box takes it.
+    /// Freezes it: from here on nobody has it, until the other box takes it.
     fn freeze(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
         let Some(going) = self.going.get_mut(&subscriber) else { return };
         let Stage::Copying { broken_at, .. } = going.stage else { return };

@@ -20,10 +20,10 @@ use crate::{Flows, Handover, Message, Peer};
 /// Subscribers in one message at most.
 const SUBSCRIBERS_MAX: usize = 4_096;
 
-/// What one box is told.
+/// State of telling one box of this one's end.
 #[derive(Debug)]
 pub(crate) struct Leaving {
-    /// Those that may rely on this one.
+    /// Subscribers that may rely on this one.
     subscribers: BTreeSet<IpAddr>,
     again: Again,
     /// It is not waited for any longer, unless it answers.

@@ -64,7 +64,7 @@ pub trait Flows {
     /// Flows of a subscriber that could go elsewhere.
     fn survey(&mut self, subscriber: IpAddr) -> Survey;
 
-    /// What they hold behind the numbers in `sent`, where they have one; about `len_max` bytes at most.
+    /// Data that they hold behind the numbers in `sent`, where they have one; about `len_max` bytes at most.
     fn copies(&mut self, subscriber: IpAddr, sent: Vec<(FlowEnds, SeqNum)>, len_max: u64) -> Copies;
 
     /// The longest packet that may leave to a subscriber and to its servers, bytes with the IP header; none where that
@@ -123,14 +123,14 @@ pub trait Flows {
 /// Limits and times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// After so long without an answer something is said again at the earliest: it takes longer where round trips do,
-    /// and twice as long each further time, up to 8 times this or the first time.
+    /// Least time without an answer after which something is said again: it takes longer where round trips
+    /// do, and twice as long each further time, up to 8 times this or the first time.
     pub retry: Duration,
-    /// So long a box is asked.
+    /// Longest time that a box is asked.
     pub asking_max: Duration,
-    /// So long data is copied while it goes on to change.
+    /// Longest time that data is copied while it goes on to change.
     pub copying_max: Duration,
-    /// How long nobody may know who has a subscriber: `debt_timeout`.
+    /// Time for which nobody may know who has a subscriber: `debt_timeout`.
     pub lease: Duration,
     /// Data under way to a box at a time while it is copied, bytes.
     pub window: u32,
@@ -138,7 +138,7 @@ pub struct Config {
     pub memory_max: u64,
     /// Hand-overs under way at a time, either way.
     pub transfers_max: usize,
-    /// How long is remembered who has gone and where: longer than all of it can take.
+    /// Time for which it is remembered who has gone and where: longer than all of it can take.
     pub linger: Duration,
 }
 
@@ -157,16 +157,16 @@ impl Default for Config {
     }
 }
 
-/// What a message may wait for on its way.
+/// Urgency of a message: what it may wait for on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
-    /// For nothing.
+    /// Message that waits for nothing.
     Now,
     /// It goes ahead of time: what is urgent overtakes it. Among each other these keep their order.
     Ahead,
 }
 
-/// How a hand-over has ended, or how it stands.
+/// Outcome of a hand-over, or its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The other box has it, and says so.
@@ -183,14 +183,14 @@ pub enum Outcome {
     Broken,
 }
 
-/// What moved of a flow.
+/// Data that moved of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowMoved {
-    /// Which.
+    /// Ends of the flow.
     pub ends: FlowEnds,
     /// Data that it held when it left, bytes.
     pub held: u64,
-    /// How it stood, bytes: what the commit has of it.
+    /// Bytes of its state: what the commit has of it.
     pub record: u64,
 }
 
@@ -204,13 +204,13 @@ impl FlowMoved {
 /// A hand-over that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
-    /// Who moved.
+    /// Subscriber that moved.
     pub subscriber: IpAddr,
-    /// To which box, or from which.
+    /// Box that it went to, or came from.
     pub peer: Peer,
     /// True where it left.
     pub is_going: bool,
-    /// How.
+    /// Outcome of the hand-over.
     pub outcome: Outcome,
     /// Flows that moved.
     pub flows: usize,
@@ -218,11 +218,11 @@ pub struct Ended {
     pub bytes: u64,
     /// Each flow that moved; none where it came.
     pub each: Vec<FlowMoved>,
-    /// How long each phase took: asking, copying, frozen; all zero where it came.
+    /// Time that each phase took: asking, copying, frozen; all zero where it came.
     pub phases: [Duration; 3],
 }
 
-/// What has been counted.
+/// Counts of hand-overs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counters {
     /// Subscribers that went.
@@ -247,15 +247,15 @@ pub struct Handover {
     config: Config,
     /// Nonces follow from it.
     random: u64,
-    /// What all processes of this box have in common that know its notes: upper half of its nonces.
+    /// Number that all processes of this box share that know its notes: upper half of its nonces.
     line: u32,
-    /// What the wall clock is ahead of the other one, ms.
+    /// Time by which the wall clock is ahead of the other one, ms.
     wall_ms: u64,
-    /// How packets are encapsulated here.
+    /// Encapsulation of packets here.
     encapsulation: String,
-    /// So many bits of an IPv6 address make a subscriber.
+    /// Bits of an IPv6 address that make a subscriber.
     ipv6_prefix_len: u8,
-    /// What other boxes may move.
+    /// Rights of other boxes to move subscribers.
     rights: BTreeMap<Peer, Rights>,
     allowances: BTreeMap<Peer, Allowance>,
     going: BTreeMap<IpAddr, Going>,
@@ -271,7 +271,7 @@ pub struct Handover {
     leaving: BTreeMap<Peer, Leaving>,
 }
 
-/// What a subscriber is by default: a /64 of IPv6.
+/// Prefix that is a subscriber by default: a /64 of IPv6.
 const IPV6_PREFIX_LEN: u8 = 64;
 
 impl Handover {
@@ -321,7 +321,7 @@ impl Handover {
         self.rights.insert(peer, rights);
     }
 
-    /// What a process in this one's place is to be told beside the notes ([`Handover::remember_all`]).
+    /// Number that a process in this one's place is to be told beside the notes ([`Handover::remember_all`]).
     #[must_use]
     pub fn line(&self) -> u32 {
         self.line
@@ -360,7 +360,7 @@ impl Handover {
         }
     }
 
-    /// What was counted.
+    /// Counts of hand-overs so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
@@ -432,7 +432,7 @@ impl Handover {
         }
     }
 
-    /// When [`Handover::on_timeout`] wants to be called.
+    /// Time at which [`Handover::on_timeout`] wants to be called.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let going = self.going.values().map(Going::due);
@@ -463,7 +463,7 @@ impl Handover {
         self.trips.entry(to).or_default().note(trip);
     }
 
-    /// When what is said to a box now is said again.
+    /// Time at which what is said to a box now is said again.
     fn again(&self, to: Peer, now: Instant) -> Again {
         Again::after(self.trips.get(&to).copied().unwrap_or_default(), &self.config, now)
     }

@@ -1,4 +1,4 @@
-//! What boxes say to each other. `docs/handover.md` has the formats.
+//! Messages of boxes to each other. `docs/handover.md` has the formats.
 
 use std::net::IpAddr;
 
@@ -13,19 +13,19 @@ pub const VERSION: u16 = 4;
 /// Longest message, bytes.
 pub const MESSAGE_LEN_MAX: usize = 4 << 20;
 
-/// Which hand-over a message is about.
+/// Name of the hand-over that a message is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Name {
     /// An address of the subscriber.
     pub subscriber: IpAddr,
     /// Counts the boxes that had it: the one that takes it now has this number.
     pub epoch: u64,
-    /// What the box that takes it has drawn for this transfer; 0 before it has.
+    /// Number that the box that takes it has drawn for this transfer; 0 before it has.
     pub nonce: u64,
 }
 stored::fields!(Name { subscriber, epoch, nonce });
 
-/// Why a box does not take a subscriber.
+/// Reason why a box does not take a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum Refusal {
     /// Messages or records of another version.
@@ -112,25 +112,25 @@ impl Refusal {
     }
 }
 
-/// What one box says to another one.
+/// Message of one box to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
     /// Will you take it? From who has it. Said again with flows that are new.
     Prepare {
-        /// Which.
+        /// Name of the hand-over.
         name: Name,
         /// [`VERSION`] and [`engine::RECORD_VERSION`].
         versions: (u16, u32),
         /// Bytes that its flows hold.
         held: u64,
-        /// Those flows, as they are now.
+        /// Flows of it, as they are now.
         flows: Vec<FlowEnds>,
-        /// What they need.
+        /// Terms of the flows.
         terms: Terms,
     },
     /// Yes. The name has a nonce from here on.
     Ready {
-        /// Which.
+        /// Name of the hand-over.
         name: Name,
         /// Flows of it that the box was told of.
         flows: u32,
@@ -141,9 +141,9 @@ pub enum Message {
     Copy(Name, HeldPiece),
     /// Data of a flow is here up to a number.
     Copied {
-        /// Which.
+        /// Name of the hand-over.
         name: Name,
-        /// Whose.
+        /// Flow that the data belongs to.
         flow: FlowEnds,
         /// The number behind it.
         through: SeqNum,
@@ -164,12 +164,12 @@ pub enum Message {
     Left(Vec<IpAddr>),
 }
 
-/// What a box needs to take a subscriber.
+/// Terms that a box needs to take a subscriber.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Terms {
     /// The longest packet that the flows send, bytes with the IP header.
     pub packet: u32,
-    /// How packets are encapsulated where they come from, as its settings call it.
+    /// Encapsulation of packets where they come from, as its settings call it.
     pub encapsulation: String,
 }
 stored::fields!(Terms { packet, encapsulation });
@@ -177,7 +177,7 @@ stored::fields!(Terms { packet, encapsulation });
 /// A flow whose data is not all there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lack {
-    /// Which.
+    /// Flow that lacks data.
     pub flow: FlowEnds,
     /// Its data is there up to this number; none where nothing is.
     pub through: Option<SeqNum>,
@@ -193,13 +193,13 @@ stored::variants! {
 }
 
 impl Message {
-    /// As bytes.
+    /// Bytes of the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         stored::to_bytes(self)
     }
 
-    /// From bytes.
+    /// Reads a message from bytes.
     ///
     /// # Errors
     /// They are no message.

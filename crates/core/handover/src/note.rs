@@ -20,16 +20,16 @@ const NOTE_VERSION: u16 = 2;
 /// The number of [`Note::Frozen`].
 const FROZEN: u8 = 0;
 
-/// How a hand-over of a subscriber stands. Times are by the machine's clock.
+/// State of a hand-over of a subscriber. Times are by the machine's clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
     /// Nobody has its flows here any more; the other box may have them.
     Frozen {
-        /// Which.
+        /// Name of the hand-over.
         name: Name,
-        /// Who was told to take it.
+        /// Box that was told to take it.
         to: Peer,
-        /// When the other box can have it no more.
+        /// Time at which the other box can have it no more.
         broken_at: Instant,
         /// Its flows, as they stood.
         flows: Vec<Loaded>,
@@ -42,11 +42,11 @@ pub enum Note {
     Taken(Claim),
     /// It is decided.
     Over {
-        /// Which.
+        /// Name of the hand-over.
         name: Name,
-        /// Why this box has not taken it, or has given it up; none if it has it, or had.
+        /// Reason why this box has not taken it, or has given it up; none if it has it, or had.
         refused: Option<Refusal>,
-        /// Where it is, if it went from here: packets that come here go there.
+        /// Place of its flows, if they went from here: packets that come here go there.
         gone: Option<Gone>,
         /// Nobody asks any more from then on.
         until: Instant,
@@ -63,9 +63,9 @@ stored::variants! {
 /// A subscriber that this box takes from another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// Which.
+    /// Name of the hand-over.
     pub name: Name,
-    /// Who had it.
+    /// Box that had it.
     pub from: Peer,
     /// Unless it is heard by then that the other box knows, it is given up.
     pub until: Instant,
@@ -73,7 +73,7 @@ pub struct Claim {
     pub flows: Vec<FlowEnds>,
     /// Data that they bring along, or may, bytes.
     pub bytes: u64,
-    /// Where it had gone from this box, if it comes back.
+    /// Place that it had gone to from this box, if it comes back.
     pub gone: Option<Gone>,
 }
 stored::fields!(Claim { name, from, until, flows, bytes, gone });
@@ -81,16 +81,16 @@ stored::fields!(Claim { name, from, until, flows, bytes, gone });
 /// The subscriber's flows are to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Freeze {
-    /// Which.
+    /// Name of the hand-over.
     pub name: Name,
-    /// Where to.
+    /// Box that it goes to.
     pub to: Peer,
-    /// As in [`Note::Frozen`].
+    /// Time as in [`Note::Frozen`].
     pub broken_at: Instant,
 }
 
 impl Freeze {
-    /// What is written down of it.
+    /// Note that is written down of it.
     #[must_use]
     pub fn note(&self, flows: Vec<Loaded>) -> Note {
         let Self { name, to, broken_at } = *self;
@@ -99,7 +99,7 @@ impl Freeze {
 }
 
 impl Note {
-    /// Which hand-over it is about.
+    /// Name of the hand-over that it is about.
     #[must_use]
     pub fn name(&self) -> Name {
         match self {
@@ -153,7 +153,7 @@ impl Note {
         }
     }
 
-    /// As bytes.
+    /// Bytes of the note.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -189,7 +189,7 @@ impl Note {
         take(&out.into_bytes())
     }
 
-    /// From bytes.
+    /// Reads a note from bytes.
     ///
     /// # Errors
     /// They are no note, or one of another version.
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// As the first version wrote it: without the flows that another box may send packets of.
+    /// A note of the first version lacks the flows that another box may send packets of.
     #[test]
     fn a_note_of_an_older_program_is_read() {
         let mut old = Writer::default();

@@ -11,9 +11,9 @@ use crate::{Flows, Gone, Handover, Name, Note, Peer, Refusal};
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     pub name: Name,
-    /// Why it was not taken here, if it was not; it never will be by this name.
+    /// Reason why it was not taken here, if it was not; it never will be by this name.
     pub refused: Option<Refusal>,
-    /// Where the subscriber went from here, if it did, or stayed.
+    /// Place that the subscriber went to from here, if it did, or stayed.
     pub gone: Option<Gone>,
     /// Flows that are here, and the box that may send packets of them on.
     pub shared: Option<Gone>,
@@ -27,12 +27,12 @@ impl Past {
         Self { name, refused: None, gone: None, shared: None, charged: None, forgotten_at }
     }
 
-    /// It was begun by another box, which named so many flows.
+    /// Notes that it was begun by another box, which named `flows` flows.
     pub fn begun_by(self, peer: Peer, flows: usize) -> Self {
         Self { charged: Some((peer, weight_of(flows))), ..self }
     }
 
-    /// What is written down of it.
+    /// Note that is written down of it.
     pub fn note(&self) -> Note {
         Note::Over {
             name: self.name,
@@ -50,7 +50,7 @@ impl Past {
 }
 
 impl Handover {
-    /// What is remembered of one that is decided as of now.
+    /// Past of a hand-over that is decided as of now.
     pub(crate) fn past_of(&self, name: Name, now: Instant) -> Past {
         Past::new(name, now + self.config.linger)
     }
@@ -78,7 +78,7 @@ impl Handover {
         }
     }
 
-    /// Where a subscriber went from here, if it did.
+    /// Place that a subscriber went to from here, if it did.
     pub(crate) fn gone(&self, subscriber: IpAddr) -> Option<Gone> {
         self.past.get(&subscriber).and_then(|past| past.gone.clone())
     }

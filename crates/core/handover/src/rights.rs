@@ -24,7 +24,7 @@ impl Prefix {
         self.address
     }
 
-    /// How many bits, 0 to 32 or to 128.
+    /// Length in bits, 0 to 32 or to 128.
     #[must_use]
     pub fn len(&self) -> u8 {
         self.len
@@ -85,7 +85,7 @@ pub(crate) fn subscriber_of(address: IpAddr, ipv6_prefix_len: u8) -> IpAddr {
     if address.is_ipv4() { address } else { masked(address, ipv6_prefix_len) }
 }
 
-/// What a box may move. Without prefixes: every subscriber.
+/// Rights of a box to move subscribers. Without prefixes: every subscriber.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rights {
     /// Subscribers that it may take from here; none means all.

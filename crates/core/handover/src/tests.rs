@@ -15,14 +15,14 @@ struct Table {
     flows: BTreeMap<FlowEnds, ()>,
     led: Option<Peer>,
     led_flows: Vec<FlowEnds>,
-    /// By way of whom packets of its flows came that are handed back.
+    /// Boxes by way of which packets of its flows came that are handed back.
     handed_back: Vec<Peer>,
     doubted: Vec<FlowEnds>,
     refuses: bool,
     mtu: Option<u32>,
     /// It gives nothing away.
     keeps: bool,
-    /// What is written down of the only subscriber.
+    /// Note that is written down of the only subscriber.
     written: Option<Note>,
     stay: Option<Gone>,
     broken: usize,

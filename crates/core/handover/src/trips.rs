@@ -34,14 +34,14 @@ impl Trips {
         self.known = Some(known);
     }
 
-    /// After so long without an answer, or progress, something is lost.
+    /// Time without an answer, or progress, after which something is lost.
     pub fn timeout(&self, config: &Config) -> Duration {
         let measured = self.known.map_or(Duration::ZERO, |known| known.smoothed + known.variation * 4);
         measured.max(config.retry).min(TIMEOUT_MAX.max(config.retry))
     }
 }
 
-/// When something is said again: twice as long after each further time.
+/// Timer for saying something again: it waits twice as long after each further time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Again {
     pub at: Instant,

@@ -24,7 +24,7 @@ pub use codel::CoDelParams;
 use dual_pi2::DualPi2;
 pub use dual_pi2::DualPi2Params;
 
-/// How a queue is managed.
+/// Management of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aqm {
     /// Controlled delay (RFC 8289), with marks.
@@ -63,9 +63,9 @@ pub enum Ecn {
     /// It cannot be marked.
     #[default]
     NotEct,
-    /// Of a scalable sender (RFC 9331 §2).
+    /// Packet of a scalable sender (RFC 9331 §2).
     Ect1,
-    /// Of a classic one.
+    /// Packet of a classic sender.
     Ect0,
     /// It is marked.
     Ce,
@@ -128,12 +128,12 @@ impl<P> Fifo<P> {
         Some((id, packet))
     }
 
-    /// When its first packet came.
+    /// Arrival time of its first packet.
     fn arrival(&self) -> Option<Instant> {
         self.packets.front().map(|(_, packet)| packet.arrival)
     }
 
-    /// How long its first packet has waited.
+    /// Time that its first packet has waited.
     fn time(&self, now: Instant) -> Duration {
         self.arrival().map_or(Duration::ZERO, |arrival| now.saturating_since(arrival))
     }
@@ -156,7 +156,7 @@ enum Law {
     DualPi2(DualPi2),
 }
 
-/// What waits under a law.
+/// Packets that wait under a law.
 #[derive(Clone, Debug)]
 pub(crate) struct ManagedQueue<P> {
     law: Law,
@@ -181,7 +181,7 @@ impl<P> ManagedQueue<P> {
         if is_low { &mut self.low } else { &mut self.classic }.push(id, packet);
     }
 
-    /// When the first packet of each queue came.
+    /// Arrival times of the first packet of each queue.
     pub(crate) fn arrivals(&self) -> [Option<Instant>; 2] {
         [self.low.arrival(), self.classic.arrival()]
     }

@@ -17,12 +17,12 @@ use crate::error::check_ppm;
 use crate::random::{Stage, Stream};
 use crate::{Link, LinkError, PPM};
 
-/// How a base station reports; the default is \[WA\]'s, without delay, loss or noise.
+/// Settings of a base station's reports; the default is \[WA\]'s, without delay, loss or noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseStationConfig {
     /// τ: from report to report, above zero. 10 ms.
     pub period: Duration,
-    /// From the measurement to the arrival. Zero.
+    /// Time from the measurement to the arrival. Zero.
     pub delay: Duration,
     /// Reports that are lost, in parts per million. None.
     pub loss_ppm: u32,
@@ -30,7 +30,7 @@ pub struct BaseStationConfig {
     pub bandwidth_noise_ppm: u32,
     /// Standard deviation of η in (4). None.
     pub queue_noise: Bytes,
-    /// For how long a report says that it is valid; zero for what its receiver thinks fit.
+    /// Time for which a report says that it is valid; zero for what its receiver thinks fit.
     pub validity: Duration,
 }
 
@@ -66,16 +66,16 @@ impl BaseStationConfig {
 pub struct StationReport {
     /// Counts all reports from 0, the lost ones too.
     pub sequence: u64,
-    /// When the link was measured.
+    /// Time at which the link was measured.
     pub measured_at: Instant,
-    /// When it is there.
+    /// Time at which it arrives.
     pub arrives_at: Instant,
     /// b̂: what the link could have carried since the last measurement, with noise; [`Rate::MAX`]
     /// when unlimited.
     pub bandwidth: Rate,
     /// q̂: what waited, IP packet lengths, with noise.
     pub queue: Bytes,
-    /// For how long after the measurement it may be used; zero for what its receiver thinks fit.
+    /// Time after the measurement for which it may be used; zero for what its receiver thinks fit.
     pub validity: Duration,
 }
 
@@ -107,7 +107,7 @@ impl BaseStation {
         })
     }
 
-    /// When [`BaseStation::measure`] or [`BaseStation::poll`] next has something to do.
+    /// Time at which [`BaseStation::measure`] or [`BaseStation::poll`] next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
         self.on_the_way.front().map_or(self.next, |report| report.arrives_at.min(self.next))

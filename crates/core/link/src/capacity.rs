@@ -8,7 +8,7 @@ use crate::{LinkError, Trace};
 
 const UNITS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
-/// How much a link can carry at each point of time since its start.
+/// Capacity of a link at each point of time since its start.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Capacity {
     /// Everything at once: packets leave as they come.
@@ -136,7 +136,7 @@ pub(crate) fn units_of(size: Bytes) -> u128 {
     u128::from(size.get()) * UNITS_PER_BYTE
 }
 
-/// Whole bytes in so many bits times 10^9.
+/// Whole bytes in `units`: bits times 10^9.
 pub(crate) fn whole_bytes(units: u128) -> Bytes {
     Bytes::new(u64::try_from(units / UNITS_PER_BYTE).unwrap_or(u64::MAX))
 }

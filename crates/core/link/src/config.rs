@@ -6,23 +6,23 @@ use crate::{
     Aqm, Capacity, DelayModel, Fades, Grants, Harq, LinkError, LossModel, OutageModel, Policer, Tdd,
 };
 
-/// How much may wait in the queue. The packet being served does not count, as in Mahimahi; a packet
-/// that does not fit is dropped (drop-tail).
+/// Limit of what may wait in the queue. The packet being served does not count, as in Mahimahi; a
+/// packet that does not fit is dropped (drop-tail).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum QueueLimit {
     /// Everything.
     #[default]
     Unlimited,
-    /// So many bytes.
+    /// Limit in bytes.
     Bytes(Bytes),
-    /// So many packets.
+    /// Limit in packets.
     Packets(u64),
 }
 
 /// Times at which an uplink may send: a served packet leaves at the next slot, which bunches ACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotConfig {
-    /// From slot to slot, above zero.
+    /// Time from slot to slot, above zero.
     pub period: Duration,
     /// The first slot, since the link's start.
     pub offset: Duration,
@@ -45,11 +45,11 @@ impl SlotConfig {
 /// One direction of one client's link. The default passes everything at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// What the link can carry.
+    /// Capacity of the link.
     pub capacity: Capacity,
-    /// How much may wait.
+    /// Limit of what may wait.
     pub queue: QueueLimit,
-    /// How what waits is managed. Default: not at all.
+    /// Management of the packets that wait. Default: not at all.
     pub aqm: Option<Aqm>,
     /// One-way delay after service.
     pub delay: DelayModel,
@@ -69,7 +69,7 @@ pub struct LinkConfig {
     pub uplink_slots: Option<SlotConfig>,
     /// The direction's slots in a radio frame.
     pub tdd: Option<Tdd>,
-    /// How a client comes to send.
+    /// Grants by which a client comes to send.
     pub grants: Option<Grants>,
     /// Seed of every random decision.
     pub seed: u64,

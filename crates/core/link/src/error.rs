@@ -1,6 +1,6 @@
 //! [`LinkError`]: what can be wrong with a configuration or a trace.
 
-/// Why a link or a trace could not be made.
+/// Reason why a link or a trace could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -9,7 +9,7 @@ pub enum LinkError {
     Setting {
         /// The field's name.
         setting: &'static str,
-        /// What is wrong and what is allowed.
+        /// Message that says what is wrong and what is allowed.
         problem: String,
     },
     /// A line of a trace file cannot be used.
@@ -19,7 +19,7 @@ pub enum LinkError {
         file: String,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Message that says what is wrong with it.
         problem: String,
     },
     /// A trace as a whole cannot be used.
@@ -27,7 +27,7 @@ pub enum LinkError {
     Trace {
         /// The file as the caller named it.
         file: String,
-        /// What is wrong with it.
+        /// Message that says what is wrong with it.
         problem: String,
     },
 }

@@ -1,10 +1,9 @@
 //! [`Fades`]: times in which what is put on the air is lost.
 //!
-//! A radio loses in time, not in packets: a fade, a transport block given up, a hand-over gap lasts
-//! for as long as it lasts, whoever sends. So how often losses come does not depend on how fast one
-//! sends; how many packets each takes does.
-//! [`LossModel::GilbertElliott`](crate::LossModel::GilbertElliott), whose states change from packet
-//! to packet, has it the other way round.
+//! A radio loses in time, not in packets: a fade, a transport block given up, a hand-over gap lasts for as
+//! long as it lasts, no matter who sends. So how often losses come does not depend on how fast one sends; how
+//! many packets each takes does. [`LossModel::GilbertElliott`](crate::LossModel::GilbertElliott), whose
+//! states change from packet to packet, has it the other way round.
 
 use units::Duration;
 
@@ -18,7 +17,7 @@ use crate::{LinkError, OutageModel};
 /// Service goes on, so lost packets have used their capacity; an [`OutageModel`] stops it and loses nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fades {
-    /// When the fades are.
+    /// Model of the times of fades.
     pub when: OutageModel,
     /// Probability of losing a packet within one, in parts per million.
     pub loss_ppm: u32,
@@ -115,8 +114,8 @@ mod tests {
         assert!((0.037..0.043).contains(&share), "{share} of the time");
     }
 
-    /// What tells fades from losses by packet: four times the packets meet the same fades, and lose
-    /// four times as many in each.
+    /// Tells fades from losses by packet: four times the packets meet the same fades, and lose four
+    /// times as many in each.
     #[test]
     fn how_often_does_not_depend_on_how_fast() {
         let fades = Fades::random(ms(500), ms(20), CERTAIN);

@@ -7,7 +7,7 @@
 //!    cell's load change over seconds, fading over tenths of a second), scaled to the wanted mean;
 //! 2. *outages*: a Poisson process with log-normal lengths above 200 ms;
 //! 3. *scheduling*: the base station turns to other users for exponentially long pauses, and
-//!    otherwise grants a transmission on average every so many milliseconds, which carries all
+//!    otherwise grants a transmission every few milliseconds on average, which carries all
 //!    that the radio rate has made possible since the last one.
 //!
 //! The parameters of each preset were set by hand so that the figures of [`crate::TraceStats`] lie in
@@ -93,7 +93,7 @@ impl Model {
         builder.finish()
     }
 
-    /// For each millisecond whether the user can be served: no outage, no pause.
+    /// Milliseconds in which the user can be served: no outage, no pause.
     fn scheduled_ms(&self, count: usize, seed: u64) -> Vec<bool> {
         let mut is_on = vec![true; count];
         let mut random = Stream::new(seed, Stage::TraceSchedule);

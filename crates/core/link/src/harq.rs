@@ -20,8 +20,8 @@ pub struct Harq {
     pub retry_time: Duration,
     /// Tries in all, at least one.
     pub tries_max: u8,
-    /// What leaves at the same time is one block, and fares alike: transport blocks of many
-    /// packets. Otherwise each packet is one.
+    /// Makes one block, with one fate, of all packets that leave at the same time: transport blocks
+    /// of many packets. Otherwise each packet is one.
     pub per_slot: bool,
 }
 
@@ -41,7 +41,7 @@ impl Harq {
     }
 }
 
-/// What repair did to one packet.
+/// Effect of repair on one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repair {
     pub(crate) failed_tries: u8,
@@ -63,7 +63,7 @@ impl HarqStage {
         Self { harq, random: Stream::new(seed, Stage::Harq), last: None }
     }
 
-    /// How a packet fares that is put on the air at `departure`, since the link's start.
+    /// Takes the decision on a packet that is put on the air at `departure`, since the link's start.
     pub(crate) fn transmit(&mut self, departure: Duration) -> Repair {
         let Some(harq) = self.harq else {
             return Repair { failed_tries: 0, is_lost: false, time: Duration::ZERO };

@@ -33,7 +33,7 @@ impl RateUnit {
     }
 }
 
-/// Which columns of a CSV file to read. A column is named by its heading or its number from 1.
+/// Columns of a CSV file to read. A column is named by its heading or its number from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvColumns {
     /// Seconds, or a date with time of day; without it the rows are one second apart.

@@ -22,7 +22,7 @@ use crate::{
 /// A packet that came out of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// What was handed in.
+    /// Payload that was handed in.
     pub payload: P,
     /// IP packet length.
     pub size: Bytes,
@@ -30,14 +30,14 @@ pub struct Delivery<P> {
     pub planned: Instant,
     /// The packet's log entry.
     pub record: PacketRecord,
-    /// The queue's management marked it CE: whoever takes it writes that into it.
+    /// The queue's management marked it CE: the receiver of the delivery writes that into it.
     pub is_marked: bool,
 }
 
 /// A packet that was not taken in, handed back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected<P> {
-    /// What was handed in.
+    /// Payload that was handed in.
     pub payload: P,
     /// [`DropReason::LossBefore`] or [`DropReason::QueueFull`].
     pub reason: DropReason,
@@ -65,7 +65,7 @@ impl Tally {
     }
 }
 
-/// What has gone through a link so far.
+/// Counts of what has gone through a link so far.
 ///
 /// INVARIANT: `offered = delivered + loss_before + queue_full + managed + harq_failed + faded + loss_after + held`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -316,7 +316,7 @@ impl<P> Link<P> {
         None
     }
 
-    /// When `poll` next has something to do; none while nothing inside will ever leave.
+    /// Time at which `poll` next has something to do; none while nothing inside will ever leave.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let out = self.inside.front().map(|head| head.out).filter(|out| *out != Instant::FAR_FUTURE);
@@ -344,7 +344,7 @@ impl<P> Link<P> {
         self.queue.waiting.packets
     }
 
-    /// What has gone through so far.
+    /// Counts of what has gone through so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -380,7 +380,7 @@ impl<P> Link<P> {
         Some(left)
     }
 
-    /// When the link began.
+    /// Time at which the link began.
     #[must_use]
     pub fn start(&self) -> Instant {
         self.start
@@ -395,8 +395,8 @@ impl<P> Link<P> {
         self.queue.advance(self.now);
     }
 
-    /// When the next packet of a managed queue comes to be served, and from which of its queues one may be; none while
-    /// nothing waits, or never will be served.
+    /// Time at which the next packet of a managed queue comes to be served, and from which of its queues one
+    /// may be; none while nothing waits, or never will be served.
     fn next_service(&self) -> Option<(Instant, [bool; 2])> {
         let since = |at: Instant| at.saturating_since(self.start);
         let begins = |at: Instant| self.server.next_start(since(at)).map(|start| self.at(start));

@@ -4,7 +4,7 @@ use crate::LinkError;
 use crate::error::check_ppm;
 use crate::random::{Stage, Stream};
 
-/// How packets are lost at random. Probabilities are in parts per million.
+/// Model of random packet loss. Probabilities are in parts per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LossModel {
     /// No loss.

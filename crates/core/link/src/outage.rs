@@ -5,24 +5,25 @@ use units::Duration;
 use crate::LinkError;
 use crate::random::{Stage, Stream};
 
-/// When the link serves nothing at all. Packets go on queueing; what the capacity offered is lost.
+/// Model of the times at which the link serves nothing. Packets go on queueing; what the capacity
+/// offered is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum OutageModel {
     /// Never.
     #[default]
     None,
-    /// At given times since the start: begin and length, in order, not overlapping.
+    /// Outages at given times since the start: begin and length, in order, not overlapping.
     Scheduled(Vec<(Duration, Duration)>),
     /// Regularly.
     Periodic {
         /// Begin of the first one.
         first: Duration,
-        /// From begin to begin.
+        /// Time from begin to begin.
         period: Duration,
         /// Length of each, shorter than `period`.
         length: Duration,
     },
-    /// At random: exponentially distributed gaps and lengths.
+    /// Outages at random: exponentially distributed gaps and lengths.
     Random {
         /// Mean time from the end of one to the begin of the next.
         gap_mean: Duration,
@@ -118,7 +119,7 @@ impl Outages {
         Self { schedule, current }
     }
 
-    /// When `t` lies in an outage, the time at which it ends.
+    /// End of the outage that `t` lies in, if it lies in one.
     pub(crate) fn end_of_outage_at(&mut self, t: Duration) -> Option<Duration> {
         self.advance(t);
         self.current.filter(|(begin, _)| *begin <= t).map(|(_, end)| end)

@@ -11,9 +11,9 @@ const LEVELS_PER_BYTE: u128 = 8 * 1_000_000_000;
 /// size out of a bucket of `burst` bytes, which is full at first and fills at `rate`; one that finds too little is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policer {
-    /// In the long run no more is let through.
+    /// Rate above which no more is let through in the long run.
     pub rate: Rate,
-    /// What may come at once.
+    /// Bytes that may come at once.
     pub burst: Bytes,
 }
 

@@ -28,7 +28,7 @@ pub enum Preset {
     MmWave5g,
 }
 
-/// Which way data flows.
+/// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Direction {
     /// Base station to client.
@@ -41,7 +41,7 @@ pub enum Direction {
 /// A figure of a trace beside the range in which a preset keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What the figure is, with its unit.
+    /// Name of the figure, with its unit.
     pub name: &'static str,
     /// Smallest and largest value wanted.
     pub target: RangeInclusive<f64>,
@@ -72,7 +72,7 @@ struct Targets {
     outages_per_min: RangeInclusive<f64>,
     empty_percent: RangeInclusive<f64>,
     variation_1s: RangeInclusive<f64>,
-    /// At 0.1, 1 and 5 s.
+    /// Autocorrelations at 0.1, 1 and 5 s.
     autocorrelations: [RangeInclusive<f64>; 3],
 }
 
@@ -324,8 +324,8 @@ impl Preset {
         if self == Self::Evdo3g { 0.5..=2.4 } else { 0.7..=2.4 }
     }
 
-    /// Between the smallest and the largest of the drives, a little wider for single traces of chance; means
-    /// of many are held to the means of the drives by a test.
+    /// Targets between the smallest and the largest of the drives, a little wider for single traces of
+    /// chance; means of many are held to the means of the drives by a test.
     fn drive_targets(self, gap_ms_p50: RangeInclusive<f64>, is_down: bool) -> Targets {
         let is_sa = self == Self::SaDrive5g;
         let down = if is_sa { 70.0..=365.0 } else { 30.0..=255.0 };
@@ -413,7 +413,7 @@ mod tests {
     struct Drives {
         variation_100ms: f64,
         variation_1s: f64,
-        /// At 0.1, 1 and 5 s.
+        /// Autocorrelations at 0.1, 1 and 5 s.
         autocorrelations: [f64; 3],
         /// 5th, 25th, 50th, 75th and 95th percentile over the mean.
         percentiles: [f64; 5],

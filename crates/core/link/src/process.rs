@@ -22,7 +22,7 @@ const WARM_UP: u64 = 1_000;
 /// Coefficients on each side of an ARMA process.
 const ORDER_MAX: usize = 32;
 
-/// Where a rate comes from.
+/// Distribution that a rate is drawn from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Distribution {
     /// Every rate between the two equally often.
@@ -49,12 +49,12 @@ pub enum RateProcess {
     Redraw {
         /// T: from draw to draw.
         every: Duration,
-        /// What is drawn from.
+        /// Distribution that is drawn from.
         from: Distribution,
     },
     /// ARMA(p,q).
     Arma {
-        /// From step to step.
+        /// Time from step to step.
         every: Duration,
         /// b: the nominal rate.
         mean: Rate,

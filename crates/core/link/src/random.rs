@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// Parts in a million: the unit of all probabilities of the link model.
 pub const PPM: u32 = 1_000_000;
 
-/// Which stage draws; the number is part of the seed.
+/// Stage that draws; the number is part of the seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stage {
     LossBefore = 1,

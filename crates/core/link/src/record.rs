@@ -8,7 +8,7 @@ use units::{Bytes, Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(pub u64);
 
-/// Why a packet was not delivered.
+/// Reason why a packet was not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
     /// Lost ahead of the queue: at random, or by the policer.
@@ -45,17 +45,17 @@ pub struct PacketRecord {
     pub id: PacketId,
     /// IP packet length.
     pub size: Bytes,
-    /// When it was handed to the link.
+    /// Time at which it was handed to the link.
     pub arrival: Instant,
-    /// When its first byte was served; none when it never entered service.
+    /// Time at which its first byte was served; none when it never entered service.
     pub service_start: Option<Instant>,
-    /// When its last byte was served, or the uplink slot after that; none when it never was.
+    /// Time at which its last byte was served, or of the uplink slot after that; none when it never was.
     pub departure: Option<Instant>,
-    /// When it came out at the far end; none when it did not.
+    /// Time at which it came out at the far end; none when it did not.
     pub delivered: Option<Instant>,
     /// Failed radio tries.
     pub failed_tries: u8,
-    /// Why it was not delivered.
+    /// Reason why it was not delivered.
     pub drop: Option<DropReason>,
 }
 
@@ -66,7 +66,7 @@ impl PacketRecord {
         self.departure.map(|departure| departure.saturating_since(self.arrival))
     }
 
-    /// From arrival to delivery.
+    /// Time from arrival to delivery.
     #[must_use]
     pub fn one_way_delay(&self) -> Option<Duration> {
         self.delivered.map(|delivered| delivered.saturating_since(self.arrival))

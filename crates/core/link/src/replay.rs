@@ -94,7 +94,7 @@ mod tests {
         Ok(())
     }
 
-    /// What is offered at time 0 has gone before a packet can arrive, and is counted as missing.
+    /// An opportunity at time 0 has gone before a packet can arrive, and is counted as missing.
     #[test]
     fn an_opportunity_at_the_very_start_is_missed() -> Result<(), LinkError> {
         let replay = Replay::run(&Arc::new(Trace::from_opportunities_ms([0, 50, 150, 250])?))?;

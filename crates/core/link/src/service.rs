@@ -52,7 +52,7 @@ impl Server {
         Self { kind, outages }
     }
 
-    /// When the service of a packet that arrived at `arrival` would begin; none if it never would.
+    /// Time at which the service of a packet that arrived at `arrival` would begin; none if it never would.
     pub(crate) fn next_start(&self, arrival: Duration) -> Option<Duration> {
         let start = self.clone().serve(arrival, Bytes::new(1)).start;
         (start != Duration::MAX).then_some(start)

@@ -150,7 +150,7 @@ pub fn bin_rates_mbps(trace: &Trace, width_ms: u64) -> Vec<f64> {
     bins.into_iter().map(|count| count as f64 * mbps_each).collect()
 }
 
-/// Of all bins; zero without any.
+/// Mean and deviation of all bins; zero without any.
 fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     Moments::of(values.iter().copied()).map_or((0.0, 0.0), |of| (of.mean, of.population_deviation()))
 }

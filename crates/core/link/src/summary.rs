@@ -4,7 +4,7 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{DropReason, PacketRecord, Percentiles};
 
-/// What a link did in an interval, computed from its log alone.
+/// Figures of a link in an interval, computed from its log alone.
 ///
 /// A packet belongs to the interval in which its service ended, a packet dropped ahead of service to
 /// the one in which it arrived.
@@ -20,13 +20,13 @@ pub struct Summary {
     pub delivered_bytes: Bytes,
     /// Their bytes over the interval's length.
     pub throughput: Rate,
-    /// What the link could have served.
+    /// Bytes that the link could have served.
     pub offered_bytes: Bytes,
     /// `delivered_bytes ÷ offered_bytes`; zero when nothing or everything was offered.
     pub utilisation: f64,
-    /// From arrival to the end of service, of the delivered packets.
+    /// Time from arrival to the end of service, of the delivered packets.
     pub queueing_delay: Percentiles,
-    /// From arrival to delivery.
+    /// Time from arrival to delivery.
     pub one_way_delay: Percentiles,
     /// Lost ahead of the queue, by a policer too.
     pub lost_before: u64,

@@ -59,14 +59,14 @@ impl Tdd {
     }
 }
 
-/// How a client comes to send: when it was silent it waits for a turn to ask, and for the answer.
+/// Grants by which a client comes to send: when it was silent it waits for a turn to ask, and for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
-    /// From one time at which it may ask (scheduling request) to the next, above zero.
+    /// Time from one time at which it may ask (scheduling request) to the next, above zero.
     pub request_every: Duration,
-    /// From asking to the grant.
+    /// Time from asking to the grant.
     pub grant_after: Duration,
-    /// A client that has sent is granted every slot of its own for so long: what it reports with
+    /// Time for which a client that has sent is granted every slot of its own: what it reports with
     /// its data asks for more.
     pub hold: Duration,
 }
@@ -80,7 +80,7 @@ impl Grants {
     }
 }
 
-/// When served packets leave, one after the other.
+/// Schedule by which served packets leave, one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pub(crate) tdd: Option<Tdd>,
@@ -93,7 +93,7 @@ impl Schedule {
         Self { tdd, grants, last: None }
     }
 
-    /// When a packet leaves that was served at `t`; never before the one ahead of it.
+    /// Time at which a packet leaves that was served at `t`; never before the one ahead of it.
     pub(crate) fn depart(&mut self, t: Duration) -> Duration {
         let granted = self.grants.map_or(t, |grants| self.granted(t, &grants));
         let ready = self.last.map_or(granted, |last| last.max(granted));

@@ -16,14 +16,14 @@ pub(crate) struct Endpoint {
     pub is_wanted: bool,
     /// True for one whose interface has gone, with another of its name in its place.
     pub is_stale: bool,
-    /// From when a subflow is waited for.
+    /// Time from which on a subflow is waited for.
     pub waits_from: Instant,
-    /// How often it was asked for again, in vain.
+    /// Number of times that it was asked for again, in vain.
     pub repeats: u32,
 }
 
 impl Endpoint {
-    /// When a subflow should have joined.
+    /// Time by which a subflow should have joined.
     pub fn join_deadline(&self, wait: Duration) -> Instant {
         self.waits_from + wait * (1_u64 << self.repeats.min(DOUBLINGS_MAX))
     }

@@ -38,25 +38,25 @@ const LINES_MAX: usize = 1_000_000;
 /// The latest time, s.
 const TIME_MAX_S: u64 = 86_400;
 
-/// What happens, in order.
+/// Events of a file, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventFile {
     /// Names of the paths, by their number.
     pub paths: Vec<String>,
-    /// What happens, in the order of time.
+    /// Steps in the order of time.
     pub steps: Vec<Step>,
 }
 
 /// Something that happens at a time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// When.
+    /// Time of the step.
     pub at: Instant,
-    /// What.
+    /// Event of the step.
     pub what: Happening,
 }
 
-/// What can happen.
+/// Events that can happen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Happening {
     /// A path is there; with a round trip its network is played.
@@ -75,13 +75,13 @@ pub enum Happening {
     End,
 }
 
-/// Why a file cannot be read.
+/// Reason why a file cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct EventFileError {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong, and what is expected.
+    /// Problem of the line, and what is expected.
     pub problem: String,
 }
 

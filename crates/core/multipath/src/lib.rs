@@ -1,4 +1,4 @@
-//! Which paths of a multi-path connection to use, and when: a state machine per path.
+//! Choice of the paths that a multi-path connection uses, and when: a state machine per path.
 //!
 //! A *path* is an interface with one of its addresses. What is seen of it goes in as [`Event`]s: its address
 //! and route, what arrives, answers to probes, the strength of the radio. Out come [`Action`]s for who

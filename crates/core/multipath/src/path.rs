@@ -11,13 +11,13 @@ use crate::{Cause, Settings, State};
 
 /// Probes whose fate is kept.
 const HISTORY: usize = 20;
-/// A probe without an answer for so long is forgotten as lost.
+/// Time without an answer after which a probe is forgotten as lost.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
 /// The longest gap between arrivals that counts as usual.
 const GAP_MAX: Duration = Duration::from_millis(250);
-/// After so long in [`State::Down`], probes become rare.
+/// Time in [`State::Down`] after which probes become rare.
 const PATIENT_FOR: Duration = Duration::from_secs(60);
-/// Between probes then.
+/// Time between probes then.
 const PROBE_RARE: Duration = Duration::from_secs(1);
 
 /// One path: an interface with one of its addresses.
@@ -37,7 +37,7 @@ pub struct Path {
     pub(crate) subflows: u32,
     pub(crate) alone: u32,
     pub(crate) is_due: bool,
-    /// When something last arrived.
+    /// Time of the last arrival.
     pub(crate) arrived: Instant,
     /// Silence before this does not count.
     excused: Instant,
@@ -62,7 +62,7 @@ pub struct Path {
     flaps: u32,
     last_down: Option<Instant>,
     pub(crate) hold_until: Instant,
-    /// Since when it is dead and kept, as the last one.
+    /// Time since which it is dead and kept, as the last one.
     pub(crate) kept_since: Option<Instant>,
     /// Its subflows may sit out a back-off, or are stranded: to be made anew.
     pub(crate) wants_renewal: bool,
@@ -79,9 +79,9 @@ pub struct Observed {
     pub name: String,
     /// State.
     pub state: State,
-    /// Why it is in that state.
+    /// Reason why it is in that state.
     pub cause: Cause,
-    /// Since when, in the same time as all that was given.
+    /// Start of that state, in the same time as all that was given.
     pub since_ms: u64,
     /// Its address.
     pub address: Option<IpAddr>,
@@ -95,7 +95,7 @@ pub struct Observed {
     pub rtt_us: Option<u64>,
     /// Least round trip, µs.
     pub rtt_min_us: Option<u64>,
-    /// Of the last 20 probes: lost.
+    /// Lost probes of the last 20.
     pub probes_lost: u32,
     /// Radio strength, dBm.
     pub strength_dbm: Option<i32>,
@@ -105,7 +105,7 @@ pub struct Observed {
     pub is_retired: bool,
     /// It is dead, and kept as there is no other.
     pub is_last: bool,
-    /// How long it must still wait after flapping, ms.
+    /// Time that it must still wait after flapping, ms.
     pub hold_ms: u64,
 }
 
@@ -151,7 +151,7 @@ impl Path {
         }
     }
 
-    /// What others may see at `now`.
+    /// State that others may see at `now`.
     #[must_use]
     pub fn observed(&self, now: Instant) -> Observed {
         Observed {
@@ -329,12 +329,12 @@ impl Path {
         self.rtt_min.unwrap_or(Duration::ZERO) * 2
     }
 
-    /// How long nothing may arrive that is due.
+    /// Time for which nothing may arrive that is due.
     pub(crate) fn quiet_after(&self, settings: &Settings) -> Duration {
         settings.quiet_min.max(self.two_rtt()).max(self.gap_usual * 3)
     }
 
-    /// How long an answer may take before it is late.
+    /// Time that an answer may take before it is late.
     ///
     /// While data is due, a full queue shows as arrivals, so that the least round trip counts. Without, the
     /// queue of others counts too.
@@ -344,13 +344,13 @@ impl Path {
         settings.quiet_min.max(self.two_rtt()).max(usual)
     }
 
-    /// How long an answer may take before the probe is lost.
+    /// Time that an answer may take before the probe is lost.
     pub(crate) fn lost_after(&self, settings: &Settings) -> Duration {
         let late = self.late_after(settings);
         settings.timeout_min.max(self.two_rtt() + settings.timeout_slack).max(late)
     }
 
-    /// From when the silence after a probe counts: an arrival shows that the path lived.
+    /// Time from which on the silence after a probe counts: an arrival shows that the path lived.
     fn silent_from(&self, sent: Instant) -> Instant {
         sent.max(self.arrived).max(self.excused)
     }
@@ -393,7 +393,7 @@ impl Path {
         self.is_due && is_silent && asked.iter().filter(|time| **time >= late).count() >= enough as usize
     }
 
-    /// When the next outstanding probe is late, or lost.
+    /// Time at which the next outstanding probe is late, or lost.
     pub(crate) fn next_loss(&self, settings: &Settings, now: Instant) -> Option<Instant> {
         let after = [self.late_after(settings), self.lost_after(settings)];
         let of = |(_, sent): &(u64, Instant)| after.map(|time| self.silent_from(*sent) + time);
@@ -423,7 +423,7 @@ impl Path {
         self.is_radio_weak || self.losses() >= settings.weak_losses
     }
 
-    /// Since when it is strong enough to be used again; notes it.
+    /// Time since which it is strong enough to be used again; notes it.
     pub(crate) fn strong_since(&mut self, settings: &Settings, now: Instant) -> Option<Instant> {
         let is_strong = !self.is_radio_weak && self.losses() * 2 <= settings.weak_losses;
         self.strong_since = if is_strong { self.strong_since.or(Some(now)) } else { None };
@@ -432,7 +432,7 @@ impl Path {
 
     // Flapping.
 
-    /// Notes that it died at `now`; it has to wait if it does so often.
+    /// Notes that it died at `now`; it has to wait if it dies often.
     pub(crate) fn on_death(&mut self, settings: &Settings, now: Instant) {
         let quiet_for = self.last_down.map(|at| now.saturating_since(at.max(self.hold_until)));
         if quiet_for.is_none_or(|time| time > settings.flap_window) {

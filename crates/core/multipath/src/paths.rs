@@ -9,19 +9,19 @@ use units::{Duration, Instant};
 use crate::endpoints::Endpoint;
 use crate::{Cause, Path, Settings, State, rules};
 
-/// A path that was dead for so long has subflows in back-off.
+/// Time after which the subflows of a dead path are in back-off.
 const RENEWED_AFTER: Duration = Duration::from_secs(1);
 
 /// A path's number, in the order in which paths were added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PathId(pub u16);
 
-/// What the kernel says of the subflows of a path since the last sample.
+/// Counts that the kernel reports of the subflows of a path since the last sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Segments that arrived.
     pub arrived: u64,
-    /// How long ago the last of them did, µs.
+    /// Time since the last of them arrived, µs.
     pub arrived_us_ago: u64,
     /// More should arrive: something is not acknowledged, or data has been coming.
     pub is_due: bool,
@@ -38,7 +38,7 @@ pub struct Sample {
 pub enum Event {
     /// The address that can be used there, with carrier and route; none when there is none.
     Address(PathId, Option<IpAddr>),
-    /// What the subflows did.
+    /// Sample of what the subflows did.
     Sample(PathId, Sample),
     /// The probe of this number was answered, and the server sees this address.
     Answer(PathId, u64, Duration, Option<IpAddr>),
@@ -72,15 +72,15 @@ pub enum Action {
 /// A transition, or an action without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// When.
+    /// Time of the change.
     pub at: Instant,
-    /// Which path.
+    /// Path that changed.
     pub path: PathId,
-    /// From which state.
+    /// State before.
     pub from: State,
-    /// Into which.
+    /// State after.
     pub to: State,
-    /// Why.
+    /// Reason for the change.
     pub cause: Cause,
 }
 
@@ -173,7 +173,7 @@ impl Paths {
         self.settle(now);
     }
 
-    /// Who sees was not looking until `now` (its process was paused): silence before does not count.
+    /// Excuses silence before `now`: the watching process was paused and did not look.
     pub fn excuse(&mut self, now: Instant) {
         self.paths.iter_mut().for_each(|path| path.excuse(now));
     }
@@ -183,7 +183,7 @@ impl Paths {
         self.with(id, |path, _| path.excuse(now));
     }
 
-    /// What is to be done at `now`; call until there is nothing.
+    /// Action due at `now`; call until there is none.
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
@@ -205,7 +205,7 @@ impl Paths {
         self.changes.pop_front()
     }
 
-    /// When [`Paths::poll`] is to be called at the latest.
+    /// Time at which [`Paths::poll`] is to be called at the latest.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         if !self.actions.is_empty() {

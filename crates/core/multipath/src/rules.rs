@@ -49,7 +49,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Why a path changes its state, or keeps it and is acted on.
+/// Reason why a path changes its state, or keeps it and is acted on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -79,7 +79,7 @@ pub enum Cause {
     Moved,
     /// Another interface has the name: what is bound to the old one is stranded.
     Replaced,
-    /// Whoever administers the host wants the path unused.
+    /// The host's administrator wants the path unused.
     Retired,
     /// Its data has drained, or took too long.
     Drained,
@@ -121,15 +121,15 @@ impl fmt::Display for Cause {
 /// One row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// From which states.
+    /// States before.
     pub from: &'static [State],
-    /// Why.
+    /// Reason that the rule gives.
     pub cause: Cause,
-    /// Into which state.
+    /// State after.
     pub to: State,
-    /// When exactly; names in backquotes are settings.
+    /// Exact condition; names in backquotes are settings.
     pub when: &'static str,
-    /// What is done.
+    /// Action taken.
     pub done: &'static str,
 }
 

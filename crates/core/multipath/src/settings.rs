@@ -10,17 +10,17 @@ use units::Duration;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// A path on which data is due is suspect when nothing has arrived for so long, at least.
+    /// Least time without an arrival after which a path on which data is due is suspect.
     pub quiet_min: Duration,
-    /// Between probes of a path that is up.
+    /// Time between probes of a path that is up.
     pub probe_idle: Duration,
-    /// Between probes of a suspect path.
+    /// Time between probes of a suspect path.
     pub probe_suspect: Duration,
-    /// Between probes of a path that is down.
+    /// Time between probes of a path that is down.
     pub probe_down: Duration,
-    /// A probe is lost when its answer, and everything else, is missing for so long, at least.
+    /// Least time without its answer, or anything else, after which a probe is lost.
     pub timeout_min: Duration,
-    /// What is added to two round trips for the same.
+    /// Time added to two round trips for the same.
     pub timeout_slack: Duration,
     /// Probes lost in a row until a path is dead. While data is due, one lost and as many late are enough.
     pub losses_to_down: u32,
@@ -28,25 +28,25 @@ pub struct Settings {
     pub answers_to_up: u32,
     /// Radio strength below which a path is weak, dBm.
     pub weak_dbm: i32,
-    /// How much stronger it must be to be no longer weak, dB.
+    /// Strength above `weak_dbm` at which a weak path is no longer weak, dB.
     pub strong_margin_db: i32,
-    /// Of the last 20 probes of a live path: so many lost make it weak.
+    /// Lost probes, of the last 20 of a live path, that make it weak.
     pub weak_losses: u32,
-    /// A weak path must be strong for so long to be used again.
+    /// Time for which a weak path must be strong to be used again.
     pub strong_for: Duration,
     /// A path to be removed although it lives: how long its data may take to drain.
     pub drain_max: Duration,
-    /// How long a new endpoint may take until a subflow joins; doubled each time, up to 16 times.
+    /// Time that a new endpoint may take until a subflow joins; doubled each time, up to 16 times.
     pub join_wait: Duration,
     /// Times that a path may die within [`Settings::flap_window`] before it has to wait.
     pub flaps_free: u32,
     /// The window for the same.
     pub flap_window: Duration,
-    /// How long it waits the first time; doubled each time.
+    /// Time that it waits the first time; doubled each time.
     pub flap_hold: Duration,
     /// Longest wait.
     pub flap_hold_max: Duration,
-    /// Routes of a path that never answered are demoted after so long, if another path answers.
+    /// Time after which routes of a path that never answered are demoted, if another path answers.
     pub unproven_for: Duration,
 }
 

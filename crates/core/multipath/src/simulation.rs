@@ -9,17 +9,17 @@ use units::{Duration, Instant};
 use crate::event_file::{EventFile, Happening};
 use crate::{Action, Change, Event, PathId, Paths, Sample, Settings, State};
 
-/// How often the played kernel is asked for its subflows.
+/// Interval at which the played kernel is asked for its subflows.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
-/// Without an `end`, so long after the last line.
+/// Time after the last line at which a file without an `end` ends.
 const TAIL: Duration = Duration::from_secs(2);
 
-/// What a simulation gave.
+/// Result of a simulation.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// Names of the paths.
     pub paths: Vec<String>,
-    /// What the machine did, in order; probes are only counted.
+    /// Actions of the machine, in order; probes are only counted.
     pub lines: Vec<Line>,
     /// Probes sent on each path.
     pub probes: Vec<u64>,
@@ -32,11 +32,11 @@ pub struct Outcome {
 /// Something that the machine did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// When, µs.
+    /// Time of the action, µs.
     pub at_us: u64,
-    /// Which path.
+    /// Name of the path.
     pub path: String,
-    /// What.
+    /// Action on the path.
     pub what: String,
 }
 
@@ -45,13 +45,13 @@ pub struct Line {
 struct Played {
     rtt: Option<Duration>,
     is_dead: bool,
-    /// When it last changed.
+    /// Time of its last change.
     changed: Instant,
     has_traffic: bool,
     loses_percent: u32,
     loss_count: u32,
     nat: Option<IpAddr>,
-    /// When the endpoint's subflow is established.
+    /// Time at which the endpoint's subflow is established.
     joins: Option<Instant>,
     endpoint: Option<IpAddr>,
 }
@@ -273,7 +273,7 @@ impl Simulation {
 }
 
 impl Outcome {
-    /// When `what` was first done to `path` at `from_ms` or later, ms.
+    /// Time at which `what` was first done to `path` at `from_ms` or later, ms.
     #[must_use]
     pub fn first(&self, path: &str, what: &str, from_ms: u64) -> Option<u64> {
         let line = self

@@ -45,7 +45,7 @@ impl Key {
     }
 }
 
-/// What only the owner of an address can send back from it.
+/// Bytes that only the owner of an address can send back from it.
 pub type Cookie = [u8; TAG_LEN];
 
 /// Makes cookies and knows its own again, without keeping any (RFC 9293 §3.10 knows the idea as SYN

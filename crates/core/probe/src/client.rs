@@ -18,7 +18,7 @@ use crate::sender::Sender;
 /// First wait for an answer; each further one is half as long again.
 const RETRY_FIRST: Duration = Duration::from_millis(300);
 const RETRY_MAX: Duration = Duration::from_secs(2);
-/// How often a client that waits for its turn asks.
+/// Interval at which a client that waits for its turn asks.
 const TURN_EVERY: Duration = Duration::from_millis(300);
 /// A run is over when nothing has come for this long after its last packet left.
 const QUIET: Duration = Duration::from_secs(1);
@@ -27,25 +27,25 @@ const QUIET_EARLY: Duration = Duration::from_millis(500);
 /// Patience after the user asked to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How a client behaves.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The server's key.
     pub key: Option<Key>,
     /// A random number.
     pub nonce: u64,
-    /// How long a server may be silent before it is taken for gone.
+    /// Time for which a server may be silent before it is taken for gone.
     pub patience: Duration,
 }
 
-/// Why there is no session (any more).
+/// Reason why there is no session (any more).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// The server says no.
     Refused {
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
-        /// What the reason is about.
+        /// Number that the reason is about.
         detail: u64,
         /// Version of the server's protocol.
         version: u8,
@@ -58,14 +58,14 @@ pub enum Failure {
     WrongKey,
 }
 
-/// What has happened.
+/// Event at a client.
 #[derive(Clone, Debug)]
 pub enum ClientEvent {
     /// There is a session.
     Connected(Limits),
     /// Others are measured first.
     Waits {
-        /// From 1.
+        /// Place in the queue, from 1.
         place: u32,
     },
     /// A run has begun.
@@ -77,16 +77,16 @@ pub enum ClientEvent {
     Ended {
         /// Its number.
         run: u32,
-        /// What is known of it.
+        /// Log of the run.
         log: Box<RunLog>,
     },
     /// The server does not want this run.
     Denied {
         /// Its number.
         run: u32,
-        /// Why.
+        /// Reason of the refusal.
         reason: Refusal,
-        /// What the reason is about.
+        /// Number that the reason is about.
         detail: u64,
     },
     /// The server's answer to what [`Client::ask`] has asked.
@@ -146,7 +146,7 @@ struct ClientRun {
     reports: Option<ReportTimer>,
     departures: Vec<Option<Instant>>,
     echoes: Vec<EchoSample>,
-    /// By number: it has come back.
+    /// Marks by number: it has come back.
     has_echo: Vec<bool>,
     repeated_echoes: u32,
     /// Last report of the other end, when it came, and when one last told of more packets.
@@ -300,7 +300,7 @@ impl Client {
         !self.runs.is_empty() || !self.questions.is_empty()
     }
 
-    /// How long the server has been silent.
+    /// Time for which the server has been silent.
     #[must_use]
     pub fn silence(&self, now: Instant) -> Duration {
         now.saturating_since(self.heard)
@@ -318,12 +318,12 @@ impl Client {
         Some((done.into(), run.spec.packets()))
     }
 
-    /// What has happened, in order.
+    /// Next event, in order.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
-    /// This machine has dropped so many datagrams more for want of room.
+    /// Notes that this machine has dropped `datagrams` datagrams more for want of room.
     pub fn on_overflow(&mut self, datagrams: u32) {
         for run in self.runs.iter_mut().filter(|run| run.receiver.is_some()) {
             run.overflowed = run.overflowed.saturating_add(datagrams);
@@ -584,7 +584,7 @@ impl Client {
         self.runs.iter().any(|run| run.sender.is_some() && run.spec.pattern == Pattern::Saturate)
     }
 
-    /// When [`Client::poll_transmit`] has something to do next.
+    /// Time at which [`Client::poll_transmit`] has something to do next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.outgoing.is_empty() {
@@ -715,7 +715,7 @@ impl ClientRun {
         last.map_or(since, |last| last.max(since)) + QUIET_EARLY
     }
 
-    /// What the server knows and this end does not.
+    /// Takes over what the server knows and this end does not.
     fn join(&mut self, theirs: &RunSummary) {
         self.summary = *theirs;
     }

@@ -36,7 +36,7 @@ pub struct ClockEstimate {
 type Bound = (f64, f64);
 
 impl ClockEstimate {
-    /// From round trips in the order of their departure; none of fewer than two.
+    /// Estimate from round trips in the order of their departure; none of fewer than two.
     #[must_use]
     pub fn of(echoes: &[EchoSample]) -> Option<Self> {
         let first = echoes.iter().map(|echo| echo.sent).min()?;
@@ -118,7 +118,7 @@ fn strip(upper: &[Bound], lower: &[Bound], slope: f64) -> (f64, f64) {
     (bottom, top)
 }
 
-/// Where a concave function of the slope is largest.
+/// Place at which a concave function of the slope is largest.
 fn extreme(mut low: f64, mut high: f64, of: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..120 {
         let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);

@@ -8,13 +8,13 @@ use crate::message::{Arrival, RECORDS_MAX};
 
 /// Questions under way at once.
 const WINDOW: usize = 8;
-/// After this a question is asked again.
+/// Time after which a question is asked again.
 const RETRY: Duration = Duration::from_millis(800);
 
-/// What is still wanted, and what has come.
+/// Parts that are still wanted, and parts that have come.
 #[derive(Debug)]
 pub(crate) struct Fetch {
-    /// By the first record wanted: the end, and when to ask (again).
+    /// Ranges by the first record wanted: the end, and when to ask (again).
     wanted: BTreeMap<u32, (u32, Instant)>,
     came: BTreeMap<u32, Vec<Arrival>>,
 }

@@ -46,7 +46,7 @@ pub struct DelayFigures {
     pub max_ms: f64,
 }
 
-/// Of delays in any order; none of none.
+/// Figures of delays in any order; none of none.
 #[must_use]
 pub fn delay_figures(mut delays_ms: Vec<f64>) -> Option<DelayFigures> {
     delays_ms.sort_unstable_by(f64::total_cmp);
@@ -70,7 +70,7 @@ pub fn delay_figures(mut delays_ms: Vec<f64>) -> Option<DelayFigures> {
 pub struct Burst {
     /// Number of the first.
     pub first: u32,
-    /// How many.
+    /// Number of packets.
     pub packets: u32,
     /// When the next packet that was not lost came, s after the first arrival; that of the last arrival
     /// where none came.
@@ -127,7 +127,7 @@ pub struct TimerFigures {
     pub gap_error_p99_us: u32,
 }
 
-/// Why a result is not what it seems.
+/// Reason why a result is not what it seems.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
     /// The sender was late by its own timer.
@@ -251,7 +251,7 @@ pub struct RunFigures {
 }
 
 impl RunFigures {
-    /// Of a run, with round trips that were measured beside it and what is known of the clocks.
+    /// Figures of a run, with round trips that were measured beside it and what is known of the clocks.
     #[must_use]
     pub fn of(log: &RunLog, echoes: &[EchoSample], clock: Option<&ClockEstimate>) -> Self {
         let counted = Counted::of(log);
@@ -315,7 +315,7 @@ impl RunFigures {
 
 /// Arrivals told apart.
 struct Counted {
-    /// Those that came for the first time, in their order.
+    /// Arrivals that came for the first time, in their order.
     first: Vec<Arrival>,
     repeated: u32,
     reordered: u32,

@@ -5,20 +5,20 @@
 //! Host: …
 //! ```
 
-/// Where the orders are.
+/// Path of the orders.
 const PATH: &str = "/cellerator/";
 /// Longest request that is read.
 pub const REQUEST_MAX: usize = 4_096;
 const END: &[u8] = b"\r\n\r\n";
 
-/// What is known of the beginning of a connection.
+/// State of the beginning of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HttpOrder<'a> {
     /// More has to come.
     Unfinished,
     /// A whole request; the digits of its order, and the bytes of all of it.
     Whole {
-        /// In hexadecimal digits.
+        /// Digits, hexadecimal.
         digits: &'a [u8],
         /// Length of the request.
         len: usize,

@@ -10,10 +10,10 @@ use crate::message::{Message, Refusal, SessionId};
 const RETRY: Duration = Duration::from_millis(500);
 /// Questions that are not answered before the flow is given up.
 const TRIES: u32 = 20;
-/// How much later than expected the server's word may come.
+/// Time by which the server's word may come later than expected.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How a flow ended.
+/// End of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdleEnd {
     /// The server's word came.
@@ -91,7 +91,7 @@ impl IdleFlow {
         false
     }
 
-    /// When [`IdleFlow::poll_transmit`] has something to do; none when it is over.
+    /// Time at which [`IdleFlow::poll_transmit`] has something to do; none when it is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.stage {
@@ -101,13 +101,13 @@ impl IdleFlow {
         }
     }
 
-    /// How it ended; none while it has not.
+    /// End of the flow; none while it has not ended.
     #[must_use]
     pub fn end(&self) -> Option<IdleEnd> {
         if let Stage::Over(end) = self.stage { Some(end) } else { None }
     }
 
-    /// How long it is silent.
+    /// Time for which it is silent.
     #[must_use]
     pub fn after(&self) -> Duration {
         self.after

@@ -1,4 +1,4 @@
-//! From which address a server sees this host, and how far it is: one datagram each way, without a session.
+//! Address from which a server sees this host, and how far it is: one datagram each way, without a session.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,9 @@ use crate::message::Message;
 pub struct Located {
     /// The question's number.
     pub number: u64,
-    /// When it was sent, by the clock of who asked.
+    /// Time at which it was sent, by the asking end's clock.
     pub sent: Instant,
-    /// Where the server saw it come from.
+    /// Address from which the server saw it come.
     pub address: SocketAddr,
 }
 

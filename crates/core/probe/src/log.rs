@@ -1,4 +1,4 @@
-//! What a run leaves behind: every departure, every arrival, every round trip.
+//! Log of a run: every departure, every arrival, every round trip.
 
 use units::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::message::{Arrival, RunSpec, RunSummary};
 pub struct EchoSample {
     /// Its number within the run.
     pub number: u32,
-    /// When it left, by the clock of who asks.
+    /// Time at which it left, by the asking end's clock.
     pub sent: Instant,
-    /// When it came there, by the clock of who answers.
+    /// Time at which it came there, by the answering end's clock.
     pub received: Instant,
-    /// When the answer left, by the clock of who answers.
+    /// Time at which the answer left, by the answering end's clock.
     pub echoed: Instant,
-    /// When that came back, by the clock of who asks.
+    /// Time at which that came back, by the asking end's clock.
     pub returned: Instant,
 }
 
@@ -27,10 +27,10 @@ impl EchoSample {
     }
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// As planned.
+    /// End as planned.
     Whole,
     /// The client stopped it.
     Stopped,
@@ -41,12 +41,12 @@ pub enum Ending {
 /// Everything the client knows of a run that is over.
 #[derive(Clone, Debug)]
 pub struct RunLog {
-    /// What was asked for.
+    /// Specification that was asked for.
     pub spec: RunSpec,
-    /// How it ended.
+    /// Way in which it ended.
     pub ending: Ending,
-    /// When each packet left, by its number and the sender's clock; of a run down only of those that
-    /// arrived, `None` for the others.
+    /// Times at which the packets left, by their number and the sender's clock; of a run down only
+    /// of those that arrived, `None` for the others.
     pub departures: Vec<Option<Instant>>,
     /// Arrivals in their order; of a run up that was cut short there may be none.
     pub arrivals: Vec<Arrival>,
@@ -56,7 +56,7 @@ pub struct RunLog {
     pub echoes: Vec<EchoSample>,
     /// Answers that came again.
     pub repeated_echoes: u32,
-    /// What the sender and the receiver counted, joined.
+    /// Counts of the sender and the receiver, joined.
     pub summary: RunSummary,
     /// Rates of a search and when they were set, by the sender's clock; only of runs up.
     pub rates: Vec<(Instant, units::Rate)>,

@@ -43,12 +43,12 @@ pub(crate) const SEEN_MAX: usize = 1_000;
 /// A session: a number that only its client and the server know.
 pub type SessionId = u64;
 
-/// Which way data goes.
+/// Direction of data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Direction {
-    /// From the client to the server.
+    /// Data from the client to the server.
     Up,
-    /// From the server to the client.
+    /// Data from the server to the client.
     Down,
 }
 
@@ -63,7 +63,7 @@ impl Direction {
     }
 }
 
-/// How the rate of a run goes.
+/// Course of the rate of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// The same all the time.
@@ -87,12 +87,12 @@ impl Pattern {
     }
 }
 
-/// What is to be measured.
+/// Specification of a run to be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunSpec {
-    /// Which way.
+    /// Direction of its data.
     pub direction: Direction,
-    /// How the rate goes.
+    /// Course of its rate.
     pub pattern: Pattern,
     /// IP packets with their headers; not zero.
     pub rate: Rate,
@@ -100,7 +100,7 @@ pub struct RunSpec {
     pub payload: u16,
     /// IP and UDP headers of each as the client's network has them, bytes: 28 or 48.
     pub overhead: u16,
-    /// For how long data is sent, whole ms.
+    /// Time for which data is sent, whole ms.
     pub length: Duration,
     /// The receiver sends each packet's header back at once.
     pub is_echoed: bool,
@@ -125,7 +125,7 @@ impl RunSpec {
     }
 }
 
-/// What a server allows.
+/// Limits of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Largest rate of a run.
@@ -136,16 +136,16 @@ pub struct Limits {
     pub volume_max: Bytes,
 }
 
-/// Why a server does not do what it is asked for.
+/// Reason why a server does not do what it is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The server speaks another version of this protocol; detail: which.
     Version,
     /// Not signed with the server's key.
     WrongKey,
-    /// As many sessions as the server takes; detail: how many.
+    /// Limit on sessions of the server reached; detail: how many.
     Overloaded,
-    /// As many sessions as the server takes from one client; detail: how many.
+    /// Limit on sessions from one client reached; detail: how many.
     TooMany,
     /// The cookie is too old, or of another address.
     Cookie,
@@ -184,7 +184,7 @@ impl Refusal {
     }
 }
 
-/// What a receiver has seen since its last report, and in all.
+/// Counts of a receiver since its last report, and in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatusReport {
     /// Packets in all, each once.
@@ -204,11 +204,11 @@ pub struct StatusReport {
 pub struct Arrival {
     /// Its number within the run.
     pub number: u32,
-    /// When, by the receiver's clock.
+    /// Time of arrival, by the receiver's clock.
     pub at: Instant,
 }
 
-/// What one end of a run knows of it when it is over.
+/// Summary of a run by one end when it is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunSummary {
     /// Packets sent, as sender.
@@ -240,31 +240,31 @@ pub struct Data {
     pub run: u32,
     /// Number within the run, from 0.
     pub number: u32,
-    /// When it was sent, by the sender's clock.
+    /// Time at which it was sent, by the sender's clock.
     pub sent: Instant,
 }
 
 /// The answer to a [`Data`] of an echoed run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {
-    /// What is answered.
+    /// Data that is answered.
     pub data: Data,
-    /// When it came, by the clock of who answers.
+    /// Time at which it came, by the answering end's clock.
     pub received: Instant,
-    /// When the answer left, by the same clock.
+    /// Time at which the answer left, by the same clock.
     pub echoed: Instant,
 }
 
-/// What a server says of one of its TCP ports.
+/// State of a TCP port, as its server says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Port {
     /// Its number.
     pub number: u16,
-    /// What is there.
+    /// State of the port.
     pub state: PortState,
 }
 
-/// What is at a TCP port of a server.
+/// State of a TCP port of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortState {
     /// The server listens.
@@ -355,7 +355,7 @@ pub enum Message {
     Located { number: u64, sent: Instant, address: SocketAddr },
 }
 
-/// Why bytes are no message.
+/// Reason why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
     /// Not one of these datagrams, or cut.

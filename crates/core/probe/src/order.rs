@@ -12,7 +12,7 @@ const TAG_LEN: usize = 16;
 /// Length of an order, bytes; the last 16 are a tag, or zero without a key.
 pub const ORDER_LEN: usize = 2 + 1 + 1 + 8 + 4 + 4 + 4 + NAME_LEN + TAG_LEN;
 
-/// What is wanted of a connection.
+/// Service that is wanted of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// The server sends.
@@ -44,13 +44,13 @@ impl What {
 /// The beginning of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Order {
-    /// What is wanted.
+    /// Service that is wanted.
     pub what: What,
-    /// Whose it is.
+    /// Session that it belongs to.
     pub session: SessionId,
     /// Number of the run.
     pub run: u32,
-    /// How long it lasts, whole ms.
+    /// Time that it lasts, whole ms.
     pub length: Duration,
     /// Largest window that the server offers, bytes; zero for the system's.
     pub window: u32,
@@ -89,7 +89,7 @@ impl Answer {
             .find(|answer| *answer as u8 == byte)
     }
 
-    /// What it means, and what to do.
+    /// Sentence that says what it means, and what to do.
     #[must_use]
     pub fn words(self, order: &Order) -> String {
         match self {
@@ -117,7 +117,7 @@ impl Answer {
 }
 
 impl Order {
-    /// As bytes, signed where there is a key.
+    /// Bytes of the order, signed where there is a key.
     #[must_use]
     pub fn encode(&self, key: Option<&Key>) -> [u8; ORDER_LEN] {
         let mut bytes = [0; ORDER_LEN];
@@ -148,7 +148,7 @@ impl Order {
         bytes
     }
 
-    /// From bytes, which must be signed with the key if there is one.
+    /// Reads an order from bytes, which must be signed with the key if there is one.
     ///
     /// # Errors
     /// What the server answers: they are no order, or not signed so.
@@ -237,7 +237,7 @@ mod tests {
     }
 
     proptest! {
-        /// What strangers send is read without harm, and what is read says the same when it is written again.
+        /// Any bytes are read without harm, and what is read says the same when it is written again.
         #[test]
         fn any_bytes_are_no_order_or_one_that_is_written_the_same(
             begin in prop_oneof![Just(None), (0u8..32).prop_map(Some)],

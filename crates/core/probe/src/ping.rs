@@ -7,15 +7,15 @@ use units::{Duration, Instant};
 
 use crate::message::{Data, Message, SessionId};
 
-/// What a router gives back of a ping at least, so that it is known again: up to its number.
+/// Bytes that a router gives back of a ping at least, so that it is known again: up to its number.
 const KNOWN_LEN: usize = 20;
 
 /// A ping that was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PingSample {
-    /// When it left.
+    /// Time at which it left.
     pub sent: Instant,
-    /// Until its answer came, less the time the server took.
+    /// Time until its answer came, less the time the server took.
     pub round_trip: Duration,
 }
 
@@ -26,19 +26,19 @@ pub struct Pings {
     flow: u32,
     every: Duration,
     next: Instant,
-    /// When each left, and whether it was answered.
+    /// Times at which they left, and whether each was answered.
     sent: Vec<(Instant, bool)>,
     samples: Vec<PingSample>,
 }
 
 impl Pings {
-    /// Pings of a session, one `every` so often from `begin` on. `flow` tells rows apart.
+    /// Pings of a session, one per `every` from `begin` on. `flow` tells rows apart.
     #[must_use]
     pub fn new(session: SessionId, flow: u32, every: Duration, begin: Instant) -> Self {
         Self { session, flow, every, next: begin, sent: Vec::new(), samples: Vec::new() }
     }
 
-    /// When the next one leaves.
+    /// Time at which the next one leaves.
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
         self.next

@@ -79,7 +79,7 @@ impl Receiver {
         self.numbers.len()
     }
 
-    /// What came since the last report; the next one begins here.
+    /// Report on what came since the last report; the next one begins here.
     pub fn report(&mut self) -> StatusReport {
         let delay = match (self.delay_min, self.delay_max) {
             (Some(least), Some(most)) => most.saturating_sub(least).max(0).unsigned_abs() / 1_000,
@@ -108,7 +108,7 @@ impl Receiver {
         u32::try_from(self.numbers.len()).unwrap_or(u32::MAX)
     }
 
-    /// When the last one came.
+    /// Arrival time of the last one.
     #[must_use]
     pub fn last(&self) -> Option<Instant> {
         self.last
@@ -120,7 +120,7 @@ impl Receiver {
         self.next
     }
 
-    /// At most `count` arrivals from the `from`th on.
+    /// Arrivals from the `from`th on, at most `count`.
     #[must_use]
     pub fn arrivals(&self, from: u32, count: u32) -> Vec<Arrival> {
         let from = from as usize;
@@ -134,7 +134,7 @@ impl Receiver {
     }
 }
 
-/// When the next report is due.
+/// Timer of the next report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportTimer {
     pub(crate) every: Duration,

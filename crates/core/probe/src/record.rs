@@ -19,9 +19,9 @@ use crate::message::{Direction, Pattern, TRAIN};
 
 /// Bytes of a delivery opportunity in Mahimahi's format.
 const OPPORTUNITY: f64 = 1_500.0;
-/// The link counts as saturated from the first time at which so many packets wait, or half of the most.
+/// Packets that wait when the link first counts as saturated, or half of the most.
 const WAITS: u64 = 20;
-/// In 100 ms in which a packet waited for less than this, the link may have run empty.
+/// Least wait in 100 ms below which the link may have run empty.
 const EMPTY_NS: i64 = 3_000_000;
 const BIN_NS: i64 = 100_000_000;
 /// The grid of a trace.
@@ -71,7 +71,7 @@ impl Share {
     }
 }
 
-/// What is known of a queue's size.
+/// Kind of evidence for a queue's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BufferKind {
@@ -86,7 +86,7 @@ pub enum BufferKind {
 /// The size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Buffer {
-    /// How it was seen.
+    /// Way in which it was seen.
     pub kind: BufferKind,
     /// The best estimate; of one that never overflowed the most that waited.
     pub bytes: u64,
@@ -120,7 +120,7 @@ pub struct Light {
     pub loss: Share,
     /// `wait_ms` of all.
     pub wait: Option<DelayFigures>,
-    /// From the first to the last packet of each whole train.
+    /// Time from the first to the last packet of each whole train.
     pub spread: Option<DelayFigures>,
     /// Each train.
     pub trains: Vec<Train>,
@@ -135,7 +135,7 @@ pub struct WayRecord {
     pub seconds: f64,
     /// What came, less headers of the link: mean of the trace.
     pub mean_mbps: f64,
-    /// In each 100 ms.
+    /// Rates in each 100 ms.
     pub rates_100ms_mbps: Vec<f64>,
     /// Share of the time in which the link may have carried more than came, because its queue ran empty.
     pub unsaturated_share: f64,
@@ -147,7 +147,7 @@ pub struct WayRecord {
     pub buffer: Option<Buffer>,
     /// Lost at random, of all that met no full queue.
     pub loss: Share,
-    /// How long packets waited in the queue.
+    /// Time that packets waited in the queue.
     pub wait: Option<DelayFigures>,
     /// The same over a path that was hardly loaded.
     pub light: Option<Light>,
@@ -156,7 +156,7 @@ pub struct WayRecord {
     pub opportunities_ms: Vec<u64>,
 }
 
-/// What a path was recorded from.
+/// Logs that a path was recorded from.
 #[derive(Debug)]
 pub struct Recording {
     base: Base,
@@ -169,7 +169,7 @@ struct Base {
     /// Receiver's clock less sender's, each way, at the reference.
     up_ns: i64,
     down_ns: i64,
-    /// By the server's clock.
+    /// Time by the server's clock.
     reference_ns: i64,
     drift: f64,
 }
@@ -206,7 +206,7 @@ impl Base {
         self.up_ns.wrapping_add(self.down_ns).max(0)
     }
 
-    /// What the server's clock has gained since the reference.
+    /// Time that the server's clock has gained since the reference.
     fn gained(&self, server_ns: i64) -> i64 {
         (self.drift * server_ns.wrapping_sub(self.reference_ns) as f64) as i64
     }
@@ -221,7 +221,7 @@ impl Base {
         if is_up { self.up_ns } else { self.down_ns }
     }
 
-    /// When a packet was sent, by the client's clock; the two ways are taken to be alike.
+    /// Time at which a packet was sent, by the client's clock; the two ways are taken to be alike.
     fn sent(&self, sent: i64, is_up: bool) -> i64 {
         let ahead = (self.up_ns - self.down_ns) / 2;
         if is_up { sent } else { sent.wrapping_sub(ahead + self.gained(sent)) }
@@ -271,7 +271,7 @@ impl WayLog {
         Some(Self { direction: log.spec.direction, packet: log.spec.packet().get(), passed, lost, sent, end })
     }
 
-    /// When the link was first saturated: as many packets wait as make a queue.
+    /// Time at which the link was first saturated: as many packets wait as make a queue.
     fn full_since(&self) -> Option<i64> {
         let queue = self.queue();
         let most = queue.iter().map(|(_, waits, _)| *waits).max()?;
@@ -279,7 +279,7 @@ impl WayLog {
         queue.iter().find(|(_, waits, _)| *waits >= wanted).map(|(came, _, _)| *came)
     }
 
-    /// For each packet in the order of its number: when it came, what waited then, and whether it passed.
+    /// State of the queue by the packet's number: when it came, what waited then, and whether it passed.
     fn queue(&self) -> Vec<(i64, u64, bool)> {
         let mut all: Vec<(u32, i64, bool)> =
             self.passed.iter().map(|(n, came, _)| (*n, *came, true)).collect();
@@ -366,8 +366,8 @@ fn lost(known: &[(u32, i64)], seen: &[bool]) -> Vec<(u32, i64)> {
     lost
 }
 
-/// By how much to shift times so that those of a link that serves at whole milliseconds of its own lie in the
-/// middle of ours: at an edge each of them would fall to one side or the other by chance.
+/// Time by which to shift times so that those of a link that serves at whole milliseconds of its own lie in
+/// the middle of ours: at an edge each of them would fall to one side or the other.
 fn grid(passed: &[(i64, i64)]) -> i64 {
     let turn = core::f64::consts::TAU / MS_NS as f64;
     let angles = passed.iter().map(|(at, _)| at.rem_euclid(MS_NS) as f64 * turn);
@@ -378,10 +378,10 @@ fn grid(passed: &[(i64, i64)]) -> i64 {
     MS_NS / 2 - (f64::atan2(y, x) / turn) as i64
 }
 
-/// The millisecond of each opportunity for 1500 bytes: one for each so many bytes that came, and that are taken
-/// to have been lost behind the queue. A link of such opportunities begins a packet with what the one before it
-/// has left over. How much that was at the begin is what fits best, so that the trace of such a link comes out
-/// as it is.
+/// The millisecond of each opportunity for 1500 bytes: one for each 1500 bytes that came, and that are taken
+/// to have been lost behind the queue. A link of such opportunities begins a packet with what the one before
+/// it has left over. How much that was at the begin is what fits best, so that the trace of such a link comes
+/// out as it is.
 fn opportunities(passed: &[(i64, i64)], shift: i64, (packet, loss): (u64, f64), length: i64) -> Vec<u64> {
     let mut came: Vec<(u64, f64)> = Vec::new();
     for (at, _) in passed {
@@ -403,8 +403,8 @@ fn opportunities(passed: &[(i64, i64)], shift: i64, (packet, loss): (u64, f64), 
     times
 }
 
-/// Opportunities for packets of `each` bytes that came in milliseconds, where so much was left over before the
-/// first; and how often so much was left over that one more packet should have come.
+/// Opportunities for packets of `each` bytes that came in milliseconds, where `left_over` was left over before the
+/// first; and how often enough was left over for one more packet.
 fn fitted(came: &[(u64, f64)], each: f64, mut left_over: f64) -> (usize, Vec<u64>) {
     let (mut misfits, mut times) = (0, Vec::new());
     for (ms, packets) in came {
@@ -500,8 +500,8 @@ impl Light {
 }
 
 impl Recording {
-    /// Of `saturated` runs, one for each way at the same time, with `echoes` and `idle` runs (trains, and
-    /// single packets) over the idle path before; none where nothing came back.
+    /// Recording of `saturated` runs, one for each way at the same time, with `echoes` and `idle` runs
+    /// (trains, and single packets) over the idle path before; none where nothing came.
     #[must_use]
     pub fn of(saturated: &[&RunLog], idle: &[&RunLog], echoes: &[EchoSample]) -> Option<Self> {
         let base = Base::of(echoes, idle)?;

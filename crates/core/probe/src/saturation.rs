@@ -13,9 +13,9 @@ use crate::receiver::SEARCH_REPORTS;
 
 /// The first rate, and the least.
 const FLOOR: Rate = Rate::from_mbps(1);
-/// For how long the most is remembered: a link that was interrupted comes back as it was.
+/// Time for which the most is remembered: a link that was interrupted comes back as it was.
 const MEMORY: Duration = Duration::from_secs(10);
-/// How much more is sent than came.
+/// Factor by which more is sent than came.
 const FACTOR: u64 = 2;
 
 /// The sender's side of a recording.
@@ -28,7 +28,7 @@ pub struct Saturation {
 }
 
 impl Saturation {
-    /// Of packets of this length, never above `rate_max`.
+    /// Saturation with packets of this length, never above `rate_max`.
     #[must_use]
     pub fn new(rate_max: Rate, packet: Bytes) -> Self {
         Self { rate_max, packet, came: VecDeque::new() }

@@ -39,7 +39,7 @@ const PRIOR: (f64, f64) = (500.0, 1.0);
 const LEARN_DELAY: Duration = Duration::from_millis(10);
 /// … this share.
 const LEARN_SHARE: f64 = 0.1;
-/// Losses are within what is usual up to so many deviations above it.
+/// Deviations above the usual losses up to which losses are usual.
 const DEVIATIONS: f64 = 3.0;
 
 /// The rate of a row: steps of 0.1 Mbit/s to 10 Mbit/s, of 1 Mbit/s to 1 Gbit/s, then of 100 Mbit/s.

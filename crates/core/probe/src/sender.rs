@@ -48,7 +48,7 @@ impl LateLog {
     }
 }
 
-/// What makes a rate of the receiver's reports.
+/// Rule that makes a rate of the receiver's reports.
 #[derive(Clone, Debug)]
 enum Adaptation {
     None,
@@ -134,7 +134,7 @@ impl Sender {
         at + self.rate.time_for(Bytes::new(self.packet.get().saturating_mul(ahead)))
     }
 
-    /// When the next packet leaves; none when all have, or the time is over.
+    /// Time at which the next packet leaves; none when all have, or the time is over.
     #[must_use]
     pub fn next_departure(&self) -> Option<Instant> {
         let planned = self.planned();

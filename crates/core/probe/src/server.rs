@@ -42,20 +42,20 @@ const FLOWS_PER_SESSION_MAX: usize = 64;
 const FLOWS_MAX: usize = 1_024;
 /// Longest silence that is waited for.
 const SILENCE_ASKED_MAX: Duration = Duration::from_secs(3 * 3_600);
-/// How often the server speaks at the end of a silence, and how far apart: one may be lost.
+/// Number of times that the server speaks at the end of a silence, and how far apart: one may be lost.
 const SPEAKS: u32 = 3;
 const SPEAK_EVERY: Duration = Duration::from_millis(300);
 /// An address is asked to prove itself at most this often.
 const CONFIRM_EVERY: Duration = Duration::from_millis(100);
 
-/// What a server allows, and whom.
+/// Settings of a server: what it allows, and whom.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// What clients must sign with; none for a server that anyone may use.
+    /// Key that clients must sign with; none for a server that anyone may use.
     pub key: Option<Key>,
-    /// For cookies and session numbers: random bytes.
+    /// Random bytes for cookies and session numbers.
     pub secret: CookieJar,
-    /// What a run may be.
+    /// Limits of a run.
     pub limits: Limits,
     /// Sessions at once.
     pub sessions_max: usize,
@@ -67,7 +67,7 @@ pub struct ServerConfig {
     pub arrivals_max: usize,
 }
 
-/// What has happened so far.
+/// Counts of what has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounters {
     /// Sessions accepted.
@@ -89,7 +89,7 @@ pub struct ServerCounters {
 /// A datagram to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// To whom, and from which address.
+    /// Client that it goes to, and the address that it goes from.
     pub path: ClientPath,
     /// The run whose packet it is, for [`Server::on_refused`].
     pub run: Option<(SessionId, u32)>,
@@ -102,7 +102,7 @@ enum Role {
 }
 
 impl Role {
-    /// What only a run under way needs goes.
+    /// Drops what only a run under way needs.
     fn end(&mut self) {
         match self {
             Self::Sends(sender) => sender.end(),
@@ -144,7 +144,7 @@ struct Session {
     moves: u16,
     heard: Instant,
     runs: Vec<Run>,
-    /// When the first run of its turn was granted.
+    /// Time at which the first run of its turn was granted.
     turn: Instant,
     overflowed: u32,
 }
@@ -168,18 +168,18 @@ struct Flow {
     left: u32,
 }
 
-/// What a client wants to know that the server's surroundings know: who has its TCP sockets answers with
-/// [`Server::answer`].
+/// Question of a client that the server's surroundings can answer: the holder of its TCP sockets does so
+/// with [`Server::answer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// Which TCP ports are the server's own; the answer is [`Message::Ports`].
+    /// Question about the TCP ports that are the server's own; the answer is [`Message::Ports`].
     Ports {
-        /// Who asks.
+        /// Session that asks.
         session: SessionId,
     },
-    /// What was seen of a TCP run; the answer is [`Message::Seen`].
+    /// Question about what was seen of a TCP run; the answer is [`Message::Seen`].
     Seen {
-        /// Who asks.
+        /// Session that asks.
         session: SessionId,
         /// The run.
         run: u32,
@@ -237,7 +237,7 @@ impl Server {
         }
     }
 
-    /// What has happened so far.
+    /// Counts of what has happened so far.
     #[must_use]
     pub fn counters(&self) -> ServerCounters {
         self.counters
@@ -273,7 +273,7 @@ impl Server {
         }
     }
 
-    /// The receiver's system has dropped so many datagrams more for want of room.
+    /// Notes that the receiver's system has dropped `datagrams` datagrams more for want of room.
     pub fn on_overflow(&mut self, datagrams: u32) {
         for session in self.sessions.iter_mut().filter(|session| session.is_measured()) {
             session.overflowed = session.overflowed.saturating_add(datagrams);
@@ -675,7 +675,7 @@ impl Server {
         runs.any(|run| matches!(run.role, Role::Sends(_)) && run.spec.pattern == Pattern::Saturate)
     }
 
-    /// When [`Server::poll_transmit`] has something to do next; none when it waits for clients only.
+    /// Time at which [`Server::poll_transmit`] has something to do next; none when it waits for clients only.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         if !self.outgoing.is_empty() || !self.echoes.is_empty() {

@@ -32,7 +32,7 @@ const AHEAD_MAX: u32 = 1 << 16;
 const WINDOW: u16 = 0xffff;
 const HOP_LIMIT: u8 = 64;
 
-/// What a connection is to be.
+/// Specification of a connection.
 #[derive(Clone, Debug)]
 pub struct SmallTcpSpec {
     /// Own address and port.
@@ -49,11 +49,11 @@ pub struct SmallTcpSpec {
     pub flags: TcpFlags,
     /// ECN field of packets with data.
     pub ecn: u8,
-    /// What is asked for.
+    /// Request to send.
     pub request: Vec<u8>,
-    /// How old data is when it is acknowledged.
+    /// Age of data when it is acknowledged.
     pub ack_delay: Duration,
-    /// What is not answered is sent again after this time.
+    /// Time after which what is not answered is sent again.
     pub retry: Duration,
     /// Bytes of the answer that are kept.
     pub keep: usize,
@@ -61,7 +61,7 @@ pub struct SmallTcpSpec {
     pub enough: u64,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SmallTcpEnd {
     /// The server ended it, or enough has come.
@@ -78,7 +78,7 @@ pub enum SmallTcpEnd {
     Stopped,
 }
 
-/// What was seen of a connection.
+/// Log of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct SmallTcpLog {
     /// The SYN as it left, from its IP header on.
@@ -87,11 +87,11 @@ pub struct SmallTcpLog {
     pub syns: u32,
     /// The SYN/ACK as it came.
     pub syn_ack: Option<Vec<u8>>,
-    /// From SYN to SYN/ACK; none where more than one SYN was sent.
+    /// Time from SYN to SYN/ACK; none where more than one SYN was sent.
     pub handshake: Option<Duration>,
-    /// From the request to its acknowledgement; none where the request was sent more than once.
+    /// Time from the request to its acknowledgement; none where the request was sent more than once.
     pub acknowledged: Option<Duration>,
-    /// From the request to the first byte of the answer; none where the request was sent more than once.
+    /// Time from the request to the first byte of the answer; none where the request was sent more than once.
     pub answered: Option<Duration>,
     /// Times to live that data came with, each once.
     pub data_hop_limits: Vec<u8>,
@@ -101,9 +101,9 @@ pub struct SmallTcpLog {
     pub received: u64,
     /// The first of them.
     pub answer: Vec<u8>,
-    /// When the first data came.
+    /// Arrival time of the first data.
     pub first_data: Option<Instant>,
-    /// When data was first acknowledged.
+    /// Time at which data was first acknowledged.
     pub first_ack: Option<Instant>,
 }
 
@@ -141,16 +141,16 @@ pub struct SmallTcp {
     expected: SeqNum,
     /// First byte of the answer.
     origin: SeqNum,
-    /// What has come after a gap.
+    /// Data that has come after a gap.
     ahead: BTreeMap<u32, Vec<u8>>,
     fin: Option<SeqNum>,
     /// The latest acknowledgement that was sent.
     acked: SeqNum,
-    /// Those that wait for their time.
+    /// Acknowledgements that wait for their time.
     acks: VecDeque<Acknowledgement>,
     /// An acknowledgement is to be sent again.
     is_ack_due: bool,
-    /// When the request is sent (again); none once it is acknowledged.
+    /// Time at which the request is sent (again); none once it is acknowledged.
     request: Option<Timer>,
     asked: Instant,
     is_asked: bool,
@@ -192,13 +192,13 @@ impl SmallTcp {
         self.spec.local
     }
 
-    /// How it ended; none while it has not.
+    /// End of the connection; none while it has not ended.
     #[must_use]
     pub fn end(&self) -> Option<SmallTcpEnd> {
         if let Stage::Over(end) = self.stage { Some(end) } else { None }
     }
 
-    /// What was seen.
+    /// Log of what was seen.
     #[must_use]
     pub fn into_log(self) -> SmallTcpLog {
         self.log
@@ -382,7 +382,7 @@ impl SmallTcp {
         true
     }
 
-    /// When [`SmallTcp::poll_transmit`] has something to do next; none when it is over.
+    /// Time at which [`SmallTcp::poll_transmit`] has something to do next; none when it is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         match &self.stage {
@@ -456,7 +456,7 @@ impl SmallTcp {
     }
 }
 
-/// Where the timestamps option begins.
+/// Offset at which the timestamps option begins.
 fn timestamps_at(options: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(kind) = options.get(at) {

@@ -19,9 +19,9 @@ pub mod option_kind {
     pub const FAST_OPEN: u8 = 34;
     /// A kind that is not assigned.
     pub const UNKNOWN: u8 = 200;
-    /// For experiments (RFC 4727, RFC 6994).
+    /// Kind for experiments (RFC 4727, RFC 6994).
     pub const EXPERIMENT_1: u8 = 253;
-    /// For experiments (RFC 4727, RFC 6994).
+    /// Kind for experiments (RFC 4727, RFC 6994).
     pub const EXPERIMENT_2: u8 = 254;
 }
 
@@ -37,7 +37,7 @@ pub struct TcpOption {
     pub body: Vec<u8>,
 }
 
-/// What a SYN or a SYN/ACK says.
+/// Fields of a SYN or a SYN/ACK.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Handshake {
     /// Time to live or hop limit.
@@ -50,7 +50,7 @@ pub struct Handshake {
     pub flags: TcpFlags,
     /// Window field; in a handshake it is never scaled.
     pub window: u16,
-    /// In their order, without fillings. What does not fit is left out.
+    /// Options in their order, without fillings. What does not fit is left out.
     pub options: Vec<TcpOption>,
 }
 

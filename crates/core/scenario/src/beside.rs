@@ -18,7 +18,7 @@ const CALL_PACKET: u64 = 1_250;
 /// Congestion controls that QUIC has, in the lab as in the simulator.
 const OF_QUIC: [&str; 3] = ["cubic", "reno", "bbr"];
 
-/// What is done beside the workload's flows.
+/// Kind of traffic beside the workload's flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BesideKind {
@@ -58,27 +58,27 @@ impl BesideKind {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Beside {
-    /// What is done: `download`, `quic`, `upload`, `call` or `pages`.
+    /// Kind of traffic: `download`, `quic`, `upload`, `call` or `pages`.
     pub kind: BesideKind,
-    /// Of `download` and `quic`: how their servers send. Default: `cubic`.
+    /// Congestion control of the servers of `download` and `quic`. Default: `cubic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControl>,
-    /// How many at the same time; of `pages` the connections of each. Default: 1, of `pages` 6.
+    /// Number of them at the same time; of `pages` the connections of each. Default: 1, of `pages` 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u16>,
-    /// When they begin. Default: together with the workload.
+    /// Time at which they begin. Default: together with the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Quantity<Duration>>,
-    /// When the client ends them. Default: with the workload's last flow.
+    /// Time at which the client ends them. Default: with the workload's last flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Quantity<Duration>>,
-    /// Of `call`: packets of IP in each direction. Default: 1.5 Mbit/s.
+    /// Rate of a `call`: packets of IP in each direction. Default: 1.5 Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Quantity<Rate>>,
-    /// Of `pages`: size of a page. Default: 1 MB.
+    /// Size of a page of `pages`. Default: 1 MB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity<Bytes>>,
-    /// Of `pages`: from the start of a page to that of the next. Default: 2 s.
+    /// Time from the start of a page of `pages` to that of the next. Default: 2 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<Quantity<Duration>>,
 }
@@ -130,7 +130,7 @@ impl Beside {
         }
     }
 
-    /// What serde cannot see: keys that another kind has, numbers out of range, an end before the start.
+    /// Checks what serde cannot see: another kind's keys, numbers out of range, an end before the start.
     fn check(&self) -> Result<(), String> {
         let is_pages = self.kind == BesideKind::Pages;
         let keys = [
@@ -169,7 +169,7 @@ impl Beside {
         Ok(())
     }
 
-    /// How its servers send, CUBIC unless given.
+    /// Congestion control of its servers, CUBIC unless given.
     #[must_use]
     pub fn congestion_control(&self) -> CongestionControl {
         self.congestion_control.unwrap_or_default()
@@ -179,12 +179,12 @@ impl Beside {
     pub fn flows(&self) -> u16 {
         self.flows.unwrap_or(if self.kind == BesideKind::Pages { 6 } else { 1 })
     }
-    /// When it begins.
+    /// Time at which it begins.
     #[must_use]
     pub fn start(&self) -> Duration {
         self.start.map_or(Duration::ZERO, |start| start.0)
     }
-    /// When it ends, at most `length` after the workload has begun.
+    /// Time at which it ends, at most `length` after the workload has begun.
     #[must_use]
     pub fn stop_within(&self, length: Duration) -> Duration {
         self.stop.map_or(length, |stop| stop.0.min(length))
@@ -204,13 +204,13 @@ impl Beside {
     pub fn piece(&self) -> Bytes {
         Bytes::new(self.size().get().div_ceil(u64::from(self.flows())).max(1))
     }
-    /// From the start of a page to that of the next, 2 s unless given.
+    /// Time from the start of a page to that of the next, 2 s unless given.
     #[must_use]
     pub fn every(&self) -> Duration {
         self.every.map_or(Duration::from_secs(2), |every| every.0)
     }
 
-    /// When each page begins that does so before `length`.
+    /// Times at which the pages begin, as far as they are before `length`.
     pub fn page_starts(&self, length: Duration) -> impl Iterator<Item = Duration> + use<> {
         let (start, every, stop) = (self.start(), self.every(), self.stop_within(length));
         (0u64..).map(move |n| start + every * n).take_while(move |at| *at < stop)

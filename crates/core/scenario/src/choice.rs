@@ -30,7 +30,7 @@ impl Controller {
         Self::all().find(|one| one.name() == name)
     }
 
-    /// Which one it is.
+    /// Kind of the controller.
     #[must_use]
     pub const fn kind(self) -> ControllerKind {
         self.0
@@ -42,7 +42,7 @@ impl Controller {
         self.0.listed().name
     }
 
-    /// What it is, in a few words.
+    /// Summary of the controller, in a few words.
     #[must_use]
     pub fn summary(self) -> &'static str {
         self.0.listed().accelerates.unwrap_or_default()
@@ -54,7 +54,7 @@ impl Controller {
         self.0.listed().is_for_uplink
     }
 
-    /// With its default parameters.
+    /// Configuration with its default parameters.
     #[must_use]
     pub fn config(self) -> ControllerConfig {
         self.0.config()
@@ -79,7 +79,7 @@ impl CongestionControl {
         self.0.listed().server.map_or(self.0.listed().name, |server| server.kernel)
     }
 
-    /// With the default parameters of the simulator's controller.
+    /// Configuration with the default parameters of the simulator's controller.
     #[must_use]
     pub fn config(self) -> ControllerConfig {
         self.0.config()

@@ -26,10 +26,10 @@ layered! {
         pub sack: bool,
         /// The hosts agree on timestamps. Default: yes.
         pub timestamps: bool,
-        /// How long the client's program takes to read what has arrived. Default: none. In the lab a
-        /// download waits so long after its kernel has woken the program.
+        /// Time that the client's program takes to read what has arrived. Default: none. In the lab
+        /// a download waits for that time after its kernel has woken the program.
         pub reads_after: Quantity<Duration>,
-        /// What its kernel does with segments that end beyond the window: `when-empty`, `always`.
+        /// Treatment by its kernel of segments that end beyond the window: `when-empty`, `always`.
         /// In the lab it is the kernel's.
         pub takes_beyond: TakesBeyond,
         /// The largest window in the client's ACKs lies in this range, or the case's figures are doubtful.
@@ -37,7 +37,7 @@ layered! {
     }
 }
 
-/// What a client does with segments that begin in its window and end beyond it.
+/// Treatment by a client of segments that begin in its window and end beyond it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TakesBeyond {
@@ -47,13 +47,13 @@ pub enum TakesBeyond {
     Always,
 }
 
-/// How a client that computes its own receive window does it.
+/// Way in which a client computes its own receive window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DrwaVariant {
     /// The paper's algorithm alone.
     Paper,
-    /// With this project's additions.
+    /// DRWA with this project's additions.
     Additions,
 }
 
@@ -68,7 +68,7 @@ pub struct WindowRange {
 }
 
 impl Client {
-    /// What serde cannot see: keys that exclude each other, three numbers.
+    /// Checks what serde cannot see: keys that exclude each other, three numbers.
     fn check(&self) -> Result<(), String> {
         if self.tcp_rmem.is_some() && self.window.is_some() {
             return Err("`tcp_rmem` and `window` exclude each other: give one of them".to_owned());
@@ -107,7 +107,7 @@ impl Client {
     }
 }
 
-/// What the accelerator does about the client's receive window.
+/// Policy of the accelerator for the client's receive window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WindowPolicy {
@@ -122,13 +122,13 @@ layered! {
     pub struct Accelerator {
         /// Whether it runs. Default: no.
         pub enabled: bool,
-        /// How the sending rate is found. Default: the accelerator's.
+        /// Controller that finds the sending rate. Default: the accelerator's.
         pub controller: Controller,
         /// The rate of `fixed`.
         pub rate: Quantity<Rate>,
         /// The link's capacity as `rate` is to believe it.
         pub r_cap: Quantity<Rate>,
-        /// Towards the client's window. Default: `honour`.
+        /// Policy for the client's window. Default: `honour`.
         pub window_policy: WindowPolicy,
         /// Bytes in flight at most, as time at the current rate. Default: no limit.
         pub in_flight_cap: Quantity<Duration>,
@@ -163,7 +163,7 @@ impl Accelerator {
     }
 }
 
-/// Which way the data goes.
+/// Kind of transfer, with the direction of its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -184,7 +184,7 @@ pub enum Kind {
 pub struct Reset {
     /// `server` or `client`.
     pub by: End,
-    /// When this much of the transfer has reached the client (of an upload: the server).
+    /// Bytes of the transfer that have reached the client (of an upload: the server) by then.
     pub after: Quantity<Bytes>,
 }
 
@@ -199,7 +199,7 @@ pub enum End {
 }
 
 layered! {
-    /// What is sent over the network.
+    /// Transfers that are sent over the network.
     pub struct Workload {
         /// `download`, `upload`, `request` or `udp`. Default: `download`.
         pub kind: Kind,
@@ -228,7 +228,7 @@ layered! {
         /// The sender of the data writes no faster than this; the rate of `udp`, payload. Of `udp`
         /// 1 Mbit/s by default.
         pub write_rate: Quantity<Rate>,
-        /// How long `udp` sends. Default: 60 s.
+        /// Time that `udp` sends. Default: 60 s.
         pub length: Quantity<Duration>,
         /// Payload of a datagram of `udp`. Default: what makes a packet of 1500 B.
         pub datagram: Quantity<Bytes>,
@@ -247,7 +247,7 @@ layered! {
         pub page_pause: Quantity<Duration>,
         /// Every second flow asks at port 8080 instead of 80; the lab alone has that. Default: no.
         pub second_port: bool,
-        /// What the first device does besides. A case replaces all of it. Default: nothing.
+        /// Traffic of the first device beside these flows. A case replaces all of it. Default: nothing.
         pub beside: Vec<Beside>,
     }
 }
@@ -300,7 +300,7 @@ impl Workload {
     pub fn udp_rate(&self) -> Rate {
         self.write_rate.map_or(Rate::from_mbps(1), |q| q.0).max(Rate::from_kbps(1))
     }
-    /// How long `udp` sends, 60 s unless given.
+    /// Time that `udp` sends, 60 s unless given.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.length.map_or(Duration::from_secs(60), |q| q.0)
@@ -331,7 +331,7 @@ impl Workload {
         let keys = [("page", self.page.is_some()), ("second_port", self.second_port == Some(true))];
         keys.into_iter().find_map(|(key, is_asked)| is_asked.then_some(key))
     }
-    /// What the first device does beside these flows.
+    /// Traffic of the first device beside these flows.
     #[must_use]
     pub fn beside(&self) -> &[Beside] {
         self.beside.as_deref().unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-/// Why a scenario cannot be used.
+/// Reason why a scenario cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key or value that cannot be read.
@@ -12,7 +12,7 @@ pub enum Error {
         file: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong and what is allowed.
+        /// Message that says what is wrong and what is allowed.
         message: String,
         /// The line with the offending text marked.
         excerpt: String,
@@ -22,7 +22,7 @@ pub enum Error {
     Meaning {
         /// The file as named by the caller.
         file: String,
-        /// What is wrong and what is allowed.
+        /// Message that says what is wrong and what is allowed.
         message: String,
     },
     /// A case that the scenario does not have.
@@ -30,7 +30,7 @@ pub enum Error {
     NoCase {
         /// The name asked for.
         name: String,
-        /// Those there are.
+        /// Names that there are.
         names: String,
     },
     /// A trace that cannot be read or built.
@@ -38,15 +38,15 @@ pub enum Error {
     Trace {
         /// File name or preset.
         name: String,
-        /// What is wrong.
+        /// Message that says what is wrong.
         message: String,
     },
     /// A link that the settings cannot describe.
     #[error("link {name}: {message}")]
     Link {
-        /// Which link.
+        /// Name of the link.
         name: String,
-        /// What is wrong.
+        /// Message that says what is wrong.
         message: String,
     },
 }

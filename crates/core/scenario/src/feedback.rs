@@ -12,9 +12,9 @@ layered! {
     pub struct Feedback {
         /// Whether there are any. Default: no.
         pub enabled: bool,
-        /// From report to report. Default: 10 ms.
+        /// Time from report to report. Default: 10 ms.
         pub period: Quantity<Duration>,
-        /// From the measurement to the arrival at the accelerator. Default: none.
+        /// Time from the measurement to the arrival at the accelerator. Default: none.
         pub delay: Quantity<Duration>,
         /// Reports lost at random. Default: none.
         pub loss: Quantity<Probability>,
@@ -22,13 +22,13 @@ layered! {
         pub noise: Quantity<Probability>,
         /// Standard deviation of the reported queue. Default: none.
         pub queue_noise: Quantity<Bytes>,
-        /// For how long after the measurement a report says that it is valid. Default: it does not say.
+        /// Time after the measurement for which a report says that it is valid. Default: it does not say.
         pub validity: Quantity<Duration>,
     }
 }
 
 impl Feedback {
-    /// How the base stations of the link model report; none unless enabled.
+    /// Settings of the base stations' reports in the link model; none unless enabled.
     #[must_use]
     pub fn base_station(&self) -> Option<BaseStationConfig> {
         let default = BaseStationConfig::default();

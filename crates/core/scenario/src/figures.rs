@@ -27,7 +27,7 @@ pub fn mbps(bytes: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { rounded(Rate::from_transfer(Bytes::new(bytes), time).as_mbps_f64()) }
 }
 
-/// What a link did in `[began, ended)`, by the log of its packets; `offered` says what it could have carried.
+/// Figures of a link in `[began, ended)`, by the log of its packets; `offered` says what it could carry.
 #[must_use]
 pub fn radio(
     offered: impl Fn(Instant, Instant) -> Bytes,
@@ -78,8 +78,8 @@ pub fn series(
     }
 }
 
-/// Of datagrams `sent` and `received`, and when each acknowledgement came and how long after its
-/// datagram had left; in the bins of `series`, which begin at `began`.
+/// Figures of datagrams `sent` and `received`, and when each acknowledgement came and how long
+/// after its datagram had left; in the bins of `series`, which begin at `began`.
 #[must_use]
 pub fn udp(
     (sent, received): (u64, u64),
@@ -106,24 +106,24 @@ pub fn udp(
     }
 }
 
-/// What is known of a flow beside those of the workload.
+/// Measurements of a flow beside those of the workload.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
-    /// What it is.
+    /// Entry of the scenario that it comes from.
     pub entry: Beside,
-    /// When it began.
+    /// Time at which it began.
     pub began: Instant,
-    /// When it ended by the scenario; the workload's end may come first.
+    /// Time at which it ended by the scenario; the workload's end may come first.
     pub stopped: Instant,
     /// Bytes that had arrived at some moments.
     pub marks: Vec<(Instant, u64)>,
-    /// Of pages: how long each took that ended.
+    /// Times that the pages took that ended.
     pub pages: Vec<Duration>,
-    /// Of a call: how long packets took towards the client, and from it.
+    /// Delays of a call's packets towards the client, and from it.
     pub delays: [Vec<Duration>; 2],
-    /// Of a call: packets sent towards the client that were to arrive, and those that did.
+    /// Packets of a call sent towards the client that were to arrive, and those that did.
     pub sent: u64,
-    /// What went wrong.
+    /// Error that it ended with.
     pub error: Option<String>,
 }
 
@@ -196,7 +196,7 @@ fn arrived(marks: &[(Instant, u64)], from: Instant, until: Instant) -> u64 {
     so_far(until).saturating_sub(so_far(from))
 }
 
-/// Of each answered ping when it was sent after `began`, in s, and its round-trip time in ms.
+/// Time after `began`, in s, at which each answered ping was sent, and its round-trip time in ms.
 #[must_use]
 pub fn pings(round_trips: &[(Instant, Duration)], began: Instant) -> Vec<(f64, f64)> {
     let mut pings: Vec<(f64, f64)> = round_trips
@@ -207,7 +207,7 @@ pub fn pings(round_trips: &[(Instant, Duration)], began: Instant) -> Vec<(f64, f
     pings
 }
 
-/// What the applications received in each bin.
+/// Goodput that the applications received in each bin.
 fn goodput(marks: &[&[(Instant, u64)]], began: Instant, bin: Duration, bins: usize) -> Vec<f64> {
     let mut bytes = vec![0; bins];
     for flow in marks {

@@ -22,13 +22,13 @@ pub struct Scenario {
     /// One line for headings. Default: the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it models and why, in sentences.
+    /// Description of what it models and why, in sentences.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Seed of everything random. Default: 1.
     #[serde(default = "one_seed")]
     pub seed: u64,
-    /// How often each case is run, each time with the next seed. Default: 1.
+    /// Number of runs of each case, each with the next seed. Default: 1.
     #[serde(default = "one_time")]
     pub repetitions: u32,
     /// A case still running after this is ended and reported as cut short. Default: 120 s.
@@ -52,7 +52,7 @@ pub struct Scenario {
     /// The accelerator.
     #[serde(default)]
     pub accelerator: Accelerator,
-    /// What is sent.
+    /// Transfers to run.
     #[serde(default)]
     pub workload: Workload,
     /// The cases; none means one case named like the scenario.
@@ -88,7 +88,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What serde cannot see: names.
+    /// Checks what serde cannot see: names.
     fn check(&self, file: &str) -> Result<(), Error> {
         let refuse = |message: String| Err(Error::Meaning { file: file.to_owned(), message });
         if !is_plain_name(&self.name) {

@@ -3,7 +3,7 @@
 //!
 //! A file is TOML. Quantities carry their unit as text ([`Quantity`]), unknown keys are refused with the
 //! list of known ones, and a `[[case]]` names only what it changes. [`results`] is what comes out: the same
-//! document whoever ran the scenario.
+//! document whichever runner made it.
 
 mod beside;
 mod case;

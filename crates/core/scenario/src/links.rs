@@ -27,7 +27,7 @@ pub struct LinkPlan {
     pub radio_down: LinkConfig,
     /// Client to accelerator.
     pub radio_up: LinkConfig,
-    /// What the base stations report to the accelerator.
+    /// Settings of the base stations' reports to the accelerator.
     pub feedback: Option<BaseStationConfig>,
 }
 

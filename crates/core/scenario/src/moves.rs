@@ -21,17 +21,17 @@ pub struct Moves {
     pub name: String,
     /// One line for headings.
     pub title: String,
-    /// What it models and why, in sentences.
+    /// Description of what it models and why, in sentences.
     #[serde(default)]
     pub description: String,
     /// Seed of everything random. Default: 1.
     #[serde(default = "one")]
     pub seed: u64,
-    /// The transfers end after so long.
+    /// Time after which the transfers end.
     pub time: Quantity<Duration>,
-    /// From one move of a subscriber to its next. The first moves are spread over as long.
+    /// Time from one move of a subscriber to its next. The first moves are spread over as long.
     pub every: Quantity<Duration>,
-    /// The radio's hand-over: so long nothing is delivered to a subscriber, nor from it.
+    /// Time of the radio's hand-over, in which nothing is delivered to a subscriber, nor from it.
     pub gap: Quantity<Duration>,
     /// Base stations forward to each other, with this one-way delay, what they hold or still get for a subscriber that
     /// has left; what its modem holds goes over the new one. Default: that is lost.
@@ -41,7 +41,7 @@ pub struct Moves {
     pub wan: Quantity<Duration>,
     /// Each subscriber's own link at either base station, towards it.
     pub down: Direction,
-    /// From it.
+    /// Link from it.
     pub up: Direction,
     /// Subscribers that move and download.
     #[serde(default)]
@@ -54,17 +54,17 @@ pub struct Moves {
     pub uploads: u32,
     /// Size of an answer.
     pub answer: Quantity<Bytes>,
-    /// From an answer to the next question.
+    /// Time from an answer to the next question.
     pub think: Quantity<Duration>,
     /// Congestion control of hosts and proxies. Default: the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// What is compared.
+    /// Cases to compare.
     #[serde(rename = "case")]
     pub cases: Vec<MovesCase>,
 }
 
-/// What is compared.
+/// Case to compare with others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MovesCase {
@@ -72,7 +72,7 @@ pub struct MovesCase {
     pub name: String,
     /// Round trip between the boxes.
     pub between: Quantity<Duration>,
-    /// What becomes of a subscriber's flows.
+    /// Treatment of a subscriber's flows.
     pub scheme: MoveScheme,
     /// The base stations forward nothing, whatever the file says. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -82,7 +82,7 @@ pub struct MovesCase {
     pub congestion_control: Option<String>,
 }
 
-/// What becomes of the flows of a subscriber that moves.
+/// Treatment of the flows of a subscriber that moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MoveScheme {
@@ -97,7 +97,7 @@ pub enum MoveScheme {
     Indirect,
 }
 
-/// What a subscriber does.
+/// Traffic of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Traffic {
@@ -110,7 +110,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// In words.
+    /// Word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -124,9 +124,9 @@ impl Traffic {
 /// One subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subscriber {
-    /// What it does.
+    /// Traffic of the subscriber.
     pub traffic: Traffic,
-    /// When it moves first, from the start of the transfers; none: it stays where it is.
+    /// Time of its first move, from the start of the transfers; none: it stays where it is.
     pub first_move: Option<Duration>,
 }
 

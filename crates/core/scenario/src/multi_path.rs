@@ -23,18 +23,18 @@ pub struct MultiPath {
     pub name: String,
     /// One line for headings.
     pub title: String,
-    /// What it models and why, in sentences.
+    /// Description of what it models and why, in sentences.
     #[serde(default)]
     pub description: String,
     /// Seed of everything random. Default: 1.
     #[serde(default = "one")]
     pub seed: u64,
-    /// How often each case is run, each time with the next seed. Default: 1.
+    /// Number of runs of each case, each with the next seed. Default: 1.
     #[serde(default = "once")]
     pub repetitions: u32,
-    /// The transfer ends after so long.
+    /// Time after which the transfer ends.
     pub time: Quantity<Duration>,
-    /// The transfer ends after so much, if that is sooner.
+    /// Bytes after which the transfer ends, if that is sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity<Bytes>>,
     /// The client sends, and the server checks. Default: the server sends.
@@ -69,7 +69,7 @@ pub struct MultiPath {
     /// The radios, the most preferred first.
     #[serde(rename = "radio")]
     pub radios: Vec<RadioPath>,
-    /// What is compared.
+    /// Cases to compare.
     #[serde(rename = "case")]
     pub cases: Vec<MultiPathCase>,
 }
@@ -91,9 +91,9 @@ const fn is_zero(number: &u32) -> bool {
 pub struct RadioPath {
     /// The interface's name, at most ten letters and digits.
     pub name: String,
-    /// Towards the client.
+    /// Direction towards the client.
     pub down: Direction,
-    /// From the client.
+    /// Direction from the client.
     pub up: Direction,
     /// A NAT stands before it.
     #[serde(default)]
@@ -101,18 +101,18 @@ pub struct RadioPath {
     /// MPTCP options are wiped out: of all segments, or of further subflows only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strips: Option<Strips>,
-    /// What happens to it.
+    /// Events that happen to it.
     #[serde(default, rename = "event")]
     pub events: Vec<RadioEvent>,
 }
 
-/// Which MPTCP options a path wipes out.
+/// MPTCP options that a path wipes out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strips {
     /// All of them.
     Everything,
-    /// Those of further subflows, as [MP] §IV-C saw at port 80.
+    /// Options of further subflows, as [MP] §IV-C saw at port 80.
     Joins,
 }
 
@@ -120,22 +120,22 @@ pub enum Strips {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RadioEvent {
-    /// When, from the start of the transfer.
+    /// Time of the event, from the start of the transfer.
     pub at: Quantity<Duration>,
-    /// What.
+    /// Change of the radio.
     pub does: RadioDoes,
-    /// For `becomes`: towards the client.
+    /// Direction towards the client, for `becomes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<Direction>,
-    /// For `becomes`: from the client.
+    /// Direction from the client, for `becomes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<Direction>,
-    /// For `strength`: dBm.
+    /// Strength in dBm, for `strength`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dbm: Option<i32>,
 }
 
-/// What can happen to a radio.
+/// Changes that can happen to a radio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RadioDoes {
@@ -153,7 +153,7 @@ pub enum RadioDoes {
     Strength,
 }
 
-/// What is compared.
+/// Case to compare with others.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MultiPathCase {

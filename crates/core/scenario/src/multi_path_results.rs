@@ -1,4 +1,4 @@
-//! What runs of a multi-path scenario gave, in the lab or in the simulator.
+//! Results of runs of a multi-path scenario, in the lab or in the simulator.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ pub struct MultiPathResults {
     pub schema: String,
     /// Versions and machine.
     pub made_by: MadeBy,
-    /// By scenario.
+    /// Results by scenario.
     pub scenarios: Vec<MultiPathResult>,
 }
 
 /// Results of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MultiPathResult {
-    /// What was run.
+    /// Scenario that was run.
     pub scenario: MultiPath,
     /// Case by case, repetition by repetition.
     pub runs: Vec<MultiPathRun>,
@@ -38,13 +38,13 @@ pub struct MultiPathResult {
 pub struct MultiPathRun {
     /// Case.
     pub case: String,
-    /// From 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
     /// Seed.
     pub seed: u64,
     /// Time until the connection was up, ms.
     pub connected_ms: f64,
-    /// From connection to the last byte, or the time's end, s.
+    /// Time from connection to the last byte, or the time's end, s.
     pub seconds: f64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -55,7 +55,7 @@ pub struct MultiPathRun {
     pub beside_mbps: Vec<f64>,
     /// Longest time without a byte, ms, and when it began, s.
     pub longest_stall_ms: f64,
-    /// When it began.
+    /// Time at which the stall began, s.
     pub stalled_at_s: f64,
     /// Every time of 50 ms and more without a byte: when it began, s, and how long it was, ms.
     pub stalls: Vec<(f64, f64)>,
@@ -66,20 +66,20 @@ pub struct MultiPathRun {
     /// Longest queue of any radio in that time, ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_queue_ms: Option<f64>,
-    /// What waited at that death in the sender's sockets of the living paths, not sent yet, ms at their rate, most.
+    /// Most unsent data at that death in the sender's sockets of the living paths, ms at their rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_unsent_ms: Option<f64>,
-    /// For each radio that returned: when, and until data came through it again, ms; none when it did not.
+    /// Radios that returned: when, and until data came through each again, ms; none when it did not.
     pub reuses: Vec<Reuse>,
     /// New connections.
     pub connects: Vec<Connect>,
-    /// What came, byte for byte, is what was sent.
+    /// True when the bytes that came are those that were sent.
     pub is_intact: bool,
     /// SHA-256 of what came.
     pub sha256: String,
     /// The connection was MPTCP to its end.
     pub is_multi_path: bool,
-    /// TCP payload towards whoever receives by flow (`RADIO-SERVERADDRESS`), in bins of [`BIN_MS`] ms, bytes.
+    /// TCP payload towards the receiver by flow (`RADIO-SERVERADDRESS`), in bins of [`BIN_MS`] ms, bytes.
     pub flows: BTreeMap<String, Vec<u64>>,
     /// Longest queue of each radio in the same bins, ms.
     pub queues_ms: BTreeMap<String, Vec<u32>>,
@@ -93,13 +93,13 @@ pub struct MultiPathRun {
     /// Largest of the same.
     #[serde(default)]
     pub late_max_us: f64,
-    /// Why the emulator's timing was too bad to believe the figures.
+    /// Reason why the emulator's timing was too bad to believe the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrusted: Option<String>,
     /// Sysctls after the path manager was killed are those before it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_profile_restored: Option<bool>,
-    /// What failed; none of the figures counts then.
+    /// Error of the run; none of the figures counts then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -107,15 +107,15 @@ pub struct MultiPathRun {
 /// A radio that returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reuse {
-    /// Which.
+    /// Name of the radio.
     pub radio: String,
-    /// When it returned, s.
+    /// Time of its return, s.
     pub at_s: f64,
-    /// Until data came through it, ms.
+    /// Time until data came through it, ms.
     pub after_ms: Option<f64>,
 }
 
-/// For so long a new connection may take, s.
+/// Time that a new connection may take, s.
 pub const CONNECT_LIMIT_S: u64 = 8;
 
 fn connect_limit_s() -> f64 {
@@ -125,14 +125,14 @@ fn connect_limit_s() -> f64 {
 /// A new connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Connect {
-    /// When, s.
+    /// Time of the attempt, s.
     pub at_s: f64,
-    /// Until it was up, ms; none when it was not within [`Connect::limit_s`].
+    /// Time until it was up, ms; none when it was not within [`Connect::limit_s`].
     pub up_ms: Option<f64>,
     /// For so long it was waited for, s.
     #[serde(default = "connect_limit_s")]
     pub limit_s: f64,
-    /// Until its answer was there, ms.
+    /// Time until its answer was there, ms.
     pub answered_ms: Option<f64>,
 }
 
@@ -187,7 +187,7 @@ impl MultiPathResult {
 }
 
 impl MultiPathRun {
-    /// What it took for each byte that a TCP beside it took, on the mean; none without one.
+    /// Bytes that it took for each byte of a TCP beside it, on the mean; none without one.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         let mean = Moments::of(self.beside_mbps.iter().copied())?.mean;

@@ -12,15 +12,15 @@ use units::{Bytes, Duration, Rate};
 
 /// A kind of quantity: its units and how it is stored.
 pub trait Kind: Copy {
-    /// What it is called in messages, with article: `a rate`.
+    /// Name of the kind in messages, with article: `a rate`.
     const WHAT: &'static str;
     /// An example that parses.
     const EXAMPLE: &'static str;
     /// Units, smallest first: name and how many stored steps one unit has.
     const UNITS: &'static [(&'static str, u64)];
-    /// From stored steps (bits per second, nanoseconds, bytes, …).
+    /// Makes it from stored steps (bits per second, nanoseconds, bytes, …).
     fn from_steps(steps: u64) -> Self;
-    /// To stored steps.
+    /// Gives the stored steps.
     fn steps(self) -> u64;
     /// Refuses values outside the kind's range with a reason.
     ///
@@ -123,7 +123,7 @@ impl Kind for Probability {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity<T>(pub T);
 
-/// Why a quantity was refused: one sentence with the units that are allowed.
+/// Reason why a quantity was refused: one sentence with the units that are allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(String);
@@ -218,12 +218,12 @@ impl<'de, T: Kind> Deserialize<'de> for Quantity<T> {
     }
 }
 
-/// How much a queue holds: bytes or packets.
+/// Limit of a queue, in bytes or packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum QueueLimit {
-    /// At most this many bytes of IP packets.
+    /// Limit in bytes of IP packets.
     Bytes(Bytes),
-    /// At most this many packets.
+    /// Limit in packets.
     Packets(u32),
 }
 

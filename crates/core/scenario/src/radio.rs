@@ -24,10 +24,10 @@ layered! {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Radio {
-    /// Towards the client.
+    /// Direction towards the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down: Option<Direction>,
-    /// From the client.
+    /// Direction from the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<Direction>,
 }
@@ -56,7 +56,7 @@ layered! {
         pub trace: String,
         /// Capacity: rates held for a time each, repeated from the start.
         pub steps: Vec<Step>,
-        /// Capacity: a rate drawn anew from a distribution every so often.
+        /// Capacity: a rate drawn anew from a distribution at intervals.
         pub redraw: Redraw,
         /// Capacity: an ARMA(p,q) process of rates.
         pub arma: Arma,
@@ -67,11 +67,12 @@ layered! {
         pub trace_seed: u64,
         /// Length of the synthetic trace before it repeats. Default: 60 s.
         pub trace_length: Quantity<Duration>,
-        /// Of several devices, each begins so much later in the trace than the one before. Default: all alike.
+        /// Time by which each further device begins later in the trace than the one before. Default: all
+        /// alike.
         pub apart: Quantity<Duration>,
         /// The subscriber's queue, drop-tail. Default: 1000 packets.
         pub queue: QueueLimit,
-        /// How what waits in it is managed; the simulator alone has that. Default: not at all.
+        /// Management of the packets that wait in it; the simulator alone has that. Default: not at all.
         pub aqm: Management,
         /// A rate that is enforced ahead of the queue by dropping what exceeds it. Default: none.
         pub policer: Policer,
@@ -152,7 +153,7 @@ pub struct Management {
     /// `codel`: a long usual round trip. Default: 100 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Quantity<Duration>>,
-    /// `dualpi2`: a scalable packet that has waited so long is marked. Default: 1 ms.
+    /// `dualpi2`: wait after which a scalable packet is marked. Default: 1 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Quantity<Duration>>,
 }
@@ -200,7 +201,7 @@ impl Radio {
 }
 
 impl Direction {
-    /// What serde cannot see: keys that exclude each other, presets that exist.
+    /// Checks what serde cannot see: keys that exclude each other, presets that exist.
     fn check(&self) -> Result<(), String> {
         let given = self.capacity_keys();
         if given.len() > 1 {
@@ -224,9 +225,9 @@ impl Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policer {
-    /// In the long run no more is let through.
+    /// Rate above which no more is let through in the long run.
     pub rate: Quantity<Rate>,
-    /// What may come at once.
+    /// Bytes that may come at once.
     pub burst: Quantity<Bytes>,
 }
 
@@ -266,7 +267,7 @@ impl From<PresetName> for String {
 pub struct Step {
     /// The rate; zero is an outage.
     pub rate: Quantity<Rate>,
-    /// How long it holds.
+    /// Time that the step holds.
     #[serde(rename = "for")]
     pub lasting: Quantity<Duration>,
 }
@@ -275,9 +276,9 @@ pub struct Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
-    /// When it starts, from the start of the case.
+    /// Time of its start, from the start of the case.
     pub at: Quantity<Duration>,
-    /// How long it lasts.
+    /// Time that it lasts.
     #[serde(rename = "for")]
     pub lasting: Quantity<Duration>,
 }
@@ -299,9 +300,9 @@ pub struct BurstLoss {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fades {
-    /// From the begin of one to the begin of the next, in the mean; longer than `for`.
+    /// Mean time from the begin of one to the begin of the next; longer than `for`.
     pub every: Quantity<Duration>,
-    /// How long one lasts, in the mean.
+    /// Mean time that one lasts.
     #[serde(rename = "for")]
     pub lasting: Quantity<Duration>,
     /// Chance to lose a packet in one. Default: 100 %.
@@ -340,7 +341,7 @@ pub struct Harq {
     /// Tries in all before the packet is lost. Default: 5.
     #[serde(default = "five_tries")]
     pub tries: u8,
-    /// What leaves in one slot is one block and fares alike. Default: no, each packet is a block.
+    /// Makes one block of all packets that leave in one slot. Default: no, each packet is a block.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub per_slot: bool,
 }
@@ -356,24 +357,23 @@ pub struct Frame {
     pub pattern: String,
 }
 
-/// How a client comes to send.
+/// Grants by which a client comes to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grants {
-    /// From one time at which it may ask to the next.
+    /// Time from one time at which it may ask to the next.
     pub request: Quantity<Duration>,
-    /// From asking to the grant.
+    /// Time from asking to the grant.
     pub after: Quantity<Duration>,
-    /// How long a client that has sent need not ask again.
+    /// Time for which a client that has sent need not ask again.
     pub hold: Quantity<Duration>,
 }
 
-/// A rate drawn anew every so often: evenly between `from` and `to`, normally around `mean`, or one
-/// of the two.
+/// A rate drawn anew at intervals: evenly between `from` and `to`, normally around `mean`, or one of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redraw {
-    /// From draw to draw.
+    /// Time from draw to draw.
     pub every: Quantity<Duration>,
     /// Lowest rate. Default: zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -413,7 +413,7 @@ impl Redraw {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arma {
-    /// From step to step.
+    /// Time from step to step.
     pub every: Quantity<Duration>,
     /// The nominal rate.
     pub mean: Quantity<Rate>,

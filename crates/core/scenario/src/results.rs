@@ -1,4 +1,4 @@
-//! What comes out of a scenario: the document `cellerator/lab-results/1`, the same from lab and simulator.
+//! Results of a scenario: the document `cellerator/lab-results/1`, the same from lab and simulator.
 //!
 //! Its schema is `schemas/lab-results.schema.json`. Numbers name their unit; times of a case count from
 //! the moment its first transfer is started.
@@ -20,14 +20,14 @@ pub const SCHEMA: &str = "cellerator/lab-results/1";
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What made it.
+    /// Program and machine that made it.
     pub made_by: MadeBy,
     /// One entry per scenario, in the order run.
     pub scenarios: Vec<ScenarioResult>,
     /// Charts over several of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
-    /// That the user ended it early, and when; absent when all was run.
+    /// Time at which the user ended it early; absent when all was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
 }
@@ -39,7 +39,7 @@ pub struct Picture {
     pub name: String,
     /// What is seen, in a few words.
     pub title: String,
-    /// What is seen, where there is no gain, and how it was measured: a few sentences.
+    /// Text that says what is seen, where there is no gain, and how it was measured: a few sentences.
     pub text: String,
     /// `lab` (real time) or `sim` (virtual time).
     pub runner: String,
@@ -49,16 +49,16 @@ pub struct Picture {
     pub panels: Vec<PicturePanel>,
 }
 
-/// What an axis says.
+/// Axis of a picture: its name and range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PictureAxis {
     /// Quantity and unit.
     pub label: String,
-    /// How values are spread.
+    /// Spread of the values.
     pub spread: PictureSpread,
 }
 
-/// How values are spread along the axis of a picture.
+/// Spread of values along the axis of a picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PictureSpread {
@@ -75,7 +75,7 @@ pub enum PictureSpread {
 pub struct PicturePanel {
     /// Its upward axis.
     pub y: PictureAxis,
-    /// What the link can carry, in Mbit/s, behind the lines; empty when there is nothing to show.
+    /// Capacity of the link, in Mbit/s, behind the lines; empty when there is nothing to show.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capacity: Vec<(f64, f64)>,
     /// The lines.
@@ -117,7 +117,7 @@ pub struct MadeBy {
     pub processors: usize,
     /// The command line.
     pub command: String,
-    /// When it started: seconds since 1970-01-01 UTC.
+    /// Time of its start: seconds since 1970-01-01 UTC.
     pub started_unix_s: u64,
     /// `lab` (real time) or `sim` (virtual time).
     pub runner: String,
@@ -145,7 +145,7 @@ pub struct ScenarioResult {
 pub struct CaseResult {
     /// Name of the case.
     pub name: String,
-    /// Which repetition, from 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
     /// Seed of this repetition.
     pub seed: u64,
@@ -154,17 +154,17 @@ pub struct CaseResult {
     /// The accelerator's command line, when there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accelerator_command: Option<String>,
-    /// Why the case did not run; the figures are absent then.
+    /// Reason why the case did not run; the figures are absent then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
-    /// What did not come out as it must; empty when all is well.
+    /// Results that are not as they must be; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// Why a figure is not worth what is stated beside it, and what to do: one sentence each; empty when all
-    /// is well.
+    /// Reasons why a figure is not worth what is stated beside it, and what to do: one sentence each; empty
+    /// when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
-    /// What was measured.
+    /// Figures that were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
     /// What only the simulator knows.
@@ -173,8 +173,7 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// What the sending host's congestion control was, `cubic` unless the scenario says otherwise; `udp`
-    /// without one.
+    /// Congestion control of the sending host, `cubic` unless the scenario says otherwise; `udp` without one.
     #[must_use]
     pub fn sender(&self) -> &'static str {
         match self.settings.workload.kind() {
@@ -184,7 +183,7 @@ impl CaseResult {
     }
 }
 
-/// What only the simulator knows of a case.
+/// Figures of a case that only the simulator knows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Simulation {
     /// Virtual time that passed.
@@ -200,7 +199,7 @@ pub struct Simulation {
 }
 
 impl Figures {
-    /// What did not come out as it must in `case`, one clause each.
+    /// Results of `case` that are not as they must be, one clause each.
     #[must_use]
     pub fn problems(&self, case: &Case) -> Vec<String> {
         let errors = self.transfer.flows.iter().enumerate();
@@ -222,8 +221,8 @@ impl Figures {
         problems
     }
 
-    /// Why figures are not worth what is stated beside them, one sentence each: the emulator's timing, and a
-    /// client whose window is not what the scenario is about.
+    /// Reasons why figures are not worth what is stated beside them, one sentence each: the emulator's
+    /// timing, and a client whose window is not what the scenario is about.
     #[must_use]
     pub fn doubts(&self, case: &Case) -> Vec<String> {
         let mut doubts: Vec<String> = self.timing.why_not.clone().into_iter().collect();
@@ -278,15 +277,15 @@ pub struct Figures {
     pub series: Series,
 }
 
-/// What a flow beside those of the workload got, and what those got meanwhile.
+/// Figures of a flow beside those of the workload, and of those in the same time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BesideFigures {
-    /// What it is.
+    /// Kind of the flow.
     pub kind: BesideKind,
     /// How its server sends, of downloads and QUIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<CongestionControl>,
-    /// When it began.
+    /// Time of its start.
     pub start_s: f64,
     /// When it ended, or the workload's last flow did.
     pub end_s: f64,
@@ -296,10 +295,10 @@ pub struct BesideFigures {
     pub goodput_mbps: f64,
     /// What the workload's flows got in the same time, together.
     pub own_mbps: f64,
-    /// Of pages: from the SYNs to the last byte, in ms.
+    /// Times of pages, from the SYNs to the last byte, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ms: Option<Distribution>,
-    /// Of calls: one way towards the client, in ms.
+    /// Delays of calls, one way towards the client, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<Distribution>,
     /// The same from the client.
@@ -310,13 +309,13 @@ pub struct BesideFigures {
     pub loss: Option<f64>,
     /// What it got in each bin of the series.
     pub goodput_series_mbps: Vec<f64>,
-    /// What went wrong with it.
+    /// Error that it ended with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl BesideFigures {
-    /// What it is, in a few words: `quic, bbr`.
+    /// Name that describes it in a few words: `quic, bbr`.
     #[must_use]
     pub fn name(&self) -> String {
         match self.congestion_control {
@@ -349,7 +348,7 @@ pub struct Transfer {
     pub expected_bytes: u64,
     /// Bytes that arrived.
     pub received_bytes: u64,
-    /// From the start of the first flow to the end of the last one.
+    /// Time from the start of the first flow to the end of the last one.
     pub seconds: f64,
     /// Received bytes over that time.
     pub goodput_mbps: f64,
@@ -365,12 +364,12 @@ pub struct Transfer {
 /// One flow's view.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Flow {
-    /// When it started.
+    /// Time of its start.
     pub start_s: f64,
-    /// When its first byte arrived.
+    /// Arrival time of its first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_s: Option<f64>,
-    /// When it ended.
+    /// Time of its end.
     pub end_s: f64,
     /// Bytes that arrived.
     pub received_bytes: u64,
@@ -489,14 +488,14 @@ pub struct Timing {
     pub share_over_1_ms: f64,
     /// Packets the kernel dropped because the emulator did not fetch them in time.
     pub missed_packets: u64,
-    /// By what share the lateness can have moved the throughput, at most: the round trip it added over the
+    /// Largest share by which the lateness can have moved the throughput: the round trip it added over the
     /// path's, and the longest stall over the transfer's time.
     #[serde(default)]
     pub throughput_error: f64,
     /// False when a figure can have moved by more than is stated beside it ([`Timing::THROUGHPUT_STATED`],
     /// [`Timing::DELAY_STATED_MS`]).
     pub trustworthy: bool,
-    /// Why not.
+    /// Reason why it is not trustworthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
@@ -506,7 +505,7 @@ pub struct Timing {
 pub struct Moved {
     /// The least round trip of the path, without lateness.
     pub path_rtt_ms: f64,
-    /// How long the transfer took.
+    /// Duration of the transfer.
     pub seconds: f64,
     /// Packets that the links lost of their own.
     pub lost: u64,
@@ -569,9 +568,9 @@ impl Timing {
 pub struct Series {
     /// Length of a bin.
     pub bin_s: f64,
-    /// What the radio link could carry; empty for an unlimited link.
+    /// Capacity of the radio link; empty for an unlimited link.
     pub capacity_mbps: Vec<f64>,
-    /// What it carried.
+    /// Rate that it carried.
     pub delivered_mbps: Vec<f64>,
     /// Mean queueing delay of the packets whose service ended in the bin; `null` without packets.
     pub queue_delay_ms: Vec<Option<f64>>,

@@ -12,10 +12,10 @@ use crate::results::WindowFigures;
 /// One end of a connection.
 pub type Endpoint = (IpAddr, u16);
 
-/// What is kept of a TCP segment.
+/// Fields kept of a TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// When it passed.
+    /// Time at which it passed.
     pub at: Instant,
     /// Sender.
     pub from: Endpoint,
@@ -70,14 +70,14 @@ impl Observer {
         });
     }
 
-    /// What was noted.
+    /// Segments that were noted.
     #[must_use]
     pub fn into_segments(self) -> Vec<Segment> {
         self.segments.unwrap_or_default()
     }
 }
 
-/// Those of `segments` to or from one of a server's `ports`.
+/// Segments of `segments` to or from one of a server's `ports`.
 #[must_use]
 pub fn of_ports(segments: &[Segment], ports: &[u16]) -> Vec<Segment> {
     let is_of = |segment: &&Segment| [segment.from.1, segment.to.1].iter().any(|port| ports.contains(port));

@@ -29,7 +29,7 @@ layered! {
     checked pub struct Server {
         /// Congestion control. Default: `cubic`.
         pub congestion_control: CongestionControl,
-        /// Where slow start of `reno` ends first. Default: at the first loss.
+        /// Window at which slow start of `reno` ends first. Default: at the first loss.
         pub initial_ssthresh: Quantity<Bytes>,
         /// `net.ipv4.tcp_wmem` of the server, three numbers of bytes. Default: the kernel's.
         pub tcp_wmem: String,
@@ -37,7 +37,7 @@ layered! {
 }
 
 impl Server {
-    /// What serde cannot see: three numbers.
+    /// Checks what serde cannot see: three numbers.
     fn check(&self) -> Result<(), String> {
         check_memory("tcp_wmem", self.tcp_wmem.as_deref())
     }

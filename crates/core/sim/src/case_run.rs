@@ -36,16 +36,16 @@ pub struct CaseRun {
     time_limit: Duration,
 }
 
-/// What came out.
+/// Outcome of a case.
 #[derive(Clone, Debug)]
 pub struct CaseOutcome {
-    /// What the lab would have measured.
+    /// Figures that the lab would have measured.
     pub figures: scenario::results::Figures,
-    /// What only the simulator knows.
+    /// Figures that only the simulator knows.
     pub simulation: scenario::results::Simulation,
-    /// What did not come out as it must.
+    /// Results that are not as they must be.
     pub problems: Vec<String>,
-    /// Why figures are not worth what is stated beside them.
+    /// Reasons why figures are not worth what is stated beside them.
     pub doubts: Vec<String>,
     /// [`crate::PacketLog::text`].
     pub log: String,
@@ -113,7 +113,7 @@ impl CaseRun {
         self.run_until(&AtomicBool::new(false), progress)
     }
 
-    /// As [`CaseRun::run`], but gives the run up soon after `is_over` has become true.
+    /// Works like [`CaseRun::run`], but gives the run up soon after `is_over` has become true.
     ///
     /// # Errors
     /// As [`CaseRun::run`], and [`SimError::Stopped`].
@@ -199,7 +199,7 @@ impl CaseRun {
     }
 }
 
-/// How much virtual time passes between two reports of progress.
+/// Virtual time between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 fn network(

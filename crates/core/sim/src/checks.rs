@@ -16,7 +16,7 @@ mod marks;
 use marks::MarksTold;
 
 const WINDOW_SHRINKS: &str = "it takes back a part of the window";
-/// How far back the number of a question is at least.
+/// Distance by which the number of a question is behind at least.
 const QUESTION_BEHIND_MIN: i32 = 1 << 29;
 
 const TIME_GOES_BACK: &str = "its TSval is older than one sent before in this direction";
@@ -34,7 +34,7 @@ pub struct CheckConfig {
     pub memory_max: Bytes,
     /// While the middlebox owes a client something, it sends it a packet at least this often.
     pub silence_max: Duration,
-    /// What the line-up forgives.
+    /// Faults that the line-up excuses.
     pub tolerance: Tolerance,
     /// The middlebox may make no packets, and change nothing but the windows of clients, to smaller ones.
     pub lowers_windows_only: bool,
@@ -42,7 +42,7 @@ pub struct CheckConfig {
     pub is_passed_by: bool,
 }
 
-/// What may go wrong because of the line-up itself.
+/// Faults that the line-up itself may cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Tolerance {
     /// Nothing: every flow ends as its applications want.
@@ -76,9 +76,9 @@ pub enum Violation {
     /// A packet that left the middlebox breaks a rule of the wire.
     #[error("the middlebox sent a wrong packet towards the {to:?} side: {rule}: {packet}")]
     Packet {
-        /// Where it went.
+        /// Side that it went to.
         to: Port,
-        /// What is wrong with it.
+        /// Rule that it breaks.
         rule: &'static str,
         /// The packet as tcpdump would print it.
         packet: String,
@@ -108,7 +108,7 @@ pub enum Violation {
     Stalled {
         /// Number of the flow.
         flow: usize,
-        /// What both hosts have done.
+        /// State of both hosts.
         state: String,
     },
     /// A flow ended otherwise than its applications wanted.
@@ -116,7 +116,7 @@ pub enum Violation {
     WrongEnd {
         /// Number of the flow.
         flow: usize,
-        /// What both hosts have done.
+        /// State of both hosts.
         state: String,
     },
     /// Marks of the wire never reached the sender of what was marked.
@@ -124,7 +124,7 @@ pub enum Violation {
     MarkLost {
         /// Number of the flow.
         flow: usize,
-        /// Whose, and how many.
+        /// Host whose marks were lost, and their number.
         what: String,
     },
     /// The middlebox holds more than it may.
@@ -142,13 +142,13 @@ pub enum Violation {
         flow: usize,
         /// Bytes owed.
         debt: Bytes,
-        /// When it last did.
+        /// Time of the last packet sent to it.
         since: Instant,
     },
     /// The middlebox, called twice with the same time, did something the second time.
     #[error("called again with the same time, the middlebox acts once more: {what}")]
     Twice {
-        /// What it did.
+        /// Action of the second call.
         what: String,
     },
     /// Something acts again and again at one point of time.
@@ -156,19 +156,19 @@ pub enum Violation {
     Busy,
 }
 
-/// What is known of the stream one host sends.
+/// State of the stream that one host sends.
 #[derive(Clone, Debug, Default)]
 struct Stream {
     isn: Option<SeqNum>,
     mss: Option<u16>,
-    /// What its SYN allowed the other host.
+    /// Window that its SYN allowed the other host.
     syn_window: u16,
     has_timestamps: bool,
     has_sack: bool,
     scale: Option<units::WindowScale>,
     /// All before it has reached the middlebox, the end of the stream included.
     contiguous: SeqNum,
-    /// What reached it beyond a hole, in order.
+    /// Ranges that reached it beyond a hole, in order.
     beyond: Vec<(SeqNum, SeqNum)>,
     highest: SeqNum,
     /// One past the FIN.
@@ -246,11 +246,11 @@ struct FlowChecks {
     is_orphaned: bool,
     /// Somebody has sent its handshake again: the middlebox may speak as then, and hosts see that it is old.
     is_replayed: bool,
-    /// When it last sent a packet to the client and to the server, or began to owe it something.
+    /// Time at which it last sent a packet to the client and to the server, or began to owe it something.
     heard: [Instant; 2],
 }
 
-/// How a packet came to leave the middlebox.
+/// Origin of a packet that leaves the middlebox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Forwarded,
@@ -268,7 +268,7 @@ pub(crate) struct Checks {
     is_leaving: bool,
     /// Flows that something has happened to since the last pause.
     touched: Vec<usize>,
-    /// Until then, or for ever, no other flow can have been left without a word for too long.
+    /// Time until which, or for ever, no other flow can have been left without a word for too long.
     heard_until: Option<Instant>,
 }
 
@@ -307,7 +307,7 @@ impl Checks {
         self.flows.get(flow).is_some_and(|f| f.was_accelerated)
     }
 
-    /// What the middlebox owed to the hosts of a flow was lost.
+    /// True when the data that the middlebox owed to the hosts of a flow was lost.
     pub(crate) fn is_orphaned(&self, flow: usize) -> bool {
         self.flows.get(flow).is_some_and(|f| f.is_orphaned)
     }
@@ -398,7 +398,7 @@ impl Checks {
         })
     }
 
-    /// Between two points of time: whom has the middlebox left without a word for too long?
+    /// Checks between two points of time whether the middlebox has left a host without a word for too long.
     pub(crate) fn on_pause(&mut self, now: Instant) -> Result<(), Violation> {
         let touched = core::mem::take(&mut self.touched);
         if self.config.tolerance == Tolerance::Tampering {
@@ -527,7 +527,7 @@ impl Checks {
         if let Some(rule) = flow.broken_option_rule(to, origin, tcp) {
             return wrong(rule);
         }
-        // Once nothing is owed, a flow handed back has its client's own window again, whoever says it.
+        // Once nothing is owed, a flow handed back has its client's own window again, no matter who says it.
         let is_handed_back = is_leaving && flow.owes(Port::Mobile) == 0;
         if is_handed_back {
             (flow.down.edge_to_host, flow.down.is_accelerated) = (None, false);
@@ -590,7 +590,7 @@ impl FlowChecks {
         stream.acked_to_host.distance_from(stream.acked_by_peer).max(0).unsigned_abs()
     }
 
-    /// What the host that has been without a word for longest is owed, and since when it has been.
+    /// Debt to the host that has been without a packet for longest, and since when it has been.
     fn waiting(&self) -> Option<(Bytes, Instant)> {
         let is_bound = self.is_accelerated && !self.is_reset && !self.is_orphaned;
         let of = |to| (Bytes::from(self.owes(to)), self.heard[to as usize]);

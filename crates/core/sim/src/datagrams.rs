@@ -15,7 +15,7 @@ const ACK_LEN: usize = 8;
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
 
-/// How long the last datagrams are waited for where the links are never empty.
+/// Time for which the last datagrams are waited for where the links are never empty.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// UDP datagrams from a server to a client, evenly spaced.
@@ -25,13 +25,13 @@ pub struct DatagramConfig {
     pub server: SocketAddr,
     /// The sink, behind the first radio link.
     pub client: SocketAddr,
-    /// When the first one leaves, after the start of the run.
+    /// Time of the first one, after the start of the run.
     pub begins: Duration,
     /// Payload over time.
     pub rate: Rate,
     /// Payload of each, at least 8 bytes.
     pub payload: Bytes,
-    /// How many.
+    /// Number of datagrams.
     pub count: u64,
     /// Payload of each acknowledgement, at least 8 bytes: as much as a datagram's for a call, which
     /// goes both ways.
@@ -43,7 +43,7 @@ impl DatagramConfig {
     pub const ACK: Bytes = Bytes::new(ACK_LEN as u64);
 }
 
-/// What source and sink have seen.
+/// Observations of source and sink.
 #[derive(Clone, Debug, Default)]
 pub struct DatagramLog {
     /// Datagrams sent.
@@ -54,11 +54,11 @@ pub struct DatagramLog {
     pub reached: u64,
     /// Payload that arrived, so far, at some moments.
     pub marks: Vec<(Instant, u64)>,
-    /// When the last one arrived.
+    /// Arrival time of the last one.
     pub last: Option<Instant>,
-    /// When each acknowledgement came back to the source, and how long after its datagram had left.
+    /// Times at which acknowledgements came back to the source, and how long after its datagram each did.
     pub round_trips: Vec<(Instant, Duration)>,
-    /// How long each datagram took that arrived, in the order of arrival.
+    /// Delays of the datagrams that arrived, in the order of arrival.
     pub delays: Vec<Duration>,
     /// The same of the acknowledgements.
     pub answer_delays: Vec<Duration>,
@@ -70,7 +70,7 @@ pub(crate) struct Datagrams {
     config: DatagramConfig,
     start: Instant,
     log: DatagramLog,
-    /// When each datagram arrived that did, by its number.
+    /// Arrival times of the datagrams that arrived, by their numbers.
     arrived: BTreeMap<u64, Instant>,
 }
 
@@ -84,13 +84,13 @@ impl Datagrams {
         &self.log
     }
 
-    /// When the datagram of this number leaves: exact, however many there are.
+    /// Time at which the datagram of this number leaves: exact, however many there are.
     fn leaves_at(&self, number: u64) -> Instant {
         let amount = Bytes::new(self.config.payload.get().saturating_mul(number));
         self.start + self.config.rate.time_for(amount)
     }
 
-    /// When the next one leaves; none behind the last.
+    /// Time at which the next one leaves; none behind the last.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         (self.log.sent < self.config.count).then(|| self.leaves_at(self.log.sent))
     }

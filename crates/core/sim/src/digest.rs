@@ -25,25 +25,25 @@ impl core::fmt::Display for Digest {
 }
 
 impl Digest {
-    /// With one word more.
+    /// Adds one word.
     #[must_use]
     pub const fn and(self, word: u64) -> Self {
         Self((self.0 ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23))
     }
 
-    /// With another digest.
+    /// Adds another digest.
     #[must_use]
     pub const fn and_digest(self, other: Self) -> Self {
         self.and(other.0)
     }
 
-    /// With the letters of a text and its length.
+    /// Adds the letters of a text and its length.
     #[must_use]
     pub fn and_text(self, text: &str) -> Self {
         text.bytes().fold(self.and(text.len() as u64), |digest, byte| digest.and(byte.into()))
     }
 
-    /// With every counter, by name and by reason.
+    /// Adds every counter, by name and by reason.
     #[must_use]
     pub fn and_counters(self, stats: &Stats) -> Self {
         let named = stats.named().into_iter();
@@ -51,7 +51,7 @@ impl Digest {
         stats.passed.iter().fold(digest, |digest, &passed| digest.and(passed))
     }
 
-    /// With the packets of a log, their times, and when the run ended.
+    /// Adds the packets of a log, their times, and when the run ended.
     pub(crate) const fn and_packets(self, log_hash: u64, packets: u64, ended_at: Instant) -> Self {
         self.and(log_hash).and(packets).and(ended_at.as_nanos())
     }

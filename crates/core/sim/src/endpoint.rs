@@ -39,7 +39,7 @@ const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 /// SYNs sent at most; then the connection has failed.
 pub(crate) const SYN_TRIES: u32 = 8;
 
-/// What an endpoint saw that a well-behaved path rarely shows.
+/// Counts of events at an endpoint that a well-behaved path rarely shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct EndpointStats {
     /// Packets with a wrong checksum.
@@ -62,18 +62,18 @@ pub struct EndpointStats {
     pub retransmitted_segments: u64,
 }
 
-/// How far an application has come with reading.
+/// Progress of an application in reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Progress<'a> {
-    /// When it read the first byte.
+    /// Time at which it read the first byte.
     pub first: Option<Instant>,
-    /// When it read the last one so far.
+    /// Time at which it read the last one so far.
     pub last: Option<Instant>,
     /// Bytes read so far at some moments, at least 5 ms apart.
     pub marks: &'a [(Instant, u64)],
 }
 
-/// Where the numbers of a host stand.
+/// Sequence numbers that a host has come to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     /// The oldest number of its own that is not acknowledged.
@@ -84,7 +84,7 @@ pub(crate) struct Standing {
     pub ts_recent: Option<u32>,
 }
 
-/// How a connection ended other than by both FINs.
+/// End of a connection other than by both FINs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The application aborted it.
@@ -146,12 +146,12 @@ impl Endpoint {
         }
     }
 
-    /// What it was made from.
+    /// Configuration that it was made from.
     #[must_use]
     pub fn config(&self) -> &EndpointConfig {
         &self.config
     }
-    /// What it saw.
+    /// Counts of what it saw.
     #[must_use]
     pub fn stats(&self) -> &EndpointStats {
         &self.stats
@@ -171,7 +171,7 @@ impl Endpoint {
     pub fn bytes_acked(&self) -> u64 {
         self.connection.as_ref().map_or(0, |c| c.acked(&self.config))
     }
-    /// How often a mark has made its window smaller.
+    /// Number of times that a mark has made its window smaller.
     #[must_use]
     pub fn mark_reductions(&self) -> u64 {
         self.connection.as_ref().map_or(0, |c| c.answering.reductions)
@@ -181,13 +181,13 @@ impl Endpoint {
     pub fn retransmitted_bytes(&self) -> u64 {
         self.connection.as_ref().map_or(0, |c| c.sender.retransmitted_bytes())
     }
-    /// What its controller allows, and what it has in flight; none before the connection.
+    /// Limits that its controller sets, and the bytes in flight; none before the connection.
     #[must_use]
     pub fn sending(&self) -> Option<(Control, Bytes)> {
         self.connection.as_deref().map(Connection::sending)
     }
-    /// Where its controller is one that shares what it knows: has it tell the connections of its path, as number
-    /// `number` of them, and hear what they say.
+    /// Has a controller that shares its state tell the connections of its path, as number `number` of them,
+    /// and hear what they say.
     pub(crate) fn exchange<'a>(
         &mut self,
         path: impl FnOnce() -> &'a mut SharedPath,
@@ -198,7 +198,7 @@ impl Endpoint {
             connection.exchange(path, number, now);
         }
     }
-    /// When its application read the first byte, when the last one so far, and how many at some moments.
+    /// Progress of its application in reading.
     #[must_use]
     pub fn progress(&self) -> Progress<'_> {
         self.connection.as_ref().map_or(Progress::default(), |c| c.program.progress())
@@ -214,7 +214,7 @@ impl Endpoint {
     pub fn first_wrong_offset(&self) -> Option<u64> {
         self.first_wrong_offset
     }
-    /// How the connection ended, if not by both FINs.
+    /// End of the connection, if not by both FINs.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         match self.state {
@@ -232,7 +232,7 @@ impl Endpoint {
     pub fn is_finished(&self) -> bool {
         self.state == State::Open && self.connection.as_ref().is_some_and(|c| c.is_finished())
     }
-    /// Where its numbers stand, once its handshake is complete.
+    /// Sequence numbers that it has come to, once its handshake is complete.
     pub(crate) fn standing(&self) -> Option<Standing> {
         let connection = self.connection.as_ref().filter(|_| self.state == State::Open)?;
         let (sender, ts_recent) = (&connection.sender, connection.receiver.ts_recent());
@@ -250,7 +250,7 @@ impl Endpoint {
         self.connection.as_ref().is_some_and(|c| c.waits_for_window())
     }
 
-    /// When it next wants [`Endpoint::handle_timeout`].
+    /// Time at which it next wants [`Endpoint::handle_timeout`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let (connection, end) = match self.state {
@@ -533,7 +533,7 @@ impl Endpoint {
         self.syn_due = None;
     }
 
-    /// As [`answer_of_a_closed_port`].
+    /// Refuses the connection, like [`answer_of_a_closed_port`].
     fn refuse(&mut self, tcp: &Tcp) {
         if tcp.flags.contains(TcpFlags::RST) {
             return;
@@ -678,7 +678,7 @@ fn is_too_old(connection: &Connection, tcp: &Tcp) -> bool {
     recent.zip(tcp.options.timestamps).is_some_and(|(recent, ts)| (ts.value.wrapping_sub(recent) as i32) < 0)
 }
 
-/// Whether any of the segment lies in the window (Linux `tcp_sequence`).
+/// True when any of the segment lies in the window (Linux `tcp_sequence`).
 fn is_in_window(connection: &Connection, tcp: &Tcp) -> bool {
     let receiver = &connection.receiver;
     tcp.seq_end().is_at_or_after(connection.acks.last_sent) && tcp.seq.is_at_or_before(receiver.right_edge())

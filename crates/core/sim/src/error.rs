@@ -4,15 +4,15 @@ use units::Instant;
 
 use crate::Violation;
 
-/// Why a run could not be made or did not succeed.
+/// Reason why a run could not be made or did not succeed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
     /// A link's settings are out of range: the caller's fault.
     #[error("the {place} link cannot be made: {source}")]
     Link {
-        /// Which link.
+        /// Name of the link.
         place: &'static str,
-        /// What is wrong with it.
+        /// Error of the link.
         source: link::LinkError,
     },
     /// A flow has no radio link: the caller's fault.
@@ -27,9 +27,9 @@ pub enum SimError {
     /// A rule was broken: the middlebox's fault, or an endpoint's.
     #[error("at {at}: {violation}")]
     Broken {
-        /// When.
+        /// Time at which the rule was broken.
         at: Instant,
-        /// Which rule, by which packet.
+        /// Rule that was broken, and the packet that broke it.
         violation: Violation,
     },
     /// A key that only the lab has: the caller's fault.
@@ -40,10 +40,10 @@ pub enum SimError {
     Scenario {
         /// Its name.
         case: String,
-        /// What is wrong.
+        /// Message that says what is wrong.
         message: String,
     },
-    /// Whoever looked on had enough ([`crate::Watcher::is_over`]).
+    /// The watcher ended the run ([`crate::Watcher::is_over`]).
     #[error("stopped")]
     Stopped,
 }

@@ -19,7 +19,7 @@ mod rewriting;
 
 pub use rewriting::{Rebinding, Strips};
 
-/// What can be done to a packet on its way into a link.
+/// Fault that a packet meets on its way into a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It vanishes.
@@ -43,9 +43,9 @@ pub enum Fault {
 /// A time, from the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When it begins.
+    /// Time at which it begins.
     pub from: Duration,
-    /// How long it lasts.
+    /// Time that it lasts.
     pub length: Duration,
 }
 
@@ -71,11 +71,11 @@ pub struct Mtu {
 /// the packets).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FaultConfig {
-    /// What happens to the n-th packet, counted from zero.
+    /// Faults by the number of their packet, counted from zero.
     pub scheduled: BTreeMap<u64, Fault>,
     /// Packets held back at random.
     pub hold_back_ppm: u32,
-    /// How long at most.
+    /// Longest time that one is held back.
     pub hold_back_max: Duration,
     /// Packets doubled at random.
     pub duplicate_ppm: u32,
@@ -128,7 +128,7 @@ impl FaultConfig {
 /// A run of losses lasts no longer: on a quiet path the packets after it are those of another day.
 const BURST_MAX: Duration = Duration::from_millis(500);
 
-/// What faults make of a packet.
+/// Outcome of the faults for a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FaultOutcome {
     /// It enters the link, as it is now.
@@ -149,7 +149,7 @@ pub(crate) struct Injector {
     config: FaultConfig,
     start: Instant,
     random: Random,
-    /// Of marks alone: those leave all else as it is.
+    /// Random numbers of marks alone: those leave all else as it is.
     marks: Random,
     seen: u64,
     /// Packets that a burst still takes, and when it is over at the latest.
@@ -175,7 +175,7 @@ impl Injector {
         }
     }
 
-    /// What becomes of `packet`, and what to note about it.
+    /// Outcome of the faults for `packet`, and the remark to note about it.
     pub(crate) fn handle_packet(
         &mut self,
         mut packet: Vec<u8>,

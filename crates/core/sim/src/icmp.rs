@@ -59,7 +59,7 @@ pub(crate) fn echo(src: IpAddr, dst: IpAddr, is_reply: bool, number: u16) -> Opt
     message(src, dst, [kind, 0, 0, 0, 0, 1, a, b], &ECHO_PAYLOAD)
 }
 
-/// What a host answers to an echo request: the same with the addresses exchanged (RFC 792); none for anything else.
+/// Answer to an echo request: the same with the addresses exchanged (RFC 792); none for anything else.
 pub(crate) fn echo_reply(request: &[u8]) -> Option<Vec<u8>> {
     let (from, to, _) = echo_number(request, false)?;
     let parsed = wire::parse(request).ok()?;

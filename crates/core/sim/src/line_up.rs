@@ -31,7 +31,7 @@ pub struct LineUp {
     server: Application,
 }
 
-/// What a queue holds unless something else is said.
+/// Bytes that a queue holds unless something else is said.
 const QUEUE: Bytes = Bytes::from_kib(256);
 
 impl LineUp {
@@ -87,7 +87,7 @@ impl LineUp {
         FlowConfig { server, client, radio: 0 }
     }
 
-    /// With this change to anything in it.
+    /// Applies a change to anything in it.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut NetworkConfig)) -> Self {
         change(&mut self.config);

@@ -27,12 +27,12 @@ pub enum Point {
 }
 
 impl Point {
-    /// At a host's own interface.
+    /// True at a host's own interface.
     const fn is_at_host(self) -> bool {
         matches!(self, Self::ServerOut | Self::ServerIn | Self::ClientOut | Self::ClientIn)
     }
 
-    /// At the client's interface.
+    /// True at the client's interface.
     #[must_use]
     pub const fn is_at_client(self) -> bool {
         matches!(self, Self::ClientOut | Self::ClientIn)
@@ -54,7 +54,7 @@ impl fmt::Display for Point {
     }
 }
 
-/// How much is kept.
+/// Form in which the log is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LogMode {
     /// Only the number.
@@ -67,7 +67,7 @@ pub enum LogMode {
 /// The part of a packet that goes into the number: every header with its checksum.
 pub(crate) const HEADERS: usize = 128;
 
-/// What passed where.
+/// Log of the packets that passed each point.
 #[derive(Clone, Debug)]
 pub struct PacketLog {
     mode: LogMode,
@@ -83,9 +83,9 @@ pub struct PacketLog {
 /// A packet as a capture on a host would show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedPacket {
-    /// When it passed.
+    /// Time at which it passed.
     pub at: Instant,
-    /// At which host, and which way.
+    /// Host that it passed at, and its direction.
     pub point: Point,
     /// Its first bytes, as many as were asked for.
     pub bytes: Vec<u8>,
@@ -100,7 +100,7 @@ impl PacketLog {
         Self { mode, text: String::new(), hash: 0xcbf2_9ce4_8422_2325, packets: 0, kept, kept_len }
     }
 
-    /// What passed at the hosts since the last time this was asked, if that is kept.
+    /// Packets that passed at the hosts since the last call, if they are kept.
     pub fn take_kept(&mut self) -> Vec<LoggedPacket> {
         self.kept.as_mut().map(core::mem::take).unwrap_or_default()
     }

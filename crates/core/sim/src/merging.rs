@@ -46,8 +46,8 @@ fn finish(merger: &mut Merger<'_>, out: &mut Vec<(VirtioNetHeader, Vec<u8>)>) {
     }
 }
 
-/// The packets that go onto the wire for one that left the middlebox, checksums complete. One that was forwarded is cut
-/// by whoever runs that, where a kernel would lose flags; one of its own making by the kernel.
+/// The packets that go onto the wire for one that left the middlebox, checksums complete. One that was
+/// forwarded is cut by the middlebox's caller, where a kernel would lose flags; its own by the kernel.
 pub(crate) fn cut(
     to: Port,
     origin: Origin,

@@ -7,8 +7,8 @@ use units::Bytes;
 
 /// A middlebox with answers to what a run measures and checks.
 pub trait MiddleboxUnderTest: Middlebox {
-    /// What it may have in flight towards the first client, and what it has; none when it sends nothing of
-    /// its own.
+    /// Bytes that it may have in flight towards the first client, and bytes that it has; none when it
+    /// sends nothing of its own.
     fn sending(&self) -> Option<(Bytes, Bytes)> {
         None
     }
@@ -24,11 +24,11 @@ pub trait MiddleboxUnderTest: Middlebox {
     fn has_flow(&self, _client: SocketAddr, _server: SocketAddr) -> bool {
         false
     }
-    /// What it has handed out last is a packet of a host's that it forwards, late.
+    /// True when the last packet it handed out is one of a host's that it forwards, late.
     fn has_forwarded(&self) -> bool {
         false
     }
-    /// What it has handed out last is a packet that passes, after it has waited its turn.
+    /// True when the last packet it handed out is one that passes, after it has waited its turn.
     fn has_passed(&self) -> bool {
         false
     }

@@ -32,7 +32,7 @@ use world::World;
 
 use crate::SimError;
 
-/// How long the air is there before the transfer, as in the lab: links are in the same place of their traces.
+/// Time of the air before the transfer, as in the lab: links are in the same place of their traces.
 const LEAD: Duration = Duration::from_millis(1_500);
 
 /// Shorter times without a byte are no stalls.
@@ -48,7 +48,7 @@ pub struct MultiPathCaseRun {
     world: WorldConfig,
 }
 
-/// What a [`World`] is made of.
+/// Configuration of a [`World`].
 #[derive(Clone, Debug)]
 struct WorldConfig {
     starts_at: Instant,

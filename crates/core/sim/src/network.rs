@@ -31,9 +31,9 @@ const ROUNDS_MAX: usize = 20_000;
 /// The two hosts of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowConfig {
-    /// On the wired side.
+    /// Endpoint on the wired side.
     pub server: EndpointConfig,
-    /// On the mobile side.
+    /// Endpoint on the mobile side.
     pub client: EndpointConfig,
     /// The client's radio link: index into [`NetworkConfig::radios`].
     pub radio: usize,
@@ -48,7 +48,7 @@ pub struct RadioConfig {
     pub up: PathConfig,
 }
 
-/// What goes on beside the flows of a run, and ends with them.
+/// Traffic that goes on beside the flows of a run, and ends with them.
 #[derive(Clone, Debug, Default)]
 pub struct BesideConfig {
     /// Flows; their numbers follow those of the run's own.
@@ -72,7 +72,7 @@ pub struct NetworkConfig {
     pub starts_at: Instant,
     /// Limits of the run.
     pub checks: CheckConfig,
-    /// What is written down.
+    /// Form in which the packet log is kept.
     pub log: LogMode,
     /// Packets that reach the middlebox together are handed to it as super-packets, as a TUN device does.
     pub merges_arrivals: bool,
@@ -82,7 +82,7 @@ pub struct NetworkConfig {
     pub ignores_echo: bool,
     /// A UDP source beside the flows, or alone.
     pub datagrams: Option<DatagramConfig>,
-    /// What nobody waits for: the run is over when all else has ended.
+    /// Traffic that nobody waits for: the run is over when all else has ended.
     pub beside: BesideConfig,
     /// Hosts that are no ends of the flows, and send packets in their names.
     pub strangers: Option<StrangerConfig>,
@@ -90,14 +90,14 @@ pub struct NetworkConfig {
     pub feedback: Option<link::BaseStationConfig>,
     /// The TCP segments that enter the radio links are noted, for [`Network::take_segments`].
     pub notes_segments: bool,
-    /// So many bytes of each packet at the hosts are kept, for [`PacketLog::take_kept`]; none of none.
+    /// Bytes of each packet at the hosts that are kept, for [`PacketLog::take_kept`]; none of none.
     pub keeps_packets: Option<usize>,
 }
 
-/// How a run went.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// When the last flow had come to its end.
+    /// Time at which the last flow had come to its end.
     pub ended_at: Instant,
     /// Largest debt of a flow.
     pub debt_max: Bytes,
@@ -115,17 +115,17 @@ struct Radio {
 }
 
 impl Radio {
-    /// When a packet comes out of it next, either way.
+    /// Time at which a packet comes out of it next, either way.
     fn next_deadline(&self) -> Option<Instant> {
         [&self.down, &self.up].into_iter().filter_map(Path::next_deadline).min()
     }
-    /// When its base station measures or reports next.
+    /// Time at which its base station measures or reports next.
     fn next_report(&self) -> Option<Instant> {
         self.station.as_ref().map(BaseStation::next_deadline)
     }
 }
 
-/// What is due next.
+/// Deadlines of what is due next.
 #[derive(Debug)]
 struct Due {
     /// Servers and clients in turn.
@@ -153,7 +153,7 @@ pub struct Network<M> {
     radio_of: Vec<usize>,
     /// Flows by their client's and their server's address.
     flow_of: BTreeMap<(SocketAddr, SocketAddr), usize>,
-    /// What the connections of a server's kernel to one client tell each other, by both addresses.
+    /// State that the connections of a server's kernel to one client share, by both addresses.
     paths: BTreeMap<(IpAddr, IpAddr), SharedPath>,
     /// Radio links by the addresses of the clients behind them.
     radio_to: BTreeMap<IpAddr, usize>,
@@ -171,7 +171,7 @@ pub struct Network<M> {
     datagrams: Option<Datagrams>,
     datagrams_beside: Vec<Datagrams>,
     strangers: Option<Strangers>,
-    /// What they have sent, and was taken in.
+    /// Packets that they have sent, and that were taken in.
     strange: BTreeSet<Vec<u8>>,
     observers: [Observer; 2],
     /// Packets that are about to enter the middlebox: they wait while nobody is there.
@@ -291,12 +291,12 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let observers = core::mem::replace(&mut self.observers, [Observer::new(false), Observer::new(false)]);
         observers.map(Observer::into_segments)
     }
-    /// When each ping was sent, and its round-trip time.
+    /// Times at which the pings were sent, and their round-trip times.
     #[must_use]
     pub fn round_trips(&self) -> &[(Instant, Duration)] {
         self.pinger.as_ref().map_or(&[], Pinger::round_trips)
     }
-    /// What the UDP source and its sink have seen.
+    /// Observations of the UDP source and its sink.
     #[must_use]
     pub fn datagrams(&self) -> Option<&DatagramLog> {
         self.datagrams.as_ref().map(Datagrams::log)
@@ -305,7 +305,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     pub fn datagrams_beside(&self) -> impl Iterator<Item = &DatagramLog> {
         self.datagrams_beside.iter().map(Datagrams::log)
     }
-    /// What passed where.
+    /// Log of the packets that passed each point.
     #[must_use]
     pub fn log(&self) -> &PacketLog {
         &self.log
@@ -324,7 +324,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     pub fn is_accelerated(&self, flow: usize) -> bool {
         self.checks.is_accelerated(flow)
     }
-    /// How it has gone so far.
+    /// Outcome so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome {
@@ -378,7 +378,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         self.now = self.now.max(until.min(next));
     }
 
-    /// When anything happens next.
+    /// Time at which anything happens next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let many = [&self.due.hosts, &self.due.links, &self.due.stations].map(Agenda::earliest);

@@ -14,7 +14,7 @@ use crate::{FaultConfig, SimError};
 pub struct PathConfig {
     /// Its link.
     pub link: LinkConfig,
-    /// What goes wrong before it.
+    /// Faults before it.
     pub faults: FaultConfig,
 }
 
@@ -36,12 +36,12 @@ impl PathConfig {
 /// A packet that waits outside its link, ordered by time and then by number.
 type Held = Reverse<(Instant, u64, Vec<u8>)>;
 
-/// What happened to a packet that was sent.
+/// Outcome for a packet that was sent.
 #[derive(Debug, Default)]
 pub struct PathOutcome {
-    /// What was done to it, if anything.
+    /// Remark on what was done to it, if anything.
     pub remark: Option<&'static str>,
-    /// What comes back to its sender: an ICMP message.
+    /// ICMP message that comes back to its sender.
     pub answer: Option<Vec<u8>>,
 }
 
@@ -147,7 +147,7 @@ impl Path {
         Some(packet)
     }
 
-    /// When [`Path::poll`] next has something to do.
+    /// Time at which [`Path::poll`] next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let held = self.held.peek().map(|Reverse((at, ..))| *at);

@@ -52,7 +52,7 @@ impl Pinger {
         }
     }
 
-    /// When each request was sent, and how long its reply took, in the order of the replies.
+    /// Times at which requests were sent, and how long their replies took, in the order of the replies.
     pub(crate) fn round_trips(&self) -> &[(Instant, Duration)] {
         &self.round_trips
     }

@@ -15,7 +15,7 @@ mod paths;
 /// A line-up drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct RandomRun {
-    /// What it was drawn from.
+    /// Seed that it was drawn from.
     pub seed: u64,
     /// The rare thing that happens in it, in a word.
     pub rare: &'static str,
@@ -23,16 +23,16 @@ pub struct RandomRun {
     pub network: NetworkConfig,
     /// The engine between them.
     pub engine: EngineConfig,
-    /// When the engine's process ends and begins again.
+    /// Times at which the engine's process ends and begins again.
     pub restarts: Vec<Restart>,
-    /// When its state moves to another engine. Never, unless it is said afterwards.
+    /// Times at which its state moves to another engine. Never, unless it is said afterwards.
     pub moves: Moves,
-    /// When its engine dies, and another one goes on. Never, unless it is said afterwards.
+    /// Times at which its engine dies, and another one goes on. Never, unless it is said afterwards.
     pub crashes: Vec<Crash>,
     traits: Traits,
 }
 
-/// What follows from the line-up for its judgement.
+/// Traits of the line-up that its judgement depends on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Traits {
     /// Faults change the order or number of packets.
@@ -43,7 +43,7 @@ struct Traits {
     shifts: bool,
 }
 
-/// How a run went that kept every rule.
+/// Outcome of a run that kept every rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RandomOutcome {
     /// Packets seen at all points together.
@@ -66,7 +66,7 @@ pub struct RandomOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("seed {seed} ({rare}): {problem}")]
 pub struct RandomFailure {
-    /// What it was drawn from.
+    /// Seed that it was drawn from.
     pub seed: u64,
     /// The rare thing that happened in it.
     pub rare: &'static str,
@@ -76,7 +76,7 @@ pub struct RandomFailure {
     pub text: String,
 }
 
-/// Handshakes of the same hosts through bad links take so long at most, in all their tries.
+/// Longest time that handshakes of the same hosts take through bad links, in all their tries.
 const RUN_MAX: Duration = Duration::from_secs(3_600);
 
 impl RandomRun {
@@ -225,7 +225,7 @@ impl RandomRun {
         !(self.restarts.is_empty() && self.crashes.is_empty())
     }
 
-    /// What cannot be seen in a single packet.
+    /// Judges what cannot be seen in a single packet.
     fn judge(&self, network: &Network<Restarting>) -> Result<(), String> {
         let tolerance = self.network.checks.tolerance;
         if tolerance == Tolerance::Tampering {
@@ -370,7 +370,7 @@ fn lower_windows(config: &mut EngineConfig, seed: u64) {
     config.drwa.lambda_permille = random.within(1_000, 5_000) as u32;
 }
 
-/// What happens in a run besides the everyday; most runs have nothing.
+/// Events in a run besides the everyday; most runs have nothing.
 const RARE: [&str; 24] = [
     "numbers shifted",
     "options stripped",

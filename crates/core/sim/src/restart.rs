@@ -20,7 +20,7 @@ use wire::VirtioNetHeader;
 use crate::MiddleboxUnderTest;
 use crate::vault::Vault;
 
-/// Why a flow under way is handed back.
+/// Reasons why a flow under way is handed back.
 const HANDED_BACK: [PassReason; 4] = [
     PassReason::NonsensicalSack,
     PassReason::NotTcpLike,
@@ -28,12 +28,12 @@ const HANDED_BACK: [PassReason; 4] = [
     PassReason::AccurateEcn,
 ];
 
-/// How the process ends.
+/// Way in which the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It drains; killed if that takes longer than this.
     Drain(Duration),
-    /// At once, with all it knows.
+    /// Ends at once, with all it knows.
     Kill,
     /// It is stopped, packets pass, and it goes on with what it knew.
     Hang,
@@ -42,15 +42,15 @@ pub enum Stop {
 /// One end and the beginning after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
-    /// When, by the clock.
+    /// Time of the restart, by the clock.
     pub at: Instant,
-    /// How.
+    /// Way in which the process ends.
     pub how: Stop,
-    /// How long nobody is there.
+    /// Time for which nobody is there.
     pub absent: Duration,
 }
 
-/// When the engine moves: its state is stored, and another engine goes on with it at once.
+/// Times at which the engine moves: its state is stored, and another engine goes on with it at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moves {
     /// Never.
@@ -65,12 +65,12 @@ pub enum Moves {
 /// A death after which another engine goes on with what is written down of the flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// In the step of this number, counted from zero: each packet, each deadline, each packet to be sent is
-    /// one. What the step would have sent is lost.
+    /// Number of the step in which it dies, counted from zero: each packet, each deadline, each packet to
+    /// be sent is one. What the step would have sent is lost.
     pub step: u64,
     /// Records of the step that are written before it dies; all that there are, if there are fewer.
     pub records: u64,
-    /// How long nobody is there, and packets wait.
+    /// Time for which nobody is there, and packets wait.
     pub absent: Duration,
 }
 
@@ -95,7 +95,7 @@ pub struct Restarting {
     has_passed: bool,
     moves: Moves,
     steps: u64,
-    /// Why a move failed.
+    /// Reason why a move failed.
     unmoved: Option<ImageError>,
     /// The state that moved last.
     image: Vec<u8>,
@@ -161,7 +161,7 @@ impl Restarting {
         Self { moves, ..self }
     }
 
-    /// Why a move failed, if one did; the engine before went on.
+    /// Reason why a move failed, if one did; the engine before went on.
     #[must_use]
     pub fn unmoved(&self) -> Option<&ImageError> {
         self.unmoved.as_ref()

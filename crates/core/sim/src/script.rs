@@ -59,18 +59,18 @@ pub struct ScriptFailure {
     pub line: usize,
     /// The line.
     pub text: String,
-    /// What is wrong.
+    /// Problem with it.
     pub problem: String,
 }
 
-/// When a line happens.
+/// Time of a line.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Absolute(Duration),
     After(Duration),
 }
 
-/// What a line asks for.
+/// Action that a line asks for.
 #[derive(Clone, Debug)]
 enum Action {
     Inject(Port, PacketLine),
@@ -81,7 +81,7 @@ enum Action {
     Count(String, u64),
 }
 
-/// Which packets an expectation looks at.
+/// Packets that an expectation looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Match {
     Next,

@@ -16,7 +16,7 @@ use crate::build::build_packet;
 use crate::endpoint::Standing;
 use crate::{Endpoint, Random};
 
-/// How far a wrong number lies from a right one at least: no window of a run is as large.
+/// Least distance of a wrong number from a right one: no window of a run is as large.
 const FAR: u32 = 1 << 28;
 
 /// Packets that the one on the path remembers.
@@ -25,7 +25,7 @@ const REMEMBERED: usize = 256;
 /// Byte of which foreign data is made.
 const FOREIGN: u8 = 0xee;
 
-/// What strangers do.
+/// Settings of the strangers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrangerConfig {
     /// Packets that the blind host sends.
@@ -57,11 +57,11 @@ pub(crate) struct Strangers {
     passed: VecDeque<Seen>,
     /// SYN, SYN-ACK and the third packet of each pair of addresses and ports.
     handshakes: BTreeMap<(SocketAddr, SocketAddr), Vec<Seen>>,
-    /// What of one that is sent again is to come at once.
+    /// Packets of a handshake sent again that are to come at once.
     rest: VecDeque<Seen>,
 }
 
-/// Which number of a forged packet is right.
+/// Number of a forged packet that is right.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Luck {
     None,
@@ -87,7 +87,7 @@ impl Strangers {
         strangers
     }
 
-    /// When one of them acts next.
+    /// Time at which one of them acts next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         (self.forged + self.repeated + self.replayed > 0).then_some(self.next)
     }
@@ -182,7 +182,7 @@ impl Strangers {
         };
         let flags = forged_flags(random, luck);
         let seq = match luck {
-            // Not the exact one: whoever has that may reset the flow.
+            // Not the exact one: a stranger that has it may reset the flow.
             Luck::Sequence => {
                 stands.una + 1 + random.below(u64::from(stands.nxt.since(stands.una)) + 60_000) as u32
             }

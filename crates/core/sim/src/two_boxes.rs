@@ -29,7 +29,7 @@ use place::Place;
 pub struct Between {
     /// One way, without what is added by chance.
     pub delay: Duration,
-    /// Added by chance, up to so much: things overtake each other.
+    /// Longest delay added by chance: things overtake each other.
     pub jitter: Duration,
     /// Lost, in parts of a million.
     pub loss_ppm: u32,
@@ -42,22 +42,22 @@ pub struct Between {
 /// A client goes to the other side.
 #[derive(Clone, Copy, Debug)]
 pub struct Move {
-    /// When the box that has it is told.
+    /// Time at which the box that has it is told.
     pub at: Instant,
-    /// When routing leads its packets to the other box: before or after that.
+    /// Time at which routing leads its packets to the other box: before or after that.
     pub routed_at: Instant,
-    /// Who.
+    /// Client that moves.
     pub client: IpAddr,
-    /// To which box: 0 or 1.
+    /// Number of the box that it goes to: 0 or 1.
     pub to: usize,
 }
 
 /// A box ends, and nobody comes in its place: packets that come to it pass from then on.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// From when on: it waits until nothing is owed to anybody.
+    /// Time from which on it is to end: it waits until nothing is owed to anybody.
     pub at: Instant,
-    /// Which.
+    /// Number of the box: 0 or 1.
     pub which: usize,
     /// True if it says so before; else the other box notices some time after.
     pub is_announced: bool,
@@ -69,27 +69,27 @@ pub struct End {
 pub struct Death {
     /// Steps of both boxes by then.
     pub step: u64,
-    /// Which.
+    /// Number of the box: 0 or 1.
     pub which: usize,
-    /// Who comes then.
+    /// Replacement that comes then.
     pub replacement: Replacement,
 }
 
-/// Who comes after a box that has died.
+/// Replacement of a box that has died.
 #[derive(Clone, Copy, Debug)]
 pub enum Replacement {
-    /// At once one that knows nothing.
+    /// Process that comes at once and knows nothing.
     Stranger,
     /// A process that goes on with what was written down.
     Successor {
-        /// What the step still writes down before death: records of flows, and notes of the protocol.
+        /// Records that the step still writes before death: those of flows, and notes of the protocol.
         writes: u64,
-        /// So long nobody is there: packets wait, what the other box sends is lost.
+        /// Time for which nobody is there: packets wait, what the other box sends is lost.
         absent: Duration,
     },
 }
 
-/// What is under way between the boxes.
+/// Cargo under way between the boxes.
 #[derive(Clone, Debug)]
 enum Cargo {
     Message(Vec<u8>),
@@ -120,17 +120,17 @@ pub struct TwoBoxes {
     protocol: handover::Config,
     between: Between,
     boxes: [Station; 2],
-    /// Where clients are that have moved.
+    /// Boxes that clients have moved to.
     routed: BTreeMap<IpAddr, usize>,
     moves: Vec<Move>,
     routings: Vec<Move>,
     deaths: Vec<Death>,
     end: Option<End>,
-    /// When a box notices that the other one has gone.
+    /// Time at which a box notices that the other one has gone.
     noticed_at: Option<Instant>,
     /// Flows that went on in a successor.
     recovered: u64,
-    /// By when they come, in the order of sending.
+    /// Cargo by the time of its arrival, in the order of sending.
     cargo: BTreeMap<(Instant, u64), (usize, Cargo)>,
     sent: u64,
     steps: u64,
@@ -271,7 +271,7 @@ impl TwoBoxes {
         }
     }
 
-    /// What the protocol of a box has to say, and what has ended.
+    /// Sends the messages that the protocol of a box has, and notes the moves that have ended.
     fn hear(&mut self, which: usize, now: Instant) {
         while let Some((to, message, _)) = self.boxes[which].protocol.poll() {
             self.ship(usize::from(to), &Cargo::Message(message.encode()), now);
@@ -455,7 +455,7 @@ impl TwoBoxes {
     }
 }
 
-/// A box that is to end looks so often whether it may.
+/// Interval at which a box that is to end looks whether it may.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl TwoBoxes {

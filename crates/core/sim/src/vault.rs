@@ -1,8 +1,9 @@
 //! [`Vault`]: what outlives an engine whose process dies: the records of its flows, and held data.
 //!
-//! It plays the shared memory of a process. From the moment at which the process dies nothing is written down
-//! and nothing is given back, whatever the engine still does; bytes that it puts into memory are there. What
-//! is given back and may be used again is overwritten with garbage: whoever looks for it finds no data.
+//! It plays the shared memory of a process. From the moment at which the process dies nothing is written
+//! down and nothing is given back, whatever the engine still does; bytes that it puts into memory are there.
+//! What is given back and may be used again is overwritten with garbage: a process that looks for it finds no
+//! data.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{Journal, JournalEntry, Port, RingProvider};
 
-/// What memory holds that nobody needs any more.
+/// Byte that fills memory that nobody needs any more.
 const GARBAGE: u8 = 0xa5;
 
 /// Memory that no vault uses, by its size: it is never given back to the system, since a ring is for ever.
@@ -23,13 +24,13 @@ pub struct Vault(Arc<Mutex<Content>>);
 
 #[derive(Default)]
 struct Content {
-    /// By direction, by slot.
+    /// Records by direction and slot.
     records: [BTreeMap<u32, JournalEntry>; 2],
-    /// What is written down beside the flows, by whom it is about.
+    /// Notes beside the flows, by the address they are about.
     papers: BTreeMap<IpAddr, Vec<u8>>,
     /// Given back, but a record may speak of it still; by its place.
     given_back: Vec<&'static mut [u8]>,
-    /// What a dead process had; by its place.
+    /// Memory that a dead process left, by its place.
     left: BTreeMap<u64, &'static mut [u8]>,
     /// Records that may still be written before the process dies.
     writes_left: Option<u64>,
@@ -81,7 +82,7 @@ impl Vault {
         of(Port::Mobile, down).chain(of(Port::Wired, up)).collect()
     }
 
-    /// What the process before has left is of no use any more.
+    /// Clears what the process before has left: it is of no use any more.
     pub(crate) fn clear(&self) {
         std::mem::take(&mut self.content().left).into_values().for_each(spare);
     }

@@ -1,4 +1,4 @@
-//! What holds other values.
+//! Storage of types that hold other values.
 
 use std::collections::VecDeque;
 

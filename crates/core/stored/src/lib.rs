@@ -72,25 +72,25 @@ pub enum StoredError {
     /// They end too soon.
     #[error("the stored state ends at byte {at}, within {what}")]
     End {
-        /// Where.
+        /// Offset of the value.
         at: usize,
-        /// What was being read.
+        /// Name of the value that was being read.
         what: &'static str,
     },
     /// No value is written so.
     #[error("byte {at} of the stored state makes no sense as {what}")]
     Senseless {
-        /// Where the value begins.
+        /// Offset at which the value begins.
         at: usize,
-        /// What it would be.
+        /// Name of the value that was expected.
         what: &'static str,
     },
     /// More follows than there should be.
     #[error("the stored state goes on for {left} bytes behind its end at byte {at}")]
     Rest {
-        /// Where it should end.
+        /// Offset at which it should end.
         at: usize,
-        /// What follows.
+        /// Bytes that follow.
         left: usize,
     },
 }
@@ -98,7 +98,7 @@ pub enum StoredError {
 /// Length of pieces that are handed on, bytes.
 const PIECE_LEN: usize = 64 * 1024;
 
-/// Where values are written to.
+/// Buffer that values are written to.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -142,7 +142,7 @@ impl Writer {
     }
 }
 
-/// Where values are read from.
+/// Bytes that values are read from.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -157,13 +157,13 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0, version, surroundings: None }
     }
 
-    /// With what values need to come alive that no bytes hold, as memory of which they hold the place.
+    /// Adds what values need to come alive that no bytes hold, as memory of which they hold the place.
     #[must_use]
     pub fn within(self, surroundings: &'a dyn Any) -> Self {
         Self { surroundings: Some(surroundings), ..self }
     }
 
-    /// What values need beside their bytes, if it is a `T`.
+    /// Data that values need beside their bytes, if it is a `T`.
     #[must_use]
     pub fn surroundings<T: 'static>(&self) -> Option<&'a T> {
         self.surroundings?.downcast_ref()
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         self.version
     }
 
-    /// Where the next value begins.
+    /// Offset at which the next value begins.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// How many values of `what` follow; each takes a byte at least.
+    /// Number of values of `what` that follow; each takes a byte at least.
     ///
     /// # Errors
     /// More than there are bytes.

@@ -14,7 +14,7 @@ const TRIMMED_MIN: usize = 128 * 1024;
 /// Largest ring that is restored: no window is larger (RFC 7323 §2.3).
 const RESTORED_MAX: usize = 1 << 30;
 
-/// Where the bytes of a [`StreamBuffer`] are, in memory that outlives the process.
+/// Place of the bytes of a [`StreamBuffer`], in memory that outlives the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferPlace {
     /// The place of its ring ([`crate::RingProvider::place_of`]).
@@ -23,7 +23,7 @@ pub struct BufferPlace {
     pub capacity: u32,
     /// Sequence number of the first byte kept.
     pub start: SeqNum,
-    /// Where in the ring that byte is.
+    /// Position of that byte in the ring.
     pub head: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct StreamBuffer {
     ring: Ring,
     /// Sequence number of the first byte kept.
     start: SeqNum,
-    /// Where that byte is in the ring.
+    /// Position of that byte in the ring.
     head: u32,
     /// Bytes from `start` to the end of the highest write.
     len: u32,
@@ -62,8 +62,8 @@ impl StreamBuffer {
         Self { ring, start, head: 0, len: 0, peak: 0 }
     }
 
-    /// Where its bytes are, for who goes on with them when this process has ended; none where they are not
-    /// to be found then.
+    /// Place of its bytes, for another process to go on with them when this one has ended; none where they
+    /// cannot be found then.
     #[must_use]
     pub fn place(&self) -> Option<BufferPlace> {
         let ring = self.ring.place()?;
@@ -74,7 +74,7 @@ impl StreamBuffer {
     /// memory comes from.
     ///
     /// # Errors
-    /// When there is no such memory, or not so much of it.
+    /// When there is no such memory, or less of it.
     pub fn found(place: &BufferPlace, end: SeqNum, origin: &Ring) -> Result<Self, NoMemory> {
         let BufferPlace { ring, capacity, start, head } = *place;
         // Behind the end of the stream it begins one later: the end has a number, too.
@@ -153,7 +153,7 @@ impl StreamBuffer {
         Ok(())
     }
 
-    /// Where the byte `offset` behind the start lies; there is a ring.
+    /// Position in the ring of the byte `offset` behind the start; there is a ring.
     fn position(&self, offset: u32) -> usize {
         self.head.wrapping_add(offset) as usize & (self.ring.len() - 1)
     }
@@ -243,7 +243,7 @@ impl StreamBuffer {
 }
 
 impl Stored for StreamBuffer {
-    /// With the place of its memory, where another process finds that; with the bytes it keeps elsewhere.
+    /// Stores the place of its memory, where another process finds that; else the bytes it keeps.
     fn store(&self, out: &mut Writer) {
         let Self { ring, start, head, len, peak } = self;
         (*start, *head).store(out);

@@ -1,4 +1,4 @@
-//! What a [`Sender`](crate::sender::Sender) is told and what it answers.
+//! Inputs and answers of a [`Sender`](crate::sender::Sender).
 
 use control::{LossKind, RateSampler, SendStamp};
 use units::{Duration, Instant, SeqNum};
@@ -15,7 +15,7 @@ pub enum WindowPolicy {
 }
 stored::variants! { WindowPolicy: 0 => Honour, 1 => Opportunistic }
 
-/// What a connection agreed on.
+/// Parameters that a connection agreed on.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderConfig {
     /// First sequence number to send.
@@ -38,7 +38,7 @@ pub struct SenderConfig {
     pub timeout_segments: u8,
 }
 
-/// How far another sender of the same stream got, of which nothing else is known any more.
+/// Progress of another sender of the same stream, of which nothing else is known any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SentBefore {
     /// The next number to send, one past a FIN that was sent.
@@ -51,11 +51,11 @@ pub struct SentBefore {
     pub srtt: Option<Duration>,
     /// The smallest one.
     pub min_rtt: Option<Duration>,
-    /// What is to be thought of what it had under way.
+    /// Fate of the data that it had under way.
     pub flight: FlightBefore,
 }
 
-/// What becomes of the data that another sender had under way.
+/// Fate of the data that another sender had under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FlightBefore {
     /// It arrives, as any other does: it counts as in flight, and what follows it shows what was lost.
@@ -66,7 +66,7 @@ pub enum FlightBefore {
     Suspect,
 }
 
-/// What the caller allows for one transmission, and what it is noted with.
+/// Limits that the caller sets for one transmission, and the stamp it is noted with.
 #[derive(Debug)]
 pub struct SendContext<'a> {
     /// The time.
@@ -92,7 +92,7 @@ impl SendContext<'_> {
 pub struct Transmission {
     /// Number of its first byte.
     pub seq: SeqNum,
-    /// Bytes of payload; may exceed the MSS, to be cut into segments by whoever sends it.
+    /// Bytes of payload; may exceed the MSS, to be cut into segments by the caller that sends it.
     pub len: u32,
     /// It ends the stream.
     pub fin: bool,
@@ -117,7 +117,7 @@ pub struct AckIn<'a> {
     pub has_payload: bool,
 }
 
-/// What an acknowledgement changed.
+/// Changes that an acknowledgement made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AckOutcome {
     /// Bytes the left edge moved by.
@@ -156,14 +156,14 @@ pub struct AckOutcome {
     pub fell_back: bool,
 }
 
-/// What the timers did.
+/// Effects of the timers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimeoutOutcome {
     /// Bytes newly marked lost.
     pub lost: u32,
     /// Those of them that another sender had sent.
     pub lost_before: u32,
-    /// How they were found.
+    /// Way in which the losses were found.
     pub kind: Option<LossKind>,
     /// A new recovery episode began.
     pub is_new_loss: bool,

@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a set of single bytes.
+        /// Compares with a set of single bytes.
         #[test]
         fn insert_equals_a_set_of_bytes(base: u32, adds in proptest::collection::vec((0u32..300, 1u32..40), 1..40)) {
             let at = |n: u32| SeqNum::new(base) + n;

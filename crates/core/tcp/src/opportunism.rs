@@ -28,7 +28,7 @@ use crate::scoreboard::{Scoreboard, SendOrder};
 
 use overcommit::{Overcommit, Overflow};
 
-/// What is sent beyond the window, and what becomes of it.
+/// State of sending beyond the window, and of the discards that follow.
 #[derive(Clone, Debug)]
 pub(crate) struct Opportunism {
     overcommit: Overcommit,
@@ -38,8 +38,8 @@ pub(crate) struct Opportunism {
     last_discard: Option<SendOrder>,
     /// Duplicate acknowledgements in a row that no expected discard explains.
     unexplained_acks: u32,
-    /// What was sent last when something was sent again: until more than that is acknowledged, copies may be
-    /// on their way.
+    /// Last sequence number sent when something was sent again: until more than that is acknowledged, copies
+    /// may be on their way.
     resent_until: SeqNum,
     /// Smallest window told since the left edge moved last, and the widest ever.
     least_window: u32,
@@ -57,7 +57,7 @@ stored::fields!(Opportunism {
     policy,
 });
 
-/// What is under way, and what is known of it when it is judged.
+/// Data under way, with the state by which it is judged.
 #[derive(Debug)]
 pub(crate) struct Flight<'a> {
     pub board: &'a mut Scoreboard,

@@ -22,7 +22,7 @@ pub struct SegmentIn<'a> {
     pub fin: bool,
     /// Its TSval, when timestamps are in use.
     pub timestamp: Option<u32>,
-    /// That may become TS.Recent: its acknowledgement is not an old one (Linux `tcp_ack`).
+    /// True when its timestamp may become TS.Recent: its acknowledgement is not an old one (Linux `tcp_ack`).
     pub moves_time: bool,
 }
 
@@ -32,7 +32,7 @@ impl SegmentIn<'_> {
     }
 }
 
-/// What a segment turned out to be.
+/// Classification of a segment that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
     /// It moved the left edge by this many bytes of data.
@@ -54,7 +54,7 @@ pub enum Arrival {
     NoMemory,
 }
 
-/// What a receiver has told its peer: whoever goes on in its place has to keep it.
+/// Promises that a receiver has made to its peer: a receiver that goes on in its place has to keep them.
 ///
 /// Data behind holes is not among it: SACK is no promise (RFC 2018 §8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,7 +140,7 @@ impl Receiver {
         }
     }
 
-    /// What the peer was told.
+    /// Promises made to the peer so far.
     #[must_use]
     pub fn promises(&self) -> Promises {
         Promises {
@@ -188,7 +188,7 @@ impl Receiver {
         self.ts_recent = self.ts_recent.map(|_| value);
     }
 
-    /// Where the stream ends, once its FIN was seen.
+    /// End of the stream, once its FIN was seen.
     #[must_use]
     pub fn fin(&self) -> Option<SeqNum> {
         self.fin
@@ -427,7 +427,7 @@ impl Receiver {
         newest.len() < n || newest.iter().any(|b| start.is_at_or_before(b.end) && end.is_at_or_after(b.start))
     }
 
-    /// Up to `room` SACK blocks, D-SACK first and then newest first; a D-SACK is given once.
+    /// Gives up to `room` SACK blocks, D-SACK first and then newest first; a D-SACK is given once.
     pub fn sack_blocks(&mut self, room: usize) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         if !self.sack {

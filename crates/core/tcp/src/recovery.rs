@@ -41,7 +41,7 @@ pub use rtt::RttEstimator;
 pub(crate) use timers::LossTimer;
 use timers::Timers;
 
-/// What is known of losses, and the timers that find them.
+/// Losses that are known, and the timers that find them.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
     rtt: RttEstimator,
@@ -58,13 +58,13 @@ pub(crate) struct Recovery {
 }
 stored::fields!(Recovery { rtt, rack, timers, timeout, episode, duplicate_acks, timeout_segments, sack });
 
-/// What is known to be lost of what is under way. One at a time: where a recovery goes on no tail is probed.
+/// Loss that is known of among the data under way. One at a time: where a recovery goes on no tail is probed.
 #[derive(Clone, Copy, Debug)]
 enum Episode {
     /// Nothing.
     None,
-    /// A tail loss probe has repeated a segment, of so many bytes: it is open whether that was
-    /// lost. `end` is one past the highest number sent then (`TLP.end_seq`, RFC 8985 §7.4.1).
+    /// A tail loss probe has repeated a segment of `len` bytes: it is open whether that was lost.
+    /// `end` is one past the highest number sent then (`TLP.end_seq`, RFC 8985 §7.4.1).
     Probed { end: SeqNum, len: u16 },
     /// Something was: recovery ends when all that had been sent then, up to here, is acknowledged
     /// (`RecoveryPoint`, RFC 6675 §5).
@@ -105,7 +105,7 @@ impl Recovery {
         self.recovery_point().is_some()
     }
 
-    /// What had been sent when a loss was found.
+    /// Highest number sent when a loss was found.
     fn recovery_point(&self) -> Option<SeqNum> {
         match self.episode {
             Episode::Recovering(point) => Some(point),

@@ -1,4 +1,4 @@
-//! How long acknowledgements wait on their way back, by the clock of who sends them (RFC 7323 §3.2, TSval).
+//! Delay of acknowledgements on their way back, by the clock of their sender (RFC 7323 §3.2, TSval).
 //!
 //! ```text
 //!   dᵢ = (tᵢ − t₀) − tick·(TSvalᵢ − TSval₀)        arrival less departure, but for a constant
@@ -12,7 +12,7 @@
 
 use units::{Duration, Instant};
 
-/// A tick is found from so much time on,
+/// Time from which on a tick is found,
 const CALIBRATED_AFTER: Duration = Duration::from_secs(1);
 
 /// where the time that passed is between these parts of it, in per cent: a way that fills meanwhile seems slow.
@@ -24,19 +24,19 @@ const TICKS: [Duration; 4] =
 /// The least delay is remembered for one to two of these.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// Clocks run apart by one part of so many at least: the least delay may rise by that.
+/// Part, as a divisor, by which clocks run apart at least: the least delay may rise by that.
 const SKEW_PARTS: u64 = 16_384;
 
 /// A wait that lasts is the least of one to two of these.
 const STEADY: Duration = Duration::from_millis(30);
 
-/// No way holds anything so long: the clock was set.
+/// Longest time that a way holds anything; if it is longer, the clock was set.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The way back of one flow: small, since each flow has one. Times are µs, moments ms since the first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnDelay {
-    /// What was first seen: when, and the TSval. None before.
+    /// Time and TSval of the first timestamp seen. None before.
     first_at: Option<Instant>,
     first: u32,
     /// Place in [`TICKS`]; none while it is unknown.
@@ -50,7 +50,7 @@ pub struct ReturnDelay {
 }
 stored::fields!(ReturnDelay { first_at, first, tick, least, minute_at, lasting, lasting_at });
 
-/// How long an acknowledgement has waited on its way back.
+/// Time that an acknowledgement has waited on its way back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReturnWait {
     /// This one. Zero while the clock of its sender is unknown.

@@ -22,15 +22,15 @@ pub trait RingProvider: fmt::Debug + Send + Sync {
     /// Lends `len` bytes, a power of two, whatever is in them; none when there are none to lend.
     fn allocate(&self, len: usize) -> Option<&'static mut [u8]>;
 
-    /// Takes back what it has lent. Where whoever has the memory after this process may look for what was
-    /// in it, it leaves it untouched until [`RingProvider::recycle`].
+    /// Takes back what it has lent. Where another process that has the memory after this one may look for
+    /// what was in it, it leaves it untouched until [`RingProvider::recycle`].
     fn give_back(&self, memory: &'static mut [u8]);
 
     /// Nobody will look for anything in what was given back so far.
     fn recycle(&self) {}
 
-    /// Where `memory`, which it has lent, lies, if whoever has the same memory after this process finds it
-    /// there again ([`RingProvider::take_over`]).
+    /// Place of `memory`, which it has lent, if another process with the same memory can find it there
+    /// later ([`RingProvider::take_over`]).
     fn place_of(&self, _memory: &[u8]) -> Option<u64> {
         None
     }
@@ -99,7 +99,7 @@ impl Ring {
         }
     }
 
-    /// Where its bytes can be found by another process, if they can.
+    /// Place at which another process can find its bytes, if it can.
     pub(crate) fn place(&self) -> Option<u64> {
         match &self.0 {
             Memory::Lent { bytes, provider } if !bytes.is_empty() => provider.place_of(bytes),
@@ -177,7 +177,7 @@ impl Drop for Ring {
 }
 
 impl fmt::Debug for Ring {
-    /// Where it comes from and how long it is; not what is in it.
+    /// Prints where it comes from and how long it is; not what is in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Memory::Heap(bytes) => write!(f, "{} B of the heap", bytes.len()),

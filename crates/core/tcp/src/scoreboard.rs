@@ -20,10 +20,10 @@ pub(crate) struct Entry {
     pub(crate) seq: SeqNum,
     /// One past its last sequence number, a FIN included.
     pub(crate) end: SeqNum,
-    /// Of its latest transmission.
+    /// Stamp of its latest transmission.
     pub(crate) stamp: SendStamp,
-    /// Which of all transmissions that was, counted with wrap-around: many share a point of time. [`EARLIER`]
-    /// for what another sender has sent.
+    /// Number of that transmission among all, counted with wrap-around: many share a point of time.
+    /// [`EARLIER`] for what another sender has sent.
     nth: u32,
     pub(crate) is_sacked: bool,
     /// Believed lost and not sent again since.
@@ -153,7 +153,7 @@ impl Scoreboard {
     pub(crate) fn is_lone_segment(&self) -> bool {
         self.outstanding() <= self.mss
     }
-    /// True when the peer holds so many segments behind holes.
+    /// True when the peer holds that many segments behind holes.
     pub(crate) fn has_sacked_segments(&self, segments: u32) -> bool {
         self.sacked_bytes >= self.mss.saturating_mul(segments)
     }
@@ -219,7 +219,7 @@ impl Scoreboard {
         self.entries.partition_point(|e| e.end.is_at_or_before(seq))
     }
 
-    /// From how many entries on SACK blocks split no further one (H20).
+    /// Number of entries from which on SACK blocks split no further one (H20).
     ///
     /// Those of a receiver lie at the ends of segments. One that reports single bytes would have us keep, and
     /// go through with every acknowledgement, an entry for each of them (CVE-2019-11478).

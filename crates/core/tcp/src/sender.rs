@@ -43,7 +43,7 @@ pub struct Sender {
     window: PeerWindow,
     opportunism: Opportunism,
     persist: Persist,
-    /// What is to be sent out of turn.
+    /// Probe to send out of turn.
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
 }
@@ -199,7 +199,7 @@ impl Sender {
         }
     }
 
-    /// What the flight is judged by, beside what is known of discards.
+    /// Data under way, beside what is known of discards, for judging it.
     fn flight(&mut self, now: Instant) -> (&mut Opportunism, Flight<'_>) {
         let flight = Flight { board: &mut self.board, recovery: &self.recovery, window: self.window, now };
         (&mut self.opportunism, flight)
@@ -272,7 +272,7 @@ impl Sender {
         out.discarded += behind.discarded;
     }
 
-    /// When [`Sender::on_timeout`] wants to be called.
+    /// Time at which [`Sender::on_timeout`] is to be called.
     #[must_use]
     #[inline]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -317,7 +317,7 @@ impl Sender {
         out
     }
 
-    /// What was merely late is lost by now (RFC 8985 §6.2 step 5).
+    /// Marks lost what was merely late until now (RFC 8985 §6.2 step 5).
     fn on_reordering_timer(&mut self, out: &mut TimeoutOutcome, now: Instant) {
         self.board.take_lowest_marked();
         let (mut lost, lost_before) = self.recovery.detect_by_time(&mut self.board, now);

@@ -1,4 +1,4 @@
-//! What amounts have in common: a number of something from zero up, whose arithmetic saturates.
+//! Traits of amounts: a number of something from zero up, whose arithmetic saturates.
 
 /// `a · b ÷ divisor`, rounded down, saturating; through 128 bits where 64 do not do, which costs a multiple.
 /// The divisor is not zero.

@@ -117,7 +117,7 @@ impl fmt::Debug for Duration {
     }
 }
 
-/// A point in time: nanoseconds since an origin chosen by whoever drives the core.
+/// A point in time: nanoseconds since an origin chosen by the core's caller.
 ///
 /// It can be built from a number and saved; nothing here reads a clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -5,7 +5,7 @@
 
 use core::net::IpAddr;
 
-/// What the checksum field of a TCP or UDP header holds.
+/// State of the checksum field of a TCP or UDP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ChecksumState {
     /// The checksum of the whole segment, as on a wire.

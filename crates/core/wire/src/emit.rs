@@ -57,7 +57,7 @@ pub struct TcpHeaderSpec {
     pub sack_permitted: bool,
 }
 
-/// What was written.
+/// Header that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmittedHeader {
     /// Length of IP and TCP header in bytes: the payload belongs here.

@@ -51,25 +51,25 @@ const KNOWN_FLAGS: u8 = HAS_BANDWIDTH | HAS_QUEUE | IS_THROUGHPUT | IS_IPV4 | IS
 pub struct FeedbackDatagram {
     /// A number the sender draws at its start: sequence numbers count within it.
     pub sender: u32,
-    /// One more with every datagram of the sender, whoever it is about.
+    /// Number that grows by one with every datagram of the sender, no matter whom it is about.
     pub sequence: u64,
-    /// When it was measured, µs by the sender's clock; since the UNIX epoch if `is_synchronised`.
+    /// Time of the measurement, µs by the sender's clock; since the UNIX epoch if `is_synchronised`.
     pub timestamp_us: u64,
     /// The sender's clock agrees with others' to far less than the path's delay (NTP, PTP).
     pub is_synchronised: bool,
-    /// Whom it is about.
+    /// Address of the subscriber that it is about.
     pub subscriber: IpAddr,
-    /// What the link could carry for it, IP packets with their headers; none if not known.
+    /// Rate that the link could carry for it, IP packets with their headers; none if not known.
     pub bandwidth: Option<Rate>,
     /// The bandwidth is what was carried, a lower bound while the queue is empty.
     pub is_throughput: bool,
-    /// What waits for the link, IP packets with their headers, at most 4 GiB; none if not known.
+    /// Bytes that wait for the link, IP packets with their headers, at most 4 GiB; none if not known.
     pub queue: Option<Bytes>,
-    /// For how long after the measurement it may be used, whole ms; zero if it does not say.
+    /// Time after the measurement for which it may be used, whole ms; zero if it does not say.
     pub validity: Duration,
 }
 
-/// Why bytes are no report.
+/// Reason why bytes are no report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// Not one of these datagrams, or cut.

@@ -9,7 +9,7 @@ use crate::checksum::{self, Sum};
 use crate::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, Ip, IpVersion, protocol};
 use crate::octets::{u16_at, u32_at};
 
-/// Where its checksum stands.
+/// Position of the checksum in an ICMP message.
 const ICMP_CHECKSUM: core::ops::Range<usize> = 2..4;
 
 /// Hops of a message.
@@ -37,7 +37,7 @@ pub struct Icmp {
     pub len: usize,
 }
 
-/// What an ICMP error quotes of the packet it is about.
+/// Fields that an ICMP error quotes of the packet it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotedPacket {
     /// Source of the quoted packet: whom the error is for.

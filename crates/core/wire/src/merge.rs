@@ -8,7 +8,7 @@ use crate::packet::{Packet, tcp_checksum_is_valid};
 use crate::tcp::{TCP_CHECKSUM_AT, Tcp, TcpFlags};
 use crate::virtio::VirtioNetHeader;
 
-/// What became of a segment given to a [`Merger`].
+/// Outcome of offering a segment to a [`Merger`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
     /// It is in; the next one may follow.

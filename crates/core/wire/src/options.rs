@@ -36,7 +36,7 @@ pub struct SackBlock {
 }
 stored::fields!(SackBlock { start, end });
 
-/// Up to four SACK blocks, in the order of the option.
+/// Blocks of a SACK option, up to four, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SackBlocks {
     blocks: [SackBlock; Self::CAPACITY],

@@ -41,11 +41,11 @@ pub struct HandoverOrder {
     pub sender: u32,
     /// One more with every order of the sender.
     pub sequence: u64,
-    /// When it was made, µs since the UNIX epoch.
+    /// Time at which it was made, µs since the UNIX epoch.
     pub time_us: u64,
-    /// Who is to move.
+    /// Address of the subscriber that is to move.
     pub subscriber: IpAddr,
-    /// To which of the receiver's peers: 1 to [`HandoverOrder::PEER_LEN_MAX`] bytes.
+    /// Name of the receiver's peer to move to: 1 to [`HandoverOrder::PEER_LEN_MAX`] bytes.
     pub peer: String,
 }
 

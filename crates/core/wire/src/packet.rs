@@ -13,7 +13,7 @@ use crate::udp::Udp;
 pub struct Packet {
     /// The IP header.
     pub ip: Ip,
-    /// What follows it.
+    /// Transport header that follows it.
     pub transport: Transport,
 }
 

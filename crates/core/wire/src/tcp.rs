@@ -99,7 +99,7 @@ impl Not for TcpFlags {
     }
 }
 impl fmt::Display for TcpFlags {
-    /// As tcpdump prints them: `S.`, `P.`, `F.`, `R`, with `none` for no flag.
+    /// Prints the flags as tcpdump does: `S.`, `P.`, `F.`, `R`, with `none` for no flag.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("none");

@@ -104,7 +104,7 @@ impl VirtioNetHeader {
         put(buf, 0, &self.to_bytes())
     }
 
-    /// What the checksum field of the packet behind this header holds.
+    /// State of the checksum field of the packet behind this header.
     #[inline]
     #[must_use]
     pub const fn checksum_state(&self) -> ChecksumState {

@@ -32,7 +32,7 @@ impl Scale {
         Self { is_log: false, low: first * step, high: last * step, start, end, ticks }
     }
 
-    /// From exactly `least` to exactly `largest`: a stretch of time.
+    /// Scale from exactly `least` to exactly `largest`: a stretch of time.
     pub(super) fn exact(least: f64, largest: f64, ticks_max: usize, pixels: (f64, f64)) -> Self {
         let (least, largest) = spread_out(least, largest);
         let mut scale = Self::round(least, largest, ticks_max, pixels);

@@ -10,7 +10,7 @@ use super::{Axis, Chart, Ink, Mark, Panel, Range, Series, Spread};
 use crate::page;
 use crate::words::{broken, shortened, wrapped};
 
-/// For which column a chart is drawn.
+/// Column that a chart is drawn for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
     /// One over the whole width of a page, from about 620 pixels on.
@@ -19,7 +19,7 @@ pub enum Width {
     Half,
     /// A telephone's.
     Narrow,
-    /// As wide, and flat: three panels take half the height, so that they fit a sheet beside other things.
+    /// Panels as wide, and flat: three take half the height, so that they fit a sheet beside other things.
     Flat,
 }
 
@@ -30,22 +30,22 @@ const TITLE_LINE: f64 = 23.0;
 const LINE: f64 = 18.0;
 /// Around all.
 const EDGE: f64 = 14.0;
-/// Between the sample of a series and its name, and from there to the next.
+/// Distance between the sample of a series and its name, and from there to the next.
 const SAMPLE: f64 = 36.0;
 const APART: f64 = 18.0;
-/// From a panel's legend to its upper edge.
+/// Distance from a panel's legend to its upper edge.
 const ABOVE: f64 = 15.0;
-/// From a panel's lower edge to the next one's heading, without tick labels.
+/// Distance from a panel's lower edge to the next one's heading, without tick labels.
 const GAP: f64 = 16.0;
-/// Names of places that have no room are turned; so long they may be, in letters.
+/// Longest name of a place, in letters, where names have no room and are turned.
 const TURNED_MAX: usize = 26;
 /// Height and length of a letter turned by 40 degrees, as shares of its length.
 const TURNED: (f64, f64) = (0.64, 0.77);
 /// Height of a place of an axis that goes up.
 const ROW: f64 = 34.0;
-/// Between lines of one name, and between names at the ends of lines.
+/// Distance between lines of one name, and between names at the ends of lines.
 const NAME_LINE: f64 = 15.0;
-/// From the end of a line to its name.
+/// Distance from the end of a line to its name.
 const LEAD: f64 = 20.0;
 /// The strip in which stretches of the axis are marked: distance and height.
 const STRIP: (f64, f64) = (6.0, 11.0);
@@ -68,7 +68,7 @@ impl Width {
         }
     }
 
-    /// Height of one of so many panels.
+    /// Height of one of several panels.
     fn panel(self, panels: usize) -> f64 {
         let heights = match self {
             Self::Wide => [290.0, 200.0, 140.0],
@@ -84,7 +84,7 @@ impl Width {
     }
 }
 
-/// What several charts beside each other are drawn in, as a line of a page: name, ink and mark.
+/// Key to several charts beside each other, as a line of a page: name, ink and mark.
 #[must_use]
 pub fn key<'a>(entries: impl IntoIterator<Item = (&'a str, Ink, Mark)>) -> Markup {
     let series = |(name, ink, mark): (&str, Ink, Mark)| Series::new(name, ink, mark, []);
@@ -108,7 +108,7 @@ struct Drawing<'a> {
     sides: (f64, f64),
     x: Scale,
     parts: Vec<Markup>,
-    /// How far down it has come.
+    /// Height used so far, from the top.
     at: f64,
 }
 
@@ -415,8 +415,8 @@ impl Drawing<'_> {
     }
 }
 
-/// What a legend says: each series that has a name, once, without its points. A name beside a dot need not
-/// be said again.
+/// Entries of the legend: each series that has a name, once, without its points. A name beside a dot need
+/// not be said again.
 fn entries(panel: &Panel) -> Vec<Series> {
     let mut entries: Vec<Series> = Vec::new();
     for series in panel.series.iter().filter(|s| !s.name.is_empty() && s.mark != Mark::Named) {
@@ -463,7 +463,7 @@ fn apart(levels: &[f64], least: f64, (top, bottom): (f64, f64)) -> Vec<f64> {
     firsts.enumerate().map(|(n, first)| first.min(last).max(top) + n as f64 * least).collect()
 }
 
-/// What stands beside a tick of the axis that goes up.
+/// Lines of text beside a tick of the axis that goes up.
 fn tick_lines(axis: &Axis, number: usize, tick: f64) -> Vec<String> {
     match &axis.spread {
         Spread::Places(names) => names[number].split(", ").map(str::to_owned).collect(),
@@ -475,7 +475,7 @@ fn is_places(axis: &Axis) -> bool {
     matches!(axis.spread, Spread::Places(_))
 }
 
-/// What an axis is, and whether it is logarithmic.
+/// Name of an axis, and whether it is logarithmic.
 fn name(axis: &Axis) -> String {
     let is_said = axis.label.is_empty() || axis.label.contains("logarithmic");
     let spread = if axis.spread == Spread::Log && !is_said { ", logarithmic" } else { "" };

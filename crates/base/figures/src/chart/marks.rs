@@ -1,4 +1,4 @@
-//! What stands inside the frame of a panel.
+//! Marks and names inside the frame of a panel.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::axis::Scale;
 use super::path::{Pen, px};
 use super::{Ink, Mark, Panel, Point, Series};
 
-/// Where a panel lies.
+/// Place of a panel in the drawing.
 pub(super) struct Place<'a> {
     pub(super) x: &'a Scale,
     pub(super) y: &'a Scale,
@@ -22,7 +22,7 @@ pub(super) struct Place<'a> {
 
 const COLOURS: usize = 6;
 const DASHES: usize = 4;
-/// How far dots of several series stand apart at a place with a name, as a share of it.
+/// Distance between dots of several series at a place with a name, as a share of it.
 const APART: f64 = 0.07;
 /// Share of a place that bars take.
 const BARS: f64 = 0.72;
@@ -54,7 +54,7 @@ fn dashed(number: usize, dashes: usize) -> String {
     }
 }
 
-/// Which shape its dots have.
+/// Number of the shape of its dots.
 fn shape(ink: Ink) -> usize {
     match ink {
         Ink::Colour(number) | Ink::Dashed(number, _) | Ink::Cited(Some(number)) => number % COLOURS,
@@ -78,7 +78,7 @@ pub(super) fn all(panel: &Panel, place: &Place<'_>) -> Markup {
     }
 }
 
-/// How far each series stands aside at places with names. Crosses stand where what is before them stands.
+/// Offset of each series at places with names. Crosses stand where what is before them stands.
 fn asides(panel: &Panel, place: &Place<'_>) -> Vec<f64> {
     let stands_aside = |series: &Series| matches!(series.mark, Mark::Dots | Mark::Stems);
     let count = panel.series.iter().filter(|s| stands_aside(s)).count();
@@ -166,7 +166,7 @@ pub(super) fn sample(series: &Series, (x, y): (f64, f64)) -> Markup {
     }
 }
 
-/// From point to point; what is no number breaks it.
+/// Line from point to point; what is no number breaks it.
 fn line(series: &Series, at: impl Fn(&Point) -> (f64, f64)) -> String {
     let mut pen = Pen::default();
     for point in &series.points {
@@ -270,7 +270,7 @@ fn steps(series: &Series, place: &Place<'_>, is_filled: bool) -> String {
     pen.finish()
 }
 
-/// Between what is around the points; what is no number is a gap.
+/// Area between what is around the points; what is no number is a gap.
 fn band(series: &Series, place: &Place<'_>) -> String {
     let mut pen = Pen::default();
     for run in series.points.split(|point| !point.is_drawn()).filter(|run| !run.is_empty()) {
@@ -333,7 +333,7 @@ impl<'a> Names<'a> {
         html! { @for (x, y) in places { text class="beside" x=(x) y=(y) { (series.name) } } }
     }
 
-    /// Where a name of this width stands free, nearest first; left and top.
+    /// Position where a name of this width stands free, nearest first; left and top.
     fn free(&self, width: f64, (x, y): (f64, f64)) -> (f64, f64) {
         let middle = y - LETTER.1 / 2.0;
         let sides = |dy: f64| [(x + 9.0, middle + dy), (x - 9.0 - width, middle + dy)];

@@ -14,7 +14,7 @@ pub(super) fn px(pixels: f64) -> f64 {
 pub(super) struct Pen {
     path: String,
     at: Option<(i64, i64)>,
-    /// Where a level stretch has come to that is not written.
+    /// End of a level stretch that is not written yet.
     level: Option<i64>,
 }
 
@@ -31,7 +31,7 @@ fn text(tenths: i64) -> String {
 }
 
 impl Pen {
-    /// To here without a line.
+    /// Moves to here without a line.
     pub(super) fn lift(&mut self, x: f64, y: f64) {
         self.settle();
         let to = (tenths(x), tenths(y));
@@ -82,7 +82,7 @@ impl Pen {
         self.at = None;
     }
 
-    /// What was written.
+    /// Path data that was written.
     pub(super) fn finish(mut self) -> String {
         self.settle();
         self.path

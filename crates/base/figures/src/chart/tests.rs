@@ -112,7 +112,7 @@ fn bars_of_a_place_stand_beside_each_other() {
     assert!(lefts.len() == 2 && lefts[0] != lefts[1], "{lefts:?}");
 }
 
-/// What the texts of a class say, and their levels.
+/// Texts of a class, and their levels.
 fn texts(svg: &str, class: &str) -> Vec<(String, f64)> {
     let begin = format!("<text class=\"{class}\" ");
     let text = |part: &str| {

@@ -16,7 +16,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// On which side of `value` the interval lies: `Equal` where it contains it. None without an interval.
+    /// Side of `value` on which the interval lies: `Equal` where it contains it. None without an interval.
     #[must_use]
     pub fn side_of(&self, value: f64) -> Option<Ordering> {
         let (low, high) = self.interval?;
@@ -27,7 +27,7 @@ impl Estimate {
         })
     }
 
-    /// In words: `2.50 ms [1.00, 4.00]`. Signed if it is a difference; else nothing lies below 0.
+    /// Words for it: `2.50 ms [1.00, 4.00]`. Signed if it is a difference; else nothing lies below 0.
     #[must_use]
     pub fn told(&self, scale: f64, unit: &str, is_signed: bool) -> String {
         let number = |value: f64| {
@@ -80,7 +80,7 @@ pub fn compare(
     Comparison { first: first.as_ref().map(mean), second: second.as_ref().map(mean), change }
 }
 
-/// What a metric is called where people read it.
+/// Name of a metric where people read it.
 #[must_use]
 pub fn metric_words(name: &str) -> &str {
     match name {

@@ -14,7 +14,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of `values`; none if there are none.
+    /// Moments of `values`; none if there are none.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().collect();

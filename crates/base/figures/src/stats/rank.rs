@@ -83,7 +83,7 @@ pub struct Quantiles<T> {
 }
 
 impl<T: Copy> Quantiles<T> {
-    /// Of values in rising order; none without any.
+    /// Quantiles of values in rising order; none without any.
     #[must_use]
     pub fn of(sorted: &[T]) -> Option<Self> {
         let at = |per_mille| percentile(sorted, per_mille);

@@ -30,23 +30,23 @@ use crate::RecentMax;
 /// Moments for which it is known what had been acknowledged by then.
 const MARKS: usize = 16;
 
-/// A loss is attributed to the longest queue that so many acknowledgements up to it met: the packet that shows
-/// it may have come long after the lost one, to an empty queue.
+/// Acknowledgements up to a loss, to the longest of whose queues it is attributed: the packet that shows it
+/// may have come long after the lost one, to an empty queue.
 const MET: usize = 8;
 
-/// How long the largest queue is remembered, and that the receiver throws data away.
+/// Time for which the largest queue is remembered, and that the receiver throws data away.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// A queue of this part of the largest is a long one, in quarters.
 const LONG_QUARTERS: u64 = 3;
 
-/// So many segments lost in long queues say something.
+/// Segments lost in long queues from which on their number is significant.
 const LOST_MIN: u64 = 4;
 
-/// Long queues that lose so many times the share of short ones overflow,
+/// Long queues that lose this many times the share of short ones overflow,
 const TIMES: u64 = 3;
 
-/// or that lose so much more of a million bytes,
+/// or that lose this much more of a million bytes,
 const MORE_PPM: u64 = 60_000;
 
 /// or where short queues lose this much: no radio does, and what a short queue is cannot be told any more.
@@ -64,8 +64,8 @@ const RISE_BESIDE: u64 = 1_024;
 /// and part of the queue that lost something that Q is, in eighths.
 const BESIDE_EIGHTHS: u64 = 7;
 
-/// Half of what was counted is forgotten after so many windows of data, where so many segments have been lost
-/// after fewer.
+/// Windows of data after which half of what was counted is forgotten, and fewer where this many segments were
+/// lost.
 const WINDOWS_MAX: u64 = 1_024;
 const WINDOWS_MIN: u64 = 16;
 const LOST_MUCH: u64 = 64;
@@ -96,7 +96,7 @@ impl Account {
         u64::from(self.delivered) + u64::from(self.lost)
     }
 
-    /// Of a million bytes so many were lost.
+    /// Bytes lost of a million.
     fn lost_ppm(self) -> u64 {
         (u64::from(self.lost) * 1_000_000).checked_div(self.sum()).unwrap_or(0)
     }
@@ -107,7 +107,7 @@ fn narrow(bytes: Bytes) -> u32 {
     u32::try_from(bytes.get()).unwrap_or(u32::MAX)
 }
 
-/// What had been acknowledged when, both modulo 2³².
+/// Bytes acknowledged until a point of time, both modulo 2³².
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     us: u32,
@@ -115,7 +115,7 @@ struct Mark {
 }
 stored::fields!(Mark { us, bytes });
 
-/// What queues were met, and what they lost.
+/// Queues that were met, and the losses in them.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     mss: Bytes,
@@ -125,18 +125,18 @@ pub(super) struct Buffer {
     acknowledged: u32,
     /// Lost since the last acknowledgement with a round trip.
     pending: u32,
-    /// When the receiver last threw something away.
+    /// Time at which the receiver last threw something away.
     discarded_at: Option<Instant>,
     /// The queues that were met last.
     met: [u32; MET],
     acks: u8,
     longest: RecentMax<u32>,
-    /// What met a long queue, and what met a short one.
+    /// Accounts of the data that met a long queue, and of the data that met a short one.
     long: Account,
     short: Account,
     size: Option<Bytes>,
     rises_at: Instant,
-    /// When there were others in one schedule with these, if that is not long ago.
+    /// Time at which there were others in one schedule with these, if that is not long ago.
     beside_at: Option<Instant>,
 }
 stored::fields!(Buffer {
@@ -156,17 +156,17 @@ stored::fields!(Buffer {
     beside_at: since(5, None),
 });
 
-/// What an acknowledgement tells.
+/// Signs that an acknowledgement gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     pub delivered: Bytes,
-    /// Of that, what the receiver has thrown away.
+    /// Bytes of that which the receiver has thrown away.
     pub discarded: Bytes,
     /// RTT − τ, where it has a round trip.
     pub waited: Option<Duration>,
     /// The round trip, or the path's.
     pub rtt: Duration,
-    /// What may be in flight.
+    /// Bytes that may be in flight.
     pub window: Bytes,
     /// All of that was in use.
     pub is_in_use: bool,
@@ -195,7 +195,7 @@ impl Buffer {
         }
     }
 
-    /// What may be in flight so that it fits, where `path` bytes are under way without a queue.
+    /// Bytes that may be in flight without an overflow, where `path` bytes are under way without a queue.
     pub(super) fn window(&self, path: Bytes) -> Option<Bytes> {
         let size = self.size?;
         let is_beside = self.beside_at.is_some();
@@ -281,12 +281,12 @@ impl Buffer {
             && (long >= short * TIMES || long >= short + MORE_PPM || short >= SHORT_PPM)
     }
 
-    /// What is lost, if enough is, does not prefer long queues.
+    /// True when enough is lost and the losses do not prefer long queues.
     fn is_refuted(&self) -> bool {
         u64::from(self.long.lost) + u64::from(self.short.lost) >= self.mss.get() * LOST_MIN * 2
     }
 
-    /// What was acknowledged in the `before` microseconds before `us`, or in a little less: no mark lies just
+    /// Bytes acknowledged in the `before` microseconds before `us`, or in a little less: no mark lies just
     /// there.
     fn acknowledged_within(&self, us: u32, before: u32) -> u32 {
         let known = usize::from(self.written).min(MARKS);
@@ -316,8 +316,8 @@ mod tests {
     const MSS: u64 = 1_000;
 
     /// A segment is acknowledged every millisecond, for `rounds` times a second in which the queue grows from
-    /// nothing to `longest` segments and shrinks again. `lost` says how many segments are lost behind the one
-    /// that met a queue of so many, the how manyeth of all.
+    /// nothing to `longest` segments and shrinks again. `lost` gives the segments lost behind one, by the
+    /// queue that it met and its number among all.
     fn run(rounds: u64, longest: u64, lost: impl FnMut(u64, u64) -> u64) -> Buffer {
         run_beside(false, rounds, longest, lost)
     }

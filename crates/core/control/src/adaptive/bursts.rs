@@ -1,4 +1,4 @@
-//! How much is acknowledged at once after a silence.
+//! Bytes that are acknowledged at once after a silence.
 //!
 //! ```text
 //!   acknowledged │            ┌──      ┐
@@ -28,12 +28,12 @@ const STRETCH: Duration = Duration::from_millis(100);
 /// Surpluses of late.
 #[derive(Clone, Debug)]
 pub(super) struct Bursts {
-    /// Since then the forecast rate is held against what was acknowledged.
+    /// Time since which the forecast rate is held against what was acknowledged.
     since: Instant,
     acknowledged: Bytes,
     ends: Instant,
     largest: u32,
-    /// In bytes: there is one of these per subscriber.
+    /// Surpluses in bytes: there is one of these per subscriber.
     past: [u32; REMEMBERED],
     next: u32,
 }
@@ -76,7 +76,7 @@ impl Bursts {
         }
     }
 
-    /// What comes at once in every stretch of time; in most of them where `is_lossy`.
+    /// Bytes that come at once in every stretch of time; in most of them where `is_lossy`.
     pub(super) fn surplus(&self, is_lossy: bool) -> Bytes {
         let mut past = self.past;
         past.sort_unstable();

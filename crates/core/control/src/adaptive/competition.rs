@@ -31,43 +31,43 @@ use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Controller, Cubic, CubicParams, Loss, LossKind, Sent};
 
-/// t₀: so long the wait is long before it is suspicious, or a round trip, if that is more.
+/// t₀: time for which a wait is long before it is suspicious, or a round trip, if that is more.
 const SUSPICIOUS: Duration = Duration::from_millis(300);
 
-/// A rate below so much of C, in per cent, goes with a suspicion.
+/// Share of C, in per cent, below which a rate goes with a suspicion.
 const FALLEN_PERCENT: u64 = 75;
 
 /// Looks in a row that have to find others, and among others hardly anybody.
 const LOOKS: u32 = 2;
 
-/// A look leaves one part of so many in flight.
+/// Part of the window, as a divisor, that a look leaves in flight.
 const KEPT_PARTS: u64 = 2;
 
-/// A round trip that has grown to so much while less is in flight, in per cent, is an outage's.
+/// Growth of a round trip while less is in flight, in per cent, that is an outage's.
 const OUTAGE_PERCENT: u64 = 150;
 
-/// Others with less than one part of so many of W in the queue are none,
+/// Part of W, as a divisor: others with less in the queue are none,
 const NONE_PARTS: u64 = 4;
 
 /// and are few, among others.
 const FEW_PARTS: u64 = 8;
 
-/// Others with one part of so many of W have less than they are due.
+/// Part of W, as a divisor: others with no more have less than they are due.
 const LESS_PARTS: u64 = 2;
 
-/// Others with so many times W are much more: it is looked again at once.
+/// Multiple of W: others with as much are much more, and it is looked again at once.
 const MUCH_MORE: u64 = 2;
 
-/// Others that have grown to so much between two looks, in per cent, are in slow start.
+/// Growth of others between two looks, in per cent, that is slow start.
 const GROWN_PERCENT: u64 = 150;
 
-/// A look that takes longer than so many of its round trips says nothing.
+/// Round trips of a look after which it says nothing.
 const LOOK_ROUND_TRIPS: u64 = 2;
 
 /// Acknowledgements further apart than this and than the wait are an outage.
 const GAP: Duration = Duration::from_millis(150);
 
-/// How long no look follows one that found nobody; twice as long each time.
+/// Time without a look after one that found nobody; doubled each time.
 const REFUSED: Duration = Duration::from_millis(500);
 const REFUSED_MAX: Duration = Duration::from_secs(4);
 
@@ -81,7 +81,7 @@ const STEP: Duration = Duration::from_millis(200);
 const ROUND_TRIPS: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What an acknowledgement says.
+/// Signs that an acknowledgement gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     /// RTT.
@@ -90,20 +90,20 @@ pub(super) struct Observation {
     pub floor: Duration,
     /// The longest wait that is the law's own doing.
     pub usual: Duration,
-    /// So near τ a round trip met no queue.
+    /// Distance from τ within which a round trip met no queue.
     pub near: Duration,
     /// r̃.
     pub mean: Rate,
     /// W.
     pub window: Bytes,
-    /// In flight.
+    /// Bytes in flight.
     pub in_flight: Bytes,
     /// The least that is in flight.
     pub least: Bytes,
     /// The window is in use.
     pub is_limited: bool,
     pub now: Instant,
-    /// When it would have come had it not waited on its way.
+    /// Time at which it would have come had it not waited on its way.
     pub left: Instant,
 }
 
@@ -114,9 +114,9 @@ struct Look {
     window: Bytes,
     /// R₀.
     before: Duration,
-    /// When so little was in flight, and how much: k.
+    /// Time at which the data in flight had fallen, and to how many bytes: k.
     marked: Option<(Instant, Bytes)>,
-    /// When R₁ was seen, and how long it was.
+    /// Time at which R₁ was seen, and its length.
     after: Option<(Instant, Duration)>,
     /// Acknowledged since.
     train: Bytes,
@@ -143,13 +143,13 @@ impl stored::Stored for Look {
 }
 
 impl Look {
-    /// What it leaves in flight.
+    /// Bytes that it leaves in flight.
     fn kept(&self, least: Bytes) -> Bytes {
         Bytes::new(self.window.get() / KEPT_PARTS).max(least)
     }
 }
 
-/// What a look has seen.
+/// Result of a look.
 #[derive(Clone, Copy, Debug)]
 struct Verdict {
     /// W before.
@@ -167,13 +167,13 @@ struct Verdict {
     is_outage: bool,
 }
 
-/// Whether the queue is others' too.
+/// Search for other flows that fill the same queue, and the window among them.
 #[derive(Clone, Debug)]
 pub(super) struct Competition {
     look: Option<Look>,
     /// The window among others.
     competing: Option<Box<Cubic>>,
-    /// When it looks again.
+    /// Time of the next look.
     look_at: Instant,
     /// Looks in a row that found others; and among others that found hardly anybody.
     found: u32,
@@ -184,10 +184,10 @@ pub(super) struct Competition {
     expected: Duration,
     /// A full queue has lost data since the last acknowledgement.
     has_lost: bool,
-    /// Since when no wait was short.
+    /// Time since which no wait was short.
     since: Option<Instant>,
     last: Instant,
-    /// C, in kbit/s, of so much time.
+    /// C, in kbit/s, of that much time.
     usual_kbps: u64,
     known_for: Duration,
     averaged_at: Instant,
@@ -233,7 +233,7 @@ impl Competition {
         }
     }
 
-    /// What may be in flight where the rest of the law says `window`, at least `least`.
+    /// Bytes that may be in flight where the rest of the law says `window`, at least `least`.
     pub(super) fn window(&self, window: Bytes, least: Bytes) -> Bytes {
         match (&self.look, &self.competing) {
             (Some(look), _) if look.marked.is_none() => look.kept(least),

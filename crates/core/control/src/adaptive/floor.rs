@@ -8,7 +8,7 @@
 
 use units::{Duration, Instant};
 
-/// How long a floor is believed without a round trip near it, if that is not less than 50 of its
+/// Time that a floor is believed without a round trip near it, if that is not less than 50 of its
 /// round trips: what a measurement costs is most of one.
 const FLOOR_AGE: Duration = Duration::from_secs(10);
 
@@ -27,7 +27,7 @@ const NEAR: Duration = Duration::from_millis(2);
 pub(super) struct Floor {
     floor: Duration,
     confirmed: Instant,
-    /// How long it is believed from then on.
+    /// Time that it is believed from then on.
     age_max: Duration,
     drain: Option<Drain>,
 }
@@ -36,7 +36,7 @@ stored::fields!(Floor { floor, confirmed, age_max, drain });
 /// The measurement under way.
 #[derive(Clone, Debug)]
 struct Drain {
-    /// Until then what was sent before is still coming back.
+    /// Time until which what was sent before is still coming back.
     from: Instant,
     /// The smallest round trip of what was sent since.
     smallest: Duration,
@@ -87,7 +87,7 @@ impl Floor {
         self.confirmed = now;
     }
 
-    /// So near the floor a round trip confirms it.
+    /// Distance from the floor within which a round trip confirms it.
     fn near(&self) -> Duration {
         NEAR.max(self.floor / 16)
     }

@@ -1,4 +1,4 @@
-//! How finely the link delivers: the time scale on which its service looks smooth.
+//! Grain of the link's deliveries: the time scale on which its service looks smooth.
 //!
 //! ```text
 //!   fine, a 5G carrier:   ||||||||||||||||||||||||||||||||     G ≈ 0.5 ms
@@ -15,10 +15,10 @@ use units::{Duration, Instant};
 /// Time of gaps after which half of what is known is forgotten.
 const MEMORY: Duration = Duration::from_secs(1);
 
-/// With less time than this nothing is known.
+/// Time of gaps below which nothing is known.
 const KNOWN: Duration = Duration::from_millis(100);
 
-/// Longer gaps are outages, or a lack of data: they count as so long.
+/// Longest gap that counts in full: longer ones are outages, or a lack of data.
 const GAP_MAX: Duration = Duration::from_millis(30);
 
 /// Gaps between acknowledgements of late.

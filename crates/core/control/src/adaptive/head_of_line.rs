@@ -1,5 +1,4 @@
-//! How long radio repairs hold back what comes behind them, where they do so for much longer than
-//! the path is.
+//! Time for which radio repairs hold back what comes behind them, where that is much longer than the path.
 //!
 //! ```text
 //!   delivered by │               ┌──────       ┐
@@ -26,23 +25,23 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
-/// What comes so many times faster than of late is let go, not carried.
+/// Factor above the recent rate from which on data is let go, not carried.
 const FASTER: u64 = 4;
 
 /// A release that measures T has this part of what was in flight.
 const PART: u64 = 3;
 
-/// So many measurements have to agree, within an eighth, each within so long after the one before.
+/// Measurements that have to agree, within an eighth, each within [`CONFIRMED`] after the one before.
 const MEASUREMENTS: u8 = 3;
 const CONFIRMED: Duration = Duration::from_secs(2);
 
-/// So long after its first data one measurement is enough.
+/// Time after its first data within which one measurement is enough.
 const BEGINNING: Duration = Duration::from_secs(1);
 
-/// A trial lasts for so many T: the window grows within the first, what follows is judged.
+/// Length of a trial in T: the window grows within the first, what follows is judged.
 const TRIAL: u64 = 8;
 
-/// After a trial that did not help the next begins no sooner.
+/// Time after a trial that did not help in which the next does not begin.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// No radio tries to repair for longer.
@@ -52,15 +51,15 @@ const TIME_MAX: Duration = Duration::from_millis(400);
 const REMEMBERED: usize = 4;
 const STRETCH: Duration = Duration::from_secs(1);
 
-/// Where one repair follows another, single releases are shorter than T; but of some seconds the
-/// largest is no smaller part of it.
+/// Multiple of the largest release of some seconds that T may be at most: where one repair follows
+/// another, single releases are shorter than T.
 const RELEASES: u64 = 3;
 
-/// What an acknowledgement tells.
+/// Signs that an acknowledgement gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
     pub bytes: Bytes,
-    /// In flight when it came.
+    /// Bytes in flight when it came.
     pub in_flight: Bytes,
     /// Its round trip less the path's, where it has one.
     pub over_floor: Option<Duration>,
@@ -68,25 +67,25 @@ pub(super) struct Observation {
     pub is_limited: bool,
     /// The mean rate of late.
     pub mean: Rate,
-    /// What waited less is within the usual headroom.
+    /// Longest wait that is within the usual headroom.
     pub usual: Duration,
-    /// What the path holds at the rate expected of the link: far less in flight is what an outage
-    /// left, which says nothing.
+    /// Bytes that the path holds at the rate expected of the link: far less in flight is what an
+    /// outage left, which says nothing.
     pub path: Bytes,
     pub now: Instant,
 }
 
-/// What is let go at once, since its first acknowledgement.
+/// Data that is let go at once, since its first acknowledgement.
 #[derive(Clone, Debug, Default)]
 struct Release {
     since: Instant,
-    /// In bytes, like `of`: there is one of these per subscriber.
+    /// Size in bytes, like `of`: there is one of these per subscriber.
     bytes: u32,
     /// The window was in use when it began.
     is_limited: bool,
-    /// In flight when it began.
+    /// Bytes in flight when it began.
     of: u32,
-    /// How long the first of it was held back, if no queue had a part in that.
+    /// Time that the first of it was held back, if no queue had a part in that.
     held: Option<Duration>,
 }
 stored::fields!(Release { since, bytes, is_limited, of, held });
@@ -101,15 +100,15 @@ pub(super) struct HeadOfLineBlocking {
     next: u8,
     stretch_ends: Instant,
     last_sent: Instant,
-    /// When the first data was acknowledged; zero before.
+    /// Time at which the first data was acknowledged; zero before.
     began: Instant,
     /// The last measurement of T.
     measured: Option<(Instant, Duration)>,
-    /// So many in a row agreed.
+    /// Measurements in a row that agreed.
     agreed: u8,
     /// T; zero where nothing is held back.
     time: Duration,
-    /// When the trial ends, and the rate without.
+    /// End of the trial, and the rate without.
     trial: Option<(Instant, Rate)>,
     paused_until: Instant,
 }

@@ -63,13 +63,13 @@ impl Headroom {
         self.d = self.d.clamp(least, most);
     }
 
-    /// Without the term: a constant.
+    /// Sets a constant, without the term.
     pub(super) fn set(&mut self, d: Duration) {
         self.d = d;
     }
 }
 
-/// δ: a round trip so little above the floor met no queue. What the link's grain adds is none.
+/// δ: a round trip no further above the floor met no queue. What the link's grain adds is none.
 pub(super) fn near(grain: Option<Duration>, floor: Duration, params: &AdaptiveParams) -> Duration {
     grain.unwrap_or(params.starved_below).min(params.starved_below).max(floor / JITTER_PARTS)
 }

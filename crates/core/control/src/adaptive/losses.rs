@@ -8,7 +8,7 @@ const STEADY_ROUNDS: u8 = 16;
 /// More of them are not remembered.
 const STEADY_MAX: u8 = 32;
 
-/// For each round trip without a loss so many with one are forgotten: a small buffer overflows now and then.
+/// Round trips with a loss that each one without a loss makes forgotten: a small buffer overflows at times.
 const STEADY_FADE: u8 = 4;
 
 /// Losses, round trip by round trip.

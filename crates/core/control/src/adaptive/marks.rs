@@ -17,7 +17,7 @@
 
 use units::{Bytes, Duration, Instant};
 
-/// What a mark leaves, in per cent (RFC 8511 §3: β_ecn of CUBIC).
+/// Share of the window that a mark leaves, in per cent (RFC 8511 §3: β_ecn of CUBIC).
 const LEFT_PERCENT: u64 = 85;
 
 /// Part of M that it rises by at a time,
@@ -29,7 +29,7 @@ const DOUBLINGS_MAX: u8 = 4;
 /// Less is never in flight.
 const SEGMENTS_MIN: u64 = 4;
 
-/// What an acknowledgement tells.
+/// Signs that an acknowledgement gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     /// RTT and τ, where both are known.
@@ -47,7 +47,7 @@ pub(super) struct Heard {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     bound: Option<Bytes>,
-    /// When M last changed, and when it rises; not known before the first acknowledgement after a change.
+    /// Time at which M last changed, and when it rises; unknown until the first acknowledgement after that.
     changed_at: Instant,
     rises_at: Option<Instant>,
     /// A packet that was sent since met no queue.

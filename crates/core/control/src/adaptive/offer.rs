@@ -1,4 +1,4 @@
-//! What the link has offered of late, and from it what it will offer next.
+//! Rates that the link has offered of late, and the forecast of what it will offer next.
 //!
 //! ```text
 //!   acknowledged bytes ──▶ bins of ≥ B ──▶ last N of them ──▶ r̂ = 0.7·q₀.₇ + 0.3·max     (forecast)
@@ -15,14 +15,14 @@ use units::{Bytes, Duration, Instant, Rate};
 /// Bins remembered at most.
 pub(super) const BINS_MAX: usize = 32;
 
-/// A bin in which acknowledgements came late lasts so many times its length at most.
+/// Multiple of its length that a bin lasts at most in which acknowledgements came late.
 const BINS_SPANNED: u64 = 4;
 
 /// Rates of the most recent bins, and the one under way.
 #[derive(Clone, Debug)]
 pub(super) struct Offer {
     length: Duration,
-    /// In kbit/s: there is one of these per subscriber.
+    /// Rates in kbit/s: there is one of these per subscriber.
     bins: [u32; BINS_MAX],
     /// Bins written so far, the oldest overwritten.
     written: usize,
@@ -30,9 +30,9 @@ pub(super) struct Offer {
     remembered: usize,
     started: Option<Instant>,
     bytes: Bytes,
-    /// When the last report came.
+    /// Time at which the last report came.
     reported: Instant,
-    /// In the bin under way the window, not the data, limited what was sent.
+    /// True when the window, not the data, limited what was sent in the bin under way.
     is_limited: bool,
     forecast: Option<Rate>,
     /// r̃, in kbit/s.
@@ -75,7 +75,7 @@ impl Offer {
         self.length
     }
 
-    /// Has the bins from now on last so long.
+    /// Sets the length of the bins from now on.
     pub(super) fn set_length(&mut self, length: Duration) {
         self.length = length;
     }

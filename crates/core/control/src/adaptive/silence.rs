@@ -1,4 +1,4 @@
-//! What may be in flight after a time-out.
+//! Bytes that may be in flight after a time-out.
 //!
 //! ```text
 //!   time-out:                            W ≤ S,  S = MSS, or 32·MSS where the radio lost data within 10 s before
@@ -12,13 +12,13 @@
 
 use units::{Bytes, Duration, Instant};
 
-/// What may be in flight after a time-out: all flows' first segments go anyway.
+/// Segments that may be in flight after a time-out: all flows' first segments go anyway.
 pub(super) const SILENT_SEGMENTS: u64 = 1;
 
 /// The same where losses have been seen of late.
 pub(super) const RETRY_SEGMENTS: u64 = 32;
 
-/// How long a loss is late.
+/// Time for which a loss is recent.
 const LOSS_MEMORY: Duration = Duration::from_secs(10);
 
 /// Growth by what is acknowledged.
@@ -28,7 +28,7 @@ const GROWTH: u64 = 2;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Silence {
     allowed: Option<Bytes>,
-    /// When later data had last shown a loss of the radio's.
+    /// Time at which later data had last shown a loss of the radio's.
     lost_at: Option<Instant>,
 }
 stored::fields!(Silence { allowed, lost_at });

@@ -18,7 +18,7 @@ pub(super) struct Start {
 }
 stored::fields!(Start { window });
 
-/// What ends a start, and lets it grow.
+/// Signs that end a start, or let it grow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
     /// A longer round trip has a queue in it: τ + T + max(d₀, ½·d₁).

@@ -14,13 +14,13 @@ pub enum Term {
     Grain,
     /// K.
     Constant,
-    /// What radio repairs let go at once, again and again, is in flight on top.
+    /// Bursts that radio repairs let go at once, again and again, are in flight on top.
     Bursts,
     /// The path is longer by what long repairs hold back.
     Blocking,
     /// A buffer smaller than W bounds it.
     Ceiling,
-    /// Where nearly every round trip loses something, bursts count that come in most stretches, not in all.
+    /// Bursts that come in most stretches, not in all, count where nearly every round trip loses something.
     Repairs,
     /// A start grows also when half of the window is in use; without: when all of it is.
     HalfUse,
@@ -32,7 +32,7 @@ pub enum Term {
     Retry,
     /// Pacing over what repairs hold back; without: as for any link.
     HeldPace,
-    /// Where others fill the queue the window competes with theirs.
+    /// Competition of the window with those of others, where they fill the queue.
     Competition,
 }
 

@@ -205,7 +205,7 @@ fn data_running_short_teaches_nothing() {
     feed.deliver(5_000, 10, 20, false);
     assert_eq!(feed.window(), window);
     assert_eq!(feed.control.headroom(), headroom);
-    // More than was thought possible is believed all the same.
+    // Rates above what was thought possible are believed all the same.
     for _ in 0..500 {
         feed.now += 1;
         feed.ack_of(2 * MSS, 20, false);

@@ -21,7 +21,7 @@ use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 const STEPS: u64 = 4;
 /// Rounds per quarter segment near W_max (Linux `smooth_part`).
 const SMOOTH_ROUNDS: u64 = 20;
-/// Growth before the first loss: one segment in so many (Linux `bictcp_update`).
+/// Segments acknowledged for one of growth before the first loss (Linux `bictcp_update`).
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
 
 /// Parameters of [`Bic`].
@@ -35,7 +35,7 @@ pub struct BicParams {
     pub step_max_segments: u64,
     /// β: what a loss leaves, in thousandths. Default 800 (Linux); the paper has 875.
     pub beta_permille: u64,
-    /// Up to this window it is NewReno, in segments. Default 14 (INFOCOM 2004).
+    /// Window in segments up to which it is NewReno. Default 14 (INFOCOM 2004).
     pub low_window_segments: u64,
     /// Fast convergence. Default on (INFOCOM 2004, Linux `fast_convergence`).
     pub fast_convergence: bool,

@@ -21,7 +21,7 @@ use crate::{Ack, Control, Controller, Cubic, CubicParams, Loss, LossKind, MSS_DE
 
 /// The bounds of α in hundredths (the authors' server: `TARGET_RATIO_MIN` 100, `TARGET_RATIO_MAX` 1000).
 const ALPHA_BOUNDS_PERCENT: (u64, u64) = (100, 1_000);
-/// What a millionth is for n in interval ÷ √n.
+/// Factor by which √n is scaled, for interval ÷ √n.
 const MILLION: u64 = 1_000_000;
 
 /// Parameters of [`C2tcp`].
@@ -35,7 +35,7 @@ pub struct C2tcpParams {
     pub target: Duration,
     /// First α in hundredths, 100 to 1000. Default 150 (`run.sh`: "Actual Initial_alpha=1.5").
     pub initial_alpha_percent: u64,
-    /// How often the tuner looks. Default 500 ms, ours; none for a constant α.
+    /// Period of the tuner. Default 500 ms, ours; none for a constant α.
     pub tuning_period: Option<Duration>,
 }
 stored::fields!(C2tcpParams { mss, initial_window_segments, target, initial_alpha_percent, tuning_period });
@@ -52,7 +52,7 @@ impl Default for C2tcpParams {
     }
 }
 
-/// What the last round trips say of the queue.
+/// Condition of the queue by the last round trips.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
     /// The last round trip was short.
@@ -81,7 +81,7 @@ pub struct C2tcp {
     alpha_percent: u64,
     min_rtt: Option<Duration>,
     period: Period,
-    /// What the good condition has earned towards the next segment, in bytes.
+    /// Bytes towards the next segment that the good condition has earned.
     credit: u64,
 }
 stored::fields!(C2tcp { params, cubic, condition, alpha_percent, min_rtt, period, credit });

@@ -66,7 +66,7 @@ impl Default for CopaParams {
     }
 }
 
-/// Where the window goes.
+/// Direction in which the window moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Direction {
     Up,
@@ -74,12 +74,12 @@ enum Direction {
 }
 stored::variants! { Direction: 0 => Up, 1 => Down }
 
-/// Whom the link is shared with.
+/// Mode, by the flows that share the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
-    /// With flows like this one, or none.
+    /// Alone, or with flows like this one.
     Default,
-    /// With flows that fill the queue; 1 ÷ δ in thousandths of a segment.
+    /// Beside flows that fill the queue; 1 ÷ δ in thousandths of a segment.
     Competitive { inverse_delta_permille: u64 },
 }
 stored::variants! { Mode: 0 => Default, 1 => Competitive { inverse_delta_permille } }

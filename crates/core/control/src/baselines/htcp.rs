@@ -25,7 +25,7 @@ pub struct HTcpParams {
     pub mss: Bytes,
     /// First window in segments. Default 10 (RFC 6928).
     pub initial_window_segments: u64,
-    /// Δ_L: so long after a loss it grows as NewReno. Default 1 s (§2).
+    /// Δ_L: time after a loss for which it grows as NewReno. Default 1 s (§2).
     pub low_speed_time: Duration,
     /// Smallest β, in thousandths. Default 500 (§2).
     pub beta_min_permille: u64,

@@ -47,7 +47,7 @@ pub struct SproutParams {
     pub sigma_packets: u64,
     /// λz: outages that end per 1000 seconds of outage. Default 1000 (\[SP\] §3.1: once a second).
     pub outage_escape_permille: u64,
-    /// How far ahead the forecast is. Default 100 ms (\[SP\] §3.4).
+    /// Time that the forecast covers. Default 100 ms (\[SP\] §3.4).
     pub horizon: Duration,
     /// The risk of that not being delivered, in thousandths. Default 50 (\[SP\] §3.3: the 5 % quantile).
     pub risk_permille: u64,
@@ -83,14 +83,14 @@ pub struct Sprout {
     belief: Box<Belief>,
     /// F in packets.
     forecast: u64,
-    /// When the tick under way ends; none before the first transmission.
+    /// Time at which the tick under way ends; none before the first transmission.
     tick_ends_at: Option<Instant>,
     delivered_in_tick: u64,
     /// All that was delivered or found lost.
     gone: u64,
     in_flight: u64,
     min_rtt: Option<Duration>,
-    /// When a tick ended, and what `gone` will be once all that was sent until then has arrived.
+    /// Times at which ticks ended, and what `gone` will be once all that was sent until then has arrived.
     marks: VecDeque<(Instant, u64)>,
 }
 stored::fields!(Sprout {
@@ -164,7 +164,7 @@ impl Sprout {
         self.marks.push_back((now, self.gone.saturating_add(self.in_flight)));
     }
 
-    /// What the tick that ends at `now` says.
+    /// Observation of the tick that ends at `now`.
     ///
     /// A link that has nothing to deliver delivers nothing. So a count is one only if the queue held data all
     /// the tick: if of what was sent a tick and a round trip before its end not all has arrived. Else the

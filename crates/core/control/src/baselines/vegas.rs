@@ -35,7 +35,7 @@ pub struct VegasParams {
     pub beta_segments: u64,
     /// γ: more queued segments end slow start. Default 1 (Linux `gamma`).
     pub gamma_segments: u64,
-    /// What a loss leaves, in thousandths. Default 750 (§III-B); Linux has 500.
+    /// Share of the window that a loss leaves, in thousandths. Default 750 (§III-B); Linux has 500.
     pub loss_permille: u64,
 }
 stored::fields!(VegasParams {
@@ -78,13 +78,13 @@ impl Vegas {
     }
 }
 
-/// What the last round has decided.
+/// Step that the last round has decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Up,
     Hold,
     Down,
-    /// As NewReno would, by the acknowledgement that ended the round.
+    /// Growth as NewReno's, by the acknowledgement that ended the round.
     Reno,
 }
 stored::variants! { Step: 0 => Up, 1 => Hold, 2 => Down, 3 => Reno }

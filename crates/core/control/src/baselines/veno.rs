@@ -29,7 +29,7 @@ pub struct VenoParams {
     pub initial_window_segments: u64,
     /// β: segments in the queue from which on a loss is congestion's. Default 3 (JSAC 21(2) §II).
     pub beta_segments: u64,
-    /// What a loss without a queue leaves, in thousandths. Default 800 (§II-B).
+    /// Share of the window that a loss without a queue leaves, in thousandths. Default 800 (§II-B).
     pub random_loss_permille: u64,
 }
 stored::fields!(VenoParams { mss, initial_window_segments, beta_segments, random_loss_permille });

@@ -58,9 +58,9 @@ pub struct VerusParams {
     /// R: the longest delay over the shortest, in thousandths, above 1000. Default 2000 (\[VE\] §5.1; it
     /// shows 2, 4 and 6).
     pub ratio_permille: u64,
-    /// What a loss leaves, in thousandths. Default 700 (authors' code: `VERUS_M_DECREASE`).
+    /// Window that a loss leaves, in thousandths. Default 700 (authors' code: `VERUS_M_DECREASE`).
     pub loss_permille: u64,
-    /// How often the curve is drawn anew. Default 1 s (\[VE\] §5.3).
+    /// Interval at which the curve is drawn anew. Default 1 s (\[VE\] §5.3).
     pub curve_interval: Duration,
 }
 stored::fields!(VerusParams {
@@ -89,14 +89,14 @@ impl Default for VerusParams {
     }
 }
 
-/// Where a flow is.
+/// Phase of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// W grows by what is acknowledged.
     SlowStart,
-    /// By the curve.
+    /// Window by the curve.
     Delay,
-    /// After a loss: until something sent at a window of W or less is acknowledged.
+    /// Phase after a loss, until something sent at a window of W or less is acknowledged.
     Loss,
 }
 stored::variants! { Phase: 0 => SlowStart, 1 => Delay, 2 => Loss }
@@ -111,7 +111,7 @@ pub struct Verus {
     /// Dest.
     delay: Duration,
     profile: Box<Profile>,
-    /// When the epoch under way ends; none before the first event.
+    /// Time at which the epoch under way ends; none before the first event.
     epoch_ends_at: Option<Instant>,
     curve_drawn_at: Instant,
     /// The longest round trip of the epoch under way.
@@ -125,8 +125,8 @@ pub struct Verus {
     /// All that was delivered or found lost.
     gone: u64,
     in_flight: u64,
-    /// What `gone` will be once all that was sent until an epoch's end has arrived, and W in that epoch in
-    /// segments.
+    /// Values that `gone` will have once all that was sent until an epoch's end has arrived, and W in that
+    /// epoch in segments.
     marks: VecDeque<(u64, u64)>,
     /// W and phase before the last time-out, should it have been none.
     before_timeout: Option<(u64, Phase)>,

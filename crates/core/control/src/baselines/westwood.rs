@@ -102,7 +102,7 @@ impl WestwoodPlus {
     }
 }
 
-/// How the bandwidth is estimated.
+/// Estimator of the bandwidth.
 pub trait Estimator {
     /// Name of the algorithm with this estimator.
     const NAME: &'static str;

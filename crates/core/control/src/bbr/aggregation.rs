@@ -10,9 +10,9 @@ use crate::Ack;
 
 /// Rounds of one half of the memory (Linux `bbr_extra_acked_win_rtts`).
 const HALF_ROUNDS: u32 = 5;
-/// The allowance never exceeds so much time at the estimated rate (Linux `bbr_extra_acked_max_us`).
+/// Time at the estimated rate that the allowance never exceeds (Linux `bbr_extra_acked_max_us`).
 const TIME_MAX: Duration = Duration::from_millis(100);
-/// An epoch of so many segments is long enough to start anew (Linux `bbr_ack_epoch_acked_reset_thresh`).
+/// Segments of an epoch that is long enough to start anew (Linux `bbr_ack_epoch_acked_reset_thresh`).
 const EPOCH_SEGMENTS_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default)]

@@ -15,14 +15,14 @@ pub(super) struct Model {
     /// Over rounds in place of time, see [`as_time`].
     rate: WindowedMax<Rate>,
     rounds: u64,
-    /// What is sent from this count of delivered bytes on belongs to the next round.
+    /// Count of delivered bytes from which on sent data belongs to the next round.
     round_ends_at: Bytes,
     is_round_start: bool,
     /// The sender, not the path, limited the newest sample.
     is_limited: bool,
     min_rtt: Option<Duration>,
     min_rtt_at: Instant,
-    /// What was sent between these counts of delivered bytes was held back by PROBE_RTT.
+    /// Counts of delivered bytes between which PROBE_RTT held back the data sent.
     held_back: Option<(Bytes, Bytes)>,
 }
 stored::fields!(Model {
@@ -103,7 +103,7 @@ impl Model {
         }
     }
 
-    /// What is in flight now was sent in PROBE_RTT: its rate says nothing.
+    /// Ignores the rate of the data in flight now: it was sent in PROBE_RTT.
     pub(super) fn ignore_low_rates(&mut self, ack: &Ack) {
         let from = self.held_back.filter(|(_, until)| *until >= ack.delivered_total);
         let from = from.map_or(ack.delivered_total, |(from, _)| from);

@@ -82,7 +82,7 @@ impl Bounds {
         self.latest_volume
     }
 
-    /// At the end of a round with loss, unless a probe is under way: the short-term bounds.
+    /// Adapts the short-term bounds at the end of a round with loss, unless a probe is under way.
     pub(super) fn adapt(&mut self, is_probing: bool, max_rate: Rate, cwnd: u64) {
         if !self.is_round_start {
             return;

@@ -1,5 +1,5 @@
-//! What was in flight, and how much had been lost, when a segment left: the two figures by which
-//! BBRv3 judges whether that much was too much.
+//! Bytes in flight, and bytes lost, at the time a segment left: the two figures by which BBRv3
+//! judges whether that flight was too large.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ const ENTRIES_MAX: usize = 8_192;
 pub(super) struct Flight {
     /// Bytes that had been delivered by then: what a rate sample knows a segment by.
     delivered: Bytes,
-    /// In flight with it.
+    /// Bytes in flight with it.
     pub(super) in_flight: u64,
     /// Lost by then.
     pub(super) lost: u64,

@@ -66,7 +66,7 @@ pub struct CoupledRule {
 }
 
 impl CoupledRule {
-    /// What others see of this window.
+    /// Shows others the state of this window.
     fn show(&self, window: &Window) {
         let segments = |bytes: u64| bytes / window.mss;
         let (cwnd, ssthresh) = (segments(window.cwnd), segments(window.ssthresh));
@@ -81,7 +81,7 @@ impl Drop for CoupledRule {
 }
 
 impl Rule for CoupledRule {
-    /// Which of them, the connection knows.
+    /// Name for all schemes; the connection knows which of them it is.
     const NAME: &'static str = "coupled";
 
     fn on_sample(&mut self, ack: &Ack, window: &mut Window) {

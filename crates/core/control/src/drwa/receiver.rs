@@ -56,10 +56,10 @@ pub struct ReceiverParams {
     pub initial_window: Bytes,
     /// Without a queue the estimate follows more data at once, and never less. True; false follows the paper.
     pub is_free_without_queue: bool,
-    /// How long round trips must exceed what the window explains until RTT_min is learned anew. 2 s; `None`
-    /// follows the paper.
+    /// Time for which round trips must exceed what the window explains until RTT_min is learned anew. 2 s;
+    /// `None` follows the paper.
     pub re_baseline: Option<Duration>,
-    /// After which time the RTT_min before that is believed again. 20 s; `None`: never.
+    /// Time after which the RTT_min before that is believed again. 20 s; `None`: never.
     pub retry: Option<Duration>,
     /// Connections of the interface share what they know. True; false follows the paper.
     pub shares: bool,
@@ -102,7 +102,7 @@ const RTT_MAX_US: u64 = 60_000_000;
 const WINDOW_MAX: u64 = 1 << 30;
 /// Most data of one round.
 const DATA_MAX: u64 = u32::MAX as u64;
-/// What an estimate holds, in 2⁻⁸ bytes.
+/// Fraction bits of an estimate, in 2⁻⁸ bytes.
 const FRACTION_BITS: u32 = 8;
 /// Largest cwnd_est, in 2⁻⁸ bytes, that is made of a rate: a window. Times a round trip it fits 64 bits.
 const CWND_MAX: u64 = WINDOW_MAX << FRACTION_BITS;
@@ -110,11 +110,11 @@ const CWND_MAX: u64 = WINDOW_MAX << FRACTION_BITS;
 const PROBE_ROUNDS: u64 = 2;
 /// Silence after which a server had nothing to send, where no round trip is known yet.
 const PAUSE_US: u64 = 1_000_000;
-/// How long TSvals are watched until it is known what they count.
+/// Time for which TSvals are watched until their unit is known.
 const TICK_TIME_US: u64 = 100_000;
 /// A slot lasts 2²⁰ µs.
 const SLOT_SHIFT: u32 = 20;
-/// How long a host's round trip is believed that nobody confirms.
+/// Time for which a host's round trip is believed that nobody confirms.
 const PEER_FORGOTTEN_US: u64 = 60_000_000;
 
 /// Microseconds; never 0, which stands for "not yet".
@@ -122,7 +122,7 @@ fn micros(at: Instant) -> u64 {
     at.as_nanos() / 1_000
 }
 
-/// What the connections of one second had.
+/// Sums over the connections that ended a round in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// The second since the clock's start, of 2²⁰ µs.
@@ -135,28 +135,28 @@ pub struct Slot {
     pub queue_us: u64,
 }
 
-/// What is known of a host.
+/// State of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// The shortest round trip, µs.
     pub rtt_min_us: u64,
-    /// When a round trip last was one that this explains, µs.
+    /// Time of the last round trip that this explains, µs.
     pub confirmed_us: u64,
 }
 
-/// What the connections of an interface know together.
+/// State that the connections of an interface share.
 #[derive(Clone, Debug, Default)]
 pub struct SharedPath {
     /// This second.
     pub now: Slot,
     /// The second before, all zero when nobody ended a round in it.
     pub before: Slot,
-    /// Until when the queue is believed, µs: a connection with data ends a round, and tells of its queue, once per
-    /// RTT_est. What it does not tell of again has drained after RTT_est and the queue.
+    /// Time until which the queue is believed, µs: a connection with data ends a round, and tells of its
+    /// queue, once per RTT_est. What it does not tell of again has drained after RTT_est and the queue.
     pub queue_until_us: u64,
-    /// When data last came to any connection, µs.
+    /// Time at which data last came to any connection, µs.
     pub data_us: u64,
-    /// By the other host's address: IPv4 in the first four bytes.
+    /// Peers by the other host's address: IPv4 in the first four bytes.
     pub peers: BTreeMap<[u8; 16], Peer>,
 }
 
@@ -183,16 +183,16 @@ impl SharedPath {
     }
 }
 
-/// What the SYNs of both hosts agreed on.
+/// Options that the SYNs of both hosts agreed on.
 #[derive(Clone, Copy, Debug)]
 pub struct Agreed {
     /// The other host's initial sequence number.
     pub remote_isn: SeqNum,
     /// The window of the own SYN, bytes: SYNs are not scaled (RFC 7323 §2.2).
     pub syn_window: u16,
-    /// Of the own windows.
+    /// Scale of the own windows.
     pub scale: WindowScale,
-    /// Of the own SYN.
+    /// MSS of the own SYN.
     pub mss: u16,
     /// Both SYNs had timestamps.
     pub timestamps: bool,
@@ -214,7 +214,7 @@ pub struct DataIn {
 /// A segment with ACK that goes out.
 #[derive(Clone, Copy, Debug)]
 pub struct AckOut {
-    /// What it acknowledges.
+    /// Sequence number that it acknowledges.
     pub ack: SeqNum,
     /// The window field as the kernel has it.
     pub window: u16,
@@ -251,11 +251,11 @@ pub struct Probe {
     pub rtt_us: u64,
     /// The smallest since, µs.
     pub least_us: u64,
-    /// How many have ended.
+    /// Number of rounds that have ended.
     pub rounds: u64,
 }
 
-/// What was told, and when; its answer gives a round trip.
+/// Window that was told, and when; its answer gives a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// TSval, or the right edge.
@@ -275,7 +275,7 @@ pub struct ReceiverDrwa {
     pub mark: Option<Mark>,
     taken: Option<Mark>,
     first: Option<Mark>,
-    /// What TSval counts, µs.
+    /// Unit of TSval, µs.
     pub tick_us: Option<u32>,
     pub is_tick_known: bool,
     best: Option<(u32, u64)>,
@@ -290,7 +290,7 @@ pub struct ReceiverDrwa {
     pub rtt_min_us: Option<u64>,
     pub window: Option<u64>,
     pub explained: Option<Explained>,
-    /// When the first of the round trips ended that the window does not explain, µs.
+    /// Time at which the first of the round trips ended that the window does not explain, µs.
     pub unexplained_us: Option<u64>,
     pub above: Option<Above>,
     pub probe: Option<Probe>,
@@ -533,8 +533,8 @@ impl ReceiverDrwa {
         (old * alpha + data * (1_000 - alpha)) / 1_000
     }
 
-    /// Whether a queue of λ round trips, and a quarter, explains the round trip. Without the quarter where RTT_min
-    /// has been given in to others: they may still be filling.
+    /// True when a queue of λ round trips, and a quarter, explains the round trip. Without the quarter where
+    /// RTT_min has been given in to others: they may still be filling.
     fn is_explained(&self, rtt: u64, rtt_min: u64) -> bool {
         let quarters = if self.before_us.is_some() { 4 } else { 5 };
         rtt * 4_000 <= rtt_min * u64::from(self.params.lambda_permille) * quarters
@@ -587,7 +587,7 @@ impl ReceiverDrwa {
         (probe.least_us * 2_000 / u64::from(self.params.lambda_permille.max(1))).clamp(1, rtt)
     }
 
-    /// How long round trips have been unexplained, µs.
+    /// Time for which round trips have been unexplained, µs.
     fn is_unexplained_for(&mut self, rtt: u64, rtt_min: u64, now_us: u64) -> Option<u64> {
         if self.is_explained(rtt, rtt_min) {
             self.explained = Some(Explained { rtt_us: rtt, cwnd_est: self.cwnd_est.unwrap_or(0) });
@@ -597,8 +597,8 @@ impl ReceiverDrwa {
         Some(now_us - *self.unexplained_us.get_or_insert(now_us))
     }
 
-    /// Whether cwnd_est has lost a quarter, and the round trip above λ·RTT_min not a sixteenth with it, as that of a
-    /// queue of ours would. All connections of the interface have to have lost as much.
+    /// True when cwnd_est has lost a quarter, and the round trip above λ·RTT_min has not lost a sixteenth
+    /// with it, as that of a queue of ours would. All connections of the interface have to have lost as much.
     fn has_shrunk_in_vain(&mut self, rtt: u64, rtt_min: u64, now_us: u64, path: &mut SharedPath) -> bool {
         if rtt * 1_000 <= rtt_min * u64::from(self.params.lambda_permille) {
             self.above = None;
@@ -612,7 +612,7 @@ impl ReceiverDrwa {
         cwnd_est * 4 <= first.cwnd_est * 3 && all_bytes * 4 <= first.all_bytes * 3
     }
 
-    /// What all connections of the interface had in the last second, and at least this one's, bytes.
+    /// Bytes of all connections of the interface in the last second, and at least this one's.
     fn of_all(&self, own: u64, now_us: u64, path: &mut SharedPath) -> u64 {
         if !self.params.shares {
             return own;

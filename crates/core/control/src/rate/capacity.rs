@@ -5,13 +5,13 @@ use units::{Bytes, Duration, Instant, Rate};
 use super::{RATE_MIN, RateParams};
 use crate::{Feedback, HEADERS, RateSample, WindowedMax};
 
-/// What the link can carry, as far as is known.
+/// Rate that the link can carry, as far as is known.
 #[derive(Clone, Debug)]
 pub(super) struct LinkCapacity {
     configured: Rate,
     /// The largest delivery rate of `r_cap_memory`.
     learned: Option<WindowedMax<Rate>>,
-    /// What is learned may exceed what is configured, and not fall below it.
+    /// True when the learned rate may exceed the configured one, and not fall below it.
     is_start: bool,
     /// The newest report and until when it is believed.
     reported: Option<(Rate, Instant)>,
@@ -42,7 +42,7 @@ impl LinkCapacity {
         }
     }
 
-    /// What a base station carried, rather than could carry, bounds nothing from above.
+    /// Takes in a report: what a base station carried, rather than could carry, bounds nothing from above.
     pub(super) fn on_feedback(&mut self, feedback: &Feedback) {
         let Some(bandwidth) = feedback.bandwidth.filter(|_| self.uses_feedback && !feedback.is_throughput)
         else {

@@ -10,38 +10,38 @@
 
 use super::{AckEvent, BYTES_MAX, Law, MARKS, MET, bytes_in};
 
-/// How long the longest queue is remembered in each half, µs.
+/// Time for which the longest queue is remembered in each half, µs.
 const HALF_US: u64 = 5_000_000;
 /// A queue of this part of the longest is a long one, in quarters.
 const LONG_QUARTERS: u64 = 3;
-/// So many segments lost in long queues say something.
+/// Segments lost in long queues from which on their number is significant.
 const LOST_MIN: u64 = 4;
-/// Long queues that lose so many times the share of short ones overflow,
+/// Long queues that lose this many times the share of short ones overflow,
 const TIMES: u64 = 3;
-/// or that lose so much more of a million bytes,
+/// or that lose this much more of a million bytes,
 const MORE_PPM: u64 = 60_000;
 /// or where short queues lose this much.
 const SHORT_PPM: u64 = 200_000;
 /// Part of Q that Q rises by in a round trip; and of W, where there is no queue.
 const RISE: u64 = 128;
 const RISE_IDLE: u64 = 32;
-/// Of W so much remains after a loss in a queue of others, in tenths (RFC 9438 §4.6).
+/// Tenths of W that remain after a loss in a queue of others (RFC 9438 §4.6).
 const KEPT_TENTHS: u64 = 7;
-/// Half of what was counted is forgotten after so many windows of data, where so many segments have been lost after
-/// fewer.
+/// Windows of data after which half of what was counted is forgotten, and fewer where this many segments were
+/// lost.
 const WINDOWS_MAX: u64 = 1_024;
 const WINDOWS_MIN: u64 = 16;
 const LOST_MUCH: u64 = 64;
 /// A buffer of fewer segments than this does not exist.
 const SEGMENTS_MIN: u64 = 4;
 
-/// Of a million bytes so many were lost.
+/// Bytes lost of a million.
 pub(super) fn ppm(delivered: u64, lost: u64) -> u64 {
     (lost * 1_000_000).checked_div(delivered + lost).unwrap_or(0)
 }
 
 impl Law {
-    /// What may be in flight so that it fits; 0 for no limit.
+    /// Bytes that may be in flight without an overflow; 0 for no limit.
     pub(super) fn ceiling(&self) -> u64 {
         match self.size {
             0 => 0,
@@ -136,7 +136,7 @@ impl Law {
         self.longest = self.longest.max(queue);
     }
 
-    /// What was acknowledged in the `before` microseconds before `us`, or in a little less.
+    /// Bytes acknowledged in the `before` microseconds before `us`, or in a little less.
     fn acknowledged_within(&self, us: u32, before: u32) -> u32 {
         let known = self.marks_written.min(MARKS as u32);
         let mut bytes = 0;

@@ -32,7 +32,7 @@ pub struct AdaptiveServer {
 stored::fields!(AdaptiveServer { law, lost, member, is_due });
 
 impl AdaptiveServer {
-    /// For a connection of whose path nothing is known.
+    /// Controller for a connection of whose path nothing is known.
     #[must_use]
     pub fn new(params: AdaptiveServerParams) -> Self {
         Self { law: Law::new(params.mss.get()), lost: Bytes::ZERO, member: Member::default(), is_due: true }

@@ -2,17 +2,17 @@
 
 use super::{FLOOR_AGE_DOUBTED_US, FLOOR_AGE_US, JITTER_PARTS, Law};
 
-/// A floor is believed for so many of its round trips at least.
+/// Round trips for which a floor is believed at least.
 const FLOOR_AGE_ROUNDS: u64 = 50;
 /// Bins after which the other members of a path have heard of a drain.
 const TOGETHER_BINS: u64 = 2;
-/// Where half of the window less takes away less than such a part of the round trip, the queue is of others.
+/// Part of the round trip, as a divisor: if half of the window less takes away no more, the queue is others'.
 const OTHERS_PARTS: u64 = 16;
-/// After so many such drains in a row the next ones follow sooner.
+/// Such drains in a row after which the next ones follow sooner.
 const OTHERS_SURE: u32 = 2;
 /// Round trips that a measurement takes in at least.
 pub(super) const DRAIN_SAMPLES: u32 = 4;
-/// So near the floor a round trip confirms it, µs; or within a sixteenth.
+/// Distance from the floor within which a round trip confirms it, µs; or within a sixteenth.
 const NEAR_US: u64 = 2_000;
 
 impl Law {

@@ -23,11 +23,11 @@ const WATCH: u64 = 0;
 const TRIAL: u64 = 1;
 const POLICED: u64 = 2;
 
-/// An interval: at least so many round trips, µs, and segments.
+/// Least round trips, µs and segments of an interval.
 const ROUND_TRIPS: u64 = 12;
 const INTERVAL_MIN_US: u64 = 200_000;
 const SEGMENTS_MIN: u64 = 64;
-/// Of a million bytes lost in an interval, that are worth a trial after so many such intervals; and during the start.
+/// Bytes lost of a million in an interval that are worth a trial, after how many such; and during the start.
 const LOST_PPM: u64 = 20_000;
 const LOSSY_MIN: u64 = 2;
 const LOST_MUCH_PPM: u64 = 100_000;
@@ -39,7 +39,7 @@ const LEAST: u64 = 64;
 const MOST: u64 = 1 << 16;
 const UP: u64 = 4;
 const UP_EARLY: u64 = 8;
-/// A policed path that has lost nothing for so long has no policer, µs.
+/// Time without a loss after which a policed path has no policer, µs.
 const CLEAN_US: u64 = 5_000_000;
 const DOWN: u64 = 8;
 const FEW_PPM: u64 = 2_500;

@@ -1,4 +1,4 @@
-//! What connections to one destination tell each other: [`SharedPath`], and what each of them keeps: [`Member`].
+//! State that connections to one destination share ([`SharedPath`]), and each one's part ([`Member`]).
 //!
 //! ```text
 //!   connection ── Σ r̂, Σ r̄, Σ d, how many, when to drain ──▶ SharedPath ──▶ r̂, r̄, d are the mean of the members
@@ -45,19 +45,19 @@ const COMPARED_MAX: u64 = 255;
 /// Deviations below these prove nothing, µs.
 const SPREAD_MIN_US: u64 = 300;
 const NOISE_US: u64 = 2_000;
-/// Who has not been bound by its window for so long takes no share, µs.
+/// Time after which a connection not bound by its window takes no share, µs.
 const ACTIVE_US: u64 = 250_000;
-/// A leader of which nothing has been heard for so long is none, µs.
+/// Time without news after which a leader is none, µs.
 const LED_US: u64 = 4_000_000;
-/// How long a path is a hint, µs.
+/// Time for which a path is a hint, µs.
 const HINT_US: u64 = 60_000_000;
 /// The largest window to begin with, bytes.
 const START_MAX: u64 = 32 << 10;
 
-/// What members say of themselves, or are told of the others: sums, or all zero.
+/// Shares that members report of themselves, or are told of the others: sums, or all zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shares {
-    /// How many.
+    /// Number of members.
     pub count: u64,
     /// Their forecasts, bytes per second.
     pub forecast: u64,
@@ -70,7 +70,7 @@ pub struct Shares {
 stored::fields!(Shares { count, forecast, recent, headroom_ns });
 
 impl Shares {
-    /// With `new` in place of `old`.
+    /// Sums with `new` in place of `old`.
     const fn replaced(self, old: Self, new: Self) -> Self {
         Self {
             count: self.count.wrapping_add(new.count).wrapping_sub(old.count),
@@ -81,19 +81,19 @@ impl Shares {
     }
 }
 
-/// What is known of a destination. The order is that of `struct path` in `crates/linux/congestion/bpf/law.h`.
+/// State of a destination. The order is that of `struct path` in `crates/linux/congestion/bpf/law.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "fields that belong together have one comment")]
 pub struct SharedPath {
     /// The connection that leads, by number; 0: none.
     pub leader: u64,
-    /// When it was heard of last, µs; all that follows but `group`, `members` and `floor_us` is what it wrote.
+    /// Time of the leader's last news, µs; it wrote all that follows but `group`, `members` and `floor_us`.
     pub led_us: u64,
     /// Counts how often somebody has begun to lead who was no member: what was proved before holds no longer.
     pub group: u64,
     /// The members.
     pub members: Shares,
-    /// From when a drain shows, and until when it lasts, µs.
+    /// Times from which a drain shows, and until which it lasts, µs.
     pub drain_from_us: u64,
     pub drain_until_us: u64,
     /// Smallest round trip, µs, and rate, bytes per second.
@@ -124,7 +124,7 @@ impl SharedPath {
     }
 }
 
-/// What the others say, for the law.
+/// Reports of the others, for the law.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Peers {
     /// The other members.
@@ -133,17 +133,17 @@ pub struct Peers {
     pub floor_us: u64,
     /// The drain that is under way; 0: none.
     pub drain_from_us: u64,
-    /// Until when it lasts.
+    /// Time until which it lasts.
     pub drain_until_us: u64,
 }
 
-/// What a connection keeps for a [`SharedPath`]. The order is that of `struct member`.
+/// State that a connection keeps for a [`SharedPath`]. The order is that of `struct member`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "fields that belong together have one comment")]
 pub struct Member {
     /// Its number; 0: it has none yet.
     pub number: u64,
-    /// Whom it compares itself with, and in which group.
+    /// Connection that it compares itself with, and in which group.
     pub leader: u64,
     pub group: u64,
     /// Nothing of it is in flight.
@@ -167,7 +167,7 @@ pub struct Member {
     pub compared: u64,
     /// It has what the others say, and says of itself.
     pub is_joined: u64,
-    /// What it has said.
+    /// Report that it has given.
     pub given: Shares,
     /// A slot has ended that has not been told of.
     pub is_fresh: u64,
@@ -199,7 +199,7 @@ stored::fields!(Member {
 });
 
 impl Member {
-    /// Of a connection with this number.
+    /// State of a connection with this number.
     #[must_use]
     pub fn new(number: u64) -> Self {
         Self { number, is_drained: 1, ..Self::default() }
@@ -325,7 +325,7 @@ impl Member {
         }
     }
 
-    /// What the others say.
+    /// Reports of the others.
     fn peers(&self, law: &Law, path: &mut SharedPath, now_us: u64) -> Peers {
         if self.given.count == 0 || path.members.count < 2 {
             return Peers::default();
@@ -372,7 +372,7 @@ impl Law {
         self.update();
     }
 
-    /// What the other members said last.
+    /// Shares that the other members reported last.
     const fn others(&self) -> Shares {
         Shares {
             count: self.others,

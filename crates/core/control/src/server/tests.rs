@@ -23,7 +23,7 @@ struct Link {
     waits: Vec<u64>,
     /// A policer ahead of the link: bytes per second, bytes of its bucket, tokens, and when they were counted.
     policer: Option<(u64, u64, u64, u64)>,
-    /// One of so many segments is lost on the way; 0: none is.
+    /// Segments of which one is lost on the way; 0: none is.
     losses: u64,
     sent: u64,
 }

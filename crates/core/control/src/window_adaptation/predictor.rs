@@ -40,7 +40,7 @@ const MEMORY: Duration = Duration::from_secs(2);
 /// Resolution of that memory (ours).
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// How much of the past is replayed at most: of older reports the end (ours).
+/// Longest stretch of the past that is replayed: of older reports the end (ours).
 const REPLAY_MAX: Duration = Duration::from_millis(500);
 
 /// Bytes of the shortest queue aimed at: two packets, or the link would idle between two acknowledgements.
@@ -49,14 +49,14 @@ const TARGET_MIN: u64 = 2 * PACKET.get();
 /// Limits of T: below it rounding to packets rules, above it a queue is no longer short (ours).
 const TARGET_TIMES: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(150));
 
-/// What is usually carried in so much time doubles T when it goes unused (ours).
+/// Time whose usual deliveries double T when they go unused (ours).
 const TARGET_LEARNING: Duration = Duration::from_millis(1_000);
 
 /// Memory of what is usual (ours).
 const USUAL_MEMORY: Duration = Duration::from_secs(5);
 
-/// How far a throughput, which is no more than a lower bound while nothing waits, is raised to find
-/// the bandwidth.
+/// Factor by which a throughput, which is no more than a lower bound while nothing waits, is raised
+/// to find the bandwidth.
 const PROBE: (u64, u64) = (5, 4);
 
 /// Totals at a point of time, in bytes of IP packets.
@@ -68,7 +68,7 @@ struct Totals {
 }
 stored::fields!(Totals { at, sent, delivered });
 
-/// What a report left behind.
+/// Estimate that a report left behind.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
     at: Instant,
@@ -159,7 +159,7 @@ impl Predictor {
         self.remember(now);
     }
 
-    /// Whether the sender of late had more to send than it was allowed.
+    /// Notes whether the sender of late had more to send than it was allowed.
     pub(super) fn note_limited(&mut self, is_limited: bool) {
         self.is_limited = is_limited;
     }
@@ -235,7 +235,7 @@ impl Predictor {
         true
     }
 
-    /// Moves T by what of `capacity` went unused in a step in which so many bytes were there to be carried.
+    /// Moves T by what of `capacity` went unused in a step in which `there` bytes were there to be carried.
     fn learn(&mut self, there: u64, capacity: u64, step: Duration) {
         let reported = Rate::from_transfer(Bytes::new(capacity), step);
         let usual = average(self.usual, reported, Some(step), USUAL_MEMORY);
@@ -265,13 +265,13 @@ impl Predictor {
         u64::try_from(corrected.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// What reaches the queue between two points of time.
+    /// Bytes that reach the queue between two points of time.
     fn sent_between(&self, from: Instant, to: Instant) -> u64 {
         let at = |t: Instant| self.totals_at(t - self.forward_delay).sent;
         at(to).saturating_sub(at(from))
     }
 
-    /// Bytes of IP packets that may be sent at `now` with so many in flight.
+    /// Bytes of IP packets that may be sent at `now` with `in_flight` bytes in flight.
     pub(super) fn room(&self, now: Instant, in_flight: u64) -> u64 {
         let (Some(present), Some(forecast), Some(level)) = (self.present, self.forecast, self.level) else {
             return 0;
@@ -281,7 +281,7 @@ impl Predictor {
         target.saturating_sub(present.queue.saturating_sub(carried).min(in_flight))
     }
 
-    /// Moves the queue of the present on: carried away at the forecast rate, and then so many bytes more.
+    /// Moves the queue of the present on: carried away at the forecast rate, and then `sent` bytes more.
     fn advance(&mut self, sent: u64, now: Instant) {
         let (Some(present), Some(forecast)) = (self.present.as_mut(), self.forecast) else { return };
         let carried = forecast.bytes_in(now.saturating_since(present.at)).get();

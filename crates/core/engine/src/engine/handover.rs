@@ -30,7 +30,7 @@ impl Engine {
         half?.held(flow, from, len_max)
     }
 
-    /// How much a flow holds in order, bytes; none for a flow that it does not deliver.
+    /// Bytes that a flow holds in order; none for a flow that it does not deliver.
     #[must_use]
     pub fn held_len(&self, flow: &FlowEnds) -> Option<u64> {
         let half = if flow.is_downlink { Some(&self.down) } else { self.up.as_deref() };
@@ -44,7 +44,7 @@ impl Engine {
         half?.packet_len_max(flow)
     }
 
-    /// What [`Engine::give_away`] would give: the flows stay.
+    /// Flows that [`Engine::give_away`] would give: they stay.
     #[must_use]
     pub fn moved(&self, client: IpAddr, now: Instant) -> Vec<(HandoverFlow, Vec<u8>)> {
         let mut moved = Vec::new();
@@ -54,9 +54,9 @@ impl Engine {
         moved
     }
 
-    /// Gives up a client's flows for an engine in another box to go on with them ([`Engine::take_in`]), each with
-    /// the data that it holds. No host hears of it: packets of these flows pass untouched from here on, so whoever
-    /// calls this has to keep them away.
+    /// Gives up a client's flows for an engine in another box to go on with them ([`Engine::take_in`]), each
+    /// with the data that it holds. No host hears of it: packets of these flows pass untouched from here on,
+    /// so the caller has to keep them away.
     ///
     /// Its other flows (handshakes under way, lowered windows, a trial's) pass from here on, as those do that begin.
     #[must_use]

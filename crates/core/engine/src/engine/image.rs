@@ -67,7 +67,7 @@ impl Engine {
         Ok(from.finish()?)
     }
 
-    /// Where the engine before accelerated uploads and this one's settings do not, its flows go on.
+    /// Resumes the halves: flows of uploads go on, even if this engine's settings do not accelerate uploads.
     fn resume_halves(&mut self, from: &mut Reader<'_>) -> Result<(), ImageError> {
         self.wired_mtu = from.value()?;
         self.down.resume(from)?;

@@ -31,10 +31,10 @@ const HOSTS_MAX: usize = 1_024;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const DOUBLED_MAX: u8 = 6;
 
-/// How often a host is asked: over about eight minutes.
+/// Number of times that a host is asked: over about eight minutes.
 const TRIES_MAX: u8 = 12;
 
-/// How far from where it was a host may be: what is further away is another connection's.
+/// Distance from its last number within which a host may be: what is further away is another connection's.
 const REACH: u32 = 1 << 26;
 
 /// A flow, and whether it is its sink that is meant.
@@ -44,7 +44,7 @@ type Name = (FlowKey, bool);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Broken {
     hosts: BTreeMap<Name, Survivor>,
-    /// When each is due.
+    /// Time at which each is due.
     due: BTreeSet<(Instant, Name)>,
 }
 
@@ -63,7 +63,7 @@ impl Broken {
         Some(survivor)
     }
 
-    /// When somebody is to be asked or reset next.
+    /// Time at which somebody is to be asked or reset next.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -73,7 +73,7 @@ impl Broken {
         self.hosts.iter().map(|(name, survivor)| (*name, *survivor)).collect()
     }
 
-    /// Those of a list.
+    /// Hosts of a list.
     pub(super) fn of(list: Vec<(Name, Survivor)>) -> Self {
         let mut broken = Self::default();
         list.into_iter().for_each(|(name, survivor)| broken.put(name, survivor));

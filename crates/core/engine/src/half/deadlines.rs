@@ -1,4 +1,4 @@
-//! What happens without a packet: deadlines of flows and subscribers.
+//! Events without a packet: deadlines of flows and subscribers.
 //!
 //! A flow has one entry in the timers, for the earliest of what its phase waits for; a subscriber
 //! has one, too.
@@ -37,7 +37,7 @@ impl Half {
         arm(&mut self.timers, &self.config, id, flow, now);
     }
 
-    /// When [`Half::handle_timeout`] or [`Half::poll`] wants to be called again.
+    /// Time at which [`Half::handle_timeout`] or [`Half::poll`] wants to be called again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let is_idle = self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty();
         if !(is_idle && self.questions.is_empty() && self.markers.is_empty()) {

@@ -36,7 +36,7 @@ use crate::segment::Segment;
 /// Flows remembered; beyond it the oldest is forgotten.
 const REMEMBERED: usize = 256;
 
-/// How far apart the numbers of two hosts that are elsewhere may lie: what may be under way, bytes.
+/// Distance that the numbers of two hosts that are elsewhere may have: what may be under way, bytes.
 const REACH: u32 = 1 << 26;
 
 /// A segment of a flow that does not fit what is known of it.
@@ -82,7 +82,7 @@ impl Misfit {
     }
 }
 
-/// What a segment that does not fit comes to.
+/// Finding about a segment that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Finding {
     /// Nothing yet.
@@ -95,10 +95,10 @@ enum Finding {
     Confirmed,
 }
 
-/// What comes of a segment that does not fit.
+/// Result of weighing a segment that does not fit.
 struct Weighed {
     finding: Finding,
-    /// What source and sink have said last.
+    /// Statements that source and sink made last.
     said: [Option<Misfit>; 2],
     /// Both hosts are to be asked.
     is_open: bool,
@@ -178,7 +178,7 @@ impl Half {
         verdict
     }
 
-    /// What comes of a segment that does not fit.
+    /// Weighs a segment that does not fit.
     fn weigh(&mut self, id: u32, misfit: Misfit, now: Instant) -> Weighed {
         let (finding, said, is_again) = self.disputes.note(misfit);
         let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());

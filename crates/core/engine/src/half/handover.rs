@@ -53,14 +53,14 @@ impl Half {
         flows.filter(|flow| flow.phase.relay().is_some()).map(|flow| self.ends_of(&flow.key))
     }
 
-    /// What a flow holds from `from` on, or from the first byte on; at most `len_max` bytes.
+    /// Data that a flow holds from `from` on, or from the first byte on; at most `len_max` bytes.
     pub(crate) fn held(&self, ends: &FlowEnds, from: Option<SeqNum>, len_max: usize) -> Option<HeldPiece> {
         let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
         let (una, start, bytes) = self.flows.get(id)?.phase.relay()?.held_from(from, len_max);
         Some(HeldPiece { flow: *ends, una, start, bytes })
     }
 
-    /// How much a flow holds in order, bytes.
+    /// Bytes that a flow holds in order.
     pub(crate) fn held_len(&self, ends: &FlowEnds) -> Option<u64> {
         let id = self.flow_index.get(&FlowKey::new(ends.sink, ends.source), &self.flows)?;
         self.flows.get(id)?.phase.relay().map(Relay::held_len)

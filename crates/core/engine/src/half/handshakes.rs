@@ -28,10 +28,10 @@ use crate::relay::{Completion, Relay};
 use crate::report::FlowState;
 use crate::segment::Segment;
 
-/// What a handshake adds to the levels of its half.
+/// Part of a handshake in the levels of its half.
 pub(super) const OBSERVING: Level = Level { state: FlowState::Observing, debt: 0 };
 
-/// What is known of a flow whose handshake is under way.
+/// State of a flow whose handshake is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     handshake: Handshake,
@@ -52,13 +52,13 @@ impl Opening {
         self.bytes[side] = self.bytes[side].saturating_add(segment.len() as u32);
     }
 
-    /// What came from the source, and from the sink.
+    /// Traffic from the source, and from the sink.
     fn traffic(&self) -> [Traffic; 2] {
         [0, 1].map(|side| Traffic { packets: self.packets[side].into(), bytes: self.bytes[side].into() })
     }
 }
 
-/// What a handshake came to.
+/// Result of a handshake.
 struct Established {
     agreement: Agreement,
     round_trips: RoundTrips,
@@ -167,7 +167,7 @@ impl Half {
         Verdict::Forward
     }
 
-    /// What a flow is first, whose handshake is complete with `segment`.
+    /// First phase of a flow whose handshake is complete with `segment`.
     fn first_phase(
         &self,
         key: &FlowKey,
@@ -256,7 +256,7 @@ impl Half {
         places.into_iter().for_each(|place| self.end_handshake(place, None));
     }
 
-    /// When the oldest handshake has had its time, which runs from the first SYN on.
+    /// Time at which the oldest handshake has had its time, which runs from the first SYN on.
     pub(super) fn handshake_due(&self) -> Option<Instant> {
         let oldest = self.half_open.get(self.half_open.oldest()?)?;
         Some(oldest.began + self.config.handshake_timeout)

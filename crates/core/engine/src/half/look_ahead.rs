@@ -21,11 +21,11 @@ use crate::memory::slab::{Advice, MemoryAdvice};
 use crate::path::Path;
 use crate::path::subscriber::Subscriber;
 
-/// With fewer flows their state is in the processor's caches anyway.
+/// Number of flows below which their state is in the processor's caches anyway.
 const FLOWS_MIN: usize = 1_024;
 
-/// How many packets ahead of its handling each part of a flow's state is asked for: each is found
-/// by the one before.
+/// Number of packets by which each part of a flow's state is asked for ahead of its handling: each
+/// is found by the one before.
 const FLOW_AHEAD: usize = 8;
 const SUBSCRIBER_AHEAD: usize = 5;
 const PATH_AHEAD: usize = 3;
@@ -34,7 +34,7 @@ const PATH_AHEAD: usize = 3;
 const HEAD: usize = 64;
 
 impl Half {
-    /// Passes on what whoever runs the engine can do for its memory, from here on.
+    /// Passes on what the engine's caller can do for its memory, from here on.
     pub(crate) fn set_memory_advice(&mut self, advice: MemoryAdvice) {
         self.flows.set_advice(advice);
         self.subscribers.set_advice(advice);

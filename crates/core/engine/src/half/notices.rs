@@ -1,4 +1,4 @@
-//! What is noted for those outside: at the places where it happens, and only if it is wanted.
+//! Notices for those outside: noted at the places where things happen, and only if they are wanted.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::relay::Relay;
 use crate::segment::Segment;
 use crate::stats::Stats;
 
-/// Where counters stood before a flow was looked at.
+/// Counters before a flow was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     taken: u64,
@@ -36,7 +36,7 @@ impl Half {
         self.notices.set_wants(wants);
     }
 
-    /// What was noted first and not taken yet.
+    /// First notice that is not taken yet.
     pub(crate) fn take_notice(&mut self) -> Option<Notice> {
         self.notices.take()
     }
@@ -51,7 +51,7 @@ impl Half {
         FlowName { client, server, direction: self.direction }
     }
 
-    /// Where counters stand, if anything is wanted that shows by them.
+    /// Present counters, if anything is wanted that shows by them.
     #[inline]
     pub(super) fn before(&self) -> Option<Before> {
         self.notices.wants().any().then(|| Before::of(&self.stats))
@@ -87,7 +87,7 @@ impl Half {
         })
     }
 
-    /// A flow has come into the table, whose handshake began then and was made of so much.
+    /// A flow has come into the table, whose handshake began at `began` and was made of this traffic.
     pub(super) fn note_opened(&mut self, id: u32, began: Instant, sides: [Traffic; 2]) {
         if let Some(account) = self.notices.account(id) {
             (account.began, account.sides) = (Some(began), sides);

@@ -1,4 +1,4 @@
-//! What passes to a subscriber, in one schedule with what is accelerated ([`crate::opaque`]).
+//! Schedule of what passes to a subscriber and of what is accelerated together ([`crate::opaque`]).
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ const WANTED_MAX: usize = 1_024;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Half {
-    /// What passes is scheduled here.
+    /// True when packets that pass are scheduled here.
     fn schedules(&self) -> bool {
         let config = &self.config;
         config.schedule_passed
@@ -183,7 +183,7 @@ impl Half {
         true
     }
 
-    /// What passes to a subscriber has been answered: what has left with it is told its path.
+    /// Takes in an answer to what passes to a subscriber: its path is told what has left with it.
     fn on_answered(&mut self, subscriber: u32, path_id: u32, answer: &Answer, now: Instant) {
         let Some(path) = self.paths.get_mut(path_id) else { return };
         let Some(opaque) = path.opaque.get_mut() else { return };
@@ -343,7 +343,7 @@ impl Half {
         }
     }
 
-    /// Whoever steers packets to this engine is to be told anew whose it wants.
+    /// The caller that steers packets to this engine is to be told anew whose it wants.
     pub(super) fn want_anew(&mut self) {
         for (_, subscriber) in self.subscribers.iter() {
             let path = subscriber.path().and_then(|path| self.paths.get(path));
@@ -360,7 +360,7 @@ impl Half {
         self.wanted.pop_front()
     }
 
-    /// Whose turn it is among those of a subscriber.
+    /// Class whose turn it is among those of a subscriber.
     pub(super) fn class_of_turn(path: &mut Path) -> Class {
         let own = path.turns.len();
         path.opaque.get_mut().map_or(Class::Own, |opaque| opaque.turn(own))
@@ -377,8 +377,8 @@ impl Half {
     }
 }
 
-/// An opaque packet leaves that counts as so many bytes of payload in so many segments; the next one waits for as long
-/// as `control` says, if it does.
+/// An opaque packet leaves that counts as `payload` bytes in `segments` segments; the next one waits for as
+/// long as `control` says, if it does.
 fn send_opaque(
     path: &mut Path,
     control: Option<&Control>,

@@ -1,4 +1,4 @@
-//! What leaves: packets of our own making, in their order.
+//! Packets of our own making that leave, in their order.
 
 use tcp::Transmission;
 use units::Instant;

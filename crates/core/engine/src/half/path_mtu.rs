@@ -1,4 +1,4 @@
-//! How large a packet to a sink may be: what routers say of the way to it, and the interface it
+//! Largest size of a packet to a sink: what routers say of the way to it, and the interface it
 //! leaves through (H23).
 
 use std::net::SocketAddr;
@@ -49,9 +49,8 @@ impl Half {
         self.narrow(id, mtu.max(floor), now);
     }
 
-    /// Packets to sinks may be `mtu` bytes long from here on: so the interface says that they leave
-    /// through. Whoever sent what we repeat would hear of it from the kernel; we, in between, do
-    /// not.
+    /// Packets to sinks may be `mtu` bytes long from here on: so the interface says that they leave through.
+    /// The sender of what we repeat would hear of it from the kernel; we, in between, do not.
     pub(crate) fn set_mtu(&mut self, mtu: u32, now: Instant) {
         let is_narrower = mtu < self.mtu;
         self.mtu = mtu;

@@ -15,7 +15,7 @@ use crate::phase::draining::Draining;
 use crate::record::{FlowRecord, Mark};
 use crate::relay::Relay;
 
-/// Why a flow cannot go on.
+/// Reason why a flow cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecoverError {
     /// Its record is damaged, or speaks of memory that is not there.

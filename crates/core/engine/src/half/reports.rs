@@ -1,4 +1,4 @@
-//! What can be seen of the flows from outside; nothing here changes anything.
+//! Reports on the flows for those outside; nothing here changes anything.
 
 use std::net::IpAddr;
 
@@ -93,7 +93,7 @@ impl Half {
         self.bare_report(&record.key, FlowState::Observing, record.began)
     }
 
-    /// That of a flow of which nothing but its life is known.
+    /// Report of a flow of which nothing but its life is known.
     fn bare_report(&self, key: &FlowKey, state: FlowState, last_activity: Instant) -> FlowReport {
         let (client, server) = key.client_and_server(self.direction);
         FlowReport {
@@ -140,7 +140,8 @@ impl Half {
     }
 }
 
-/// What `show` shows of the places of a table, `looks` from `from` on: the time does not depend on how many there are.
+/// Page of what `show` shows of the places of a table, `looks` from `from` on: the time does not depend on
+/// their number.
 fn page<R>(places: u32, from: u32, looks: u32, show: impl Fn(u32) -> Option<R>) -> Page<R> {
     let end = from.saturating_add(looks).min(places);
     Page { found: (from..end).filter_map(show).collect(), next: (end < places).then_some(u64::from(end)) }

@@ -9,7 +9,7 @@ use super::Half;
 use crate::flow::Flow;
 use crate::pass::PassReason;
 
-/// Handshakes of one subscriber at most, of those of all: one in so many.
+/// Part of all handshakes, as a divisor, that one subscriber may have.
 const SUBSCRIBER_SHARE: usize = 4;
 
 /// Silence behind which a flow that owes nothing may make room: what its sender had under way it would have
@@ -26,9 +26,9 @@ const NOTED: usize = 64;
 pub(super) struct Unused {
     /// Place, and when the last packet came: the longest unused last.
     flows: Vec<(u32, Instant)>,
-    /// Where the next look begins.
+    /// Place at which the next look begins.
     next: u32,
-    /// When a look found none: another one within the same second would not, either.
+    /// Time at which a look found none: another one within the same second would not, either.
     none_at: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is: deficit round robin over the flows of a subscriber, with probes and repairs out of turn.
+//! Turns of flows: deficit round robin over the flows of a subscriber, with probes and repairs out of turn.
 
 use control::{Control, Controller};
 use tcp::Transmission;
@@ -17,7 +17,7 @@ use crate::relay::Relay;
 /// as halves of it are.
 const PIECE_MAX: u64 = u16::MAX as u64 / 2 * 2 - 200;
 
-/// What leaves next.
+/// Packet that leaves next.
 pub(super) enum Pick {
     /// Data of an accelerated flow; what passes has to be told of it, or be asked for.
     Own(u32, Transmission, bool),
@@ -87,7 +87,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// What the flow whose turn it is sends.
+    /// Transmission of the flow whose turn it is.
     fn in_turn(&mut self) -> Option<(u32, Transmission)> {
         for _ in 0..3 * self.path.turns.len() {
             let id = self.path.turns.front()?;
@@ -110,7 +110,7 @@ impl Line<'_> {
         None
     }
 
-    /// What must not wait for room.
+    /// Transmission that must not wait for room.
     fn out_of_turn(&mut self) -> Option<(u32, Transmission)> {
         let mut index = 0;
         while let Some(&id) = self.path.urgent.get(index) {

@@ -1,4 +1,4 @@
-//! What only the inside shows: state that must not pile up, stick, or be forgotten.
+//! Tests of state that only the inside shows: it must not pile up, stick, or be forgotten.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -28,7 +28,7 @@ use crate::record::{FlowRecord, Mark};
 use crate::relay::departure::Departure;
 use crate::relay::{Numbers, Relay};
 
-/// Into the table.
+/// Transitions into the table.
 impl Half {
     /// Puts a flow into the table, and among those of its client.
     pub(super) fn add(&mut self, flow: Flow) -> u32 {
@@ -47,7 +47,7 @@ impl Half {
         self.count_pass(key, reason);
     }
 
-    /// Why a new flow is left alone, if it is.
+    /// Reason why a new flow is left alone, if it is.
     pub(super) fn reason_to_pass(&self, key: &FlowKey) -> Option<PassReason> {
         let (config, stats) = (&self.config, &self.stats);
         let is_wanted = config.accelerates(self.direction, key) || config.lowers_window(self.direction, key);
@@ -61,7 +61,7 @@ impl Half {
         reasons.into_iter().find_map(|(holds, reason)| holds.then_some(reason))
     }
 
-    /// What a flow shares its controller with.
+    /// Key of the controller that a flow shares.
     fn sharing_key(&self, flow: &FlowKey) -> SharingKey {
         match self.config.sharing {
             Sharing::Subscriber => {
@@ -93,7 +93,7 @@ impl Half {
     }
 }
 
-/// From phase to phase.
+/// Transitions from phase to phase.
 impl Half {
     /// The subscriber of a key, made if there is none.
     pub(super) fn subscriber_at(&mut self, key: SharingKey, now: Instant) -> u32 {
@@ -157,7 +157,7 @@ impl Half {
         });
     }
 
-    /// After anything changed in a flow: journal, end, deadline, control packets, turn to send.
+    /// Settles a flow after anything changed in it: journal, end, deadline, control packets, turn to send.
     pub(super) fn settle(&mut self, id: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if let Some(journal) = self.journal.as_deref_mut() {
@@ -325,8 +325,8 @@ impl Half {
         }
     }
 
-    /// When a subscriber may be forgotten, once without flows: at once if nothing was delivered and
-    /// so nothing learnt, or a scan of addresses would fill the memory (H20).
+    /// Time at which a subscriber may be forgotten, once without flows: at once if nothing was
+    /// delivered and so nothing learnt, or a scan of addresses would fill the memory (H20).
     pub(super) fn forgotten_at(&self, subscriber_id: u32) -> Instant {
         let opened = self.subscribers.get(subscriber_id).map_or(Instant::ZERO, |s| s.last_used);
         let Some(path) = self.path_of(subscriber_id) else { return opened };

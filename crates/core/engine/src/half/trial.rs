@@ -12,7 +12,7 @@ use crate::phase::Phase;
 use crate::relay::Relay;
 use crate::trial::{ControlGroup, MeasuredFlow, Seen};
 
-/// Where counters stood before a flow was looked at.
+/// Counters before a flow was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stand {
     delivered: u64,
@@ -43,12 +43,12 @@ impl Half {
         self.trial.end();
     }
 
-    /// Who is passed, while a trial is under way.
+    /// Group of flows that are passed, while a trial is under way.
     pub(crate) fn control_group(&self) -> Option<ControlGroup> {
         self.trial.group()
     }
 
-    /// What was measured first and not taken yet.
+    /// First measured flow that is not taken yet.
     pub(crate) fn take_measured(&mut self) -> Option<MeasuredFlow> {
         self.trial.take()
     }
@@ -75,7 +75,7 @@ impl Half {
         close(&mut self.trial, id, flow, (self.direction, self.config.ipv6_prefix_len));
     }
 
-    /// Where counters stand, if anything is measured.
+    /// Present counters, if anything is measured.
     #[inline]
     pub(super) fn stand(&self) -> Option<Stand> {
         self.trial.group().map(|_| {

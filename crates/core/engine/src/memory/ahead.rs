@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 /// Places of what packets are about to need, one after the other.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// What each most likely needs.
+    /// Places that the packets most likely need.
     places: [u32; AHEAD_MAX],
     len: usize,
     /// The next one to be handled.
@@ -34,7 +34,7 @@ impl Ahead {
         self.prefetch = Some(prefetch);
     }
 
-    /// How memory is asked for, if anybody does.
+    /// Function by which memory is asked for, if anybody does.
     pub(crate) const fn prefetch(&self) -> Option<Advice> {
         self.prefetch
     }

@@ -1,8 +1,8 @@
 //! [`BufferPool`]: memory of small stream buffers, and of notes of what is under way, that is passed
 //! from flow to flow.
 //!
-//! A flow that sends a little now and then needs them for a round trip. Whoever gets the memory
-//! that was given back last finds it in the processor's caches, and idle flows hold none.
+//! A flow that sends a little now and then needs them for a round trip. A flow that gets the
+//! memory given back last finds it in the processor's caches, and idle flows hold none.
 
 use stored::{Reader, Stored, StoredError, Writer};
 use tcp::{Ring, ScoreboardMemory, Sender, StreamBuffer};
@@ -23,10 +23,10 @@ const KEPT: usize = 4 << 20;
 /// less than 16 MiB.
 const ENTRIES_KEPT: usize = 8_192;
 
-/// What no flow uses.
+/// Memory that no flow uses.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
-    /// By their size.
+    /// Rings by their size.
     rings: [Vec<Ring>; SIZES],
     entries: Vec<ScoreboardMemory>,
     /// A ring without memory that knows where more comes from: of it flows have theirs.
@@ -39,7 +39,7 @@ pub(crate) struct RingSize(u8);
 stored::fields!(RingSize(inner));
 
 impl RingSize {
-    /// That which `len` bytes need, if they are few enough.
+    /// Size that `len` bytes need, if they are few enough.
     fn of(len: usize) -> Option<Self> {
         let size = len.next_power_of_two().max(RING_MIN);
         (size <= RING_MAX).then(|| Self((size / RING_MIN).ilog2() as u8))
@@ -57,7 +57,7 @@ impl BufferPool {
         self.origin = origin;
     }
 
-    /// Where every flow stands is written down: memory given back so far may be used again.
+    /// Allows memory given back so far to be used again: every flow's state is in the journal.
     pub(crate) fn recycle(&self) {
         self.origin.recycle();
     }

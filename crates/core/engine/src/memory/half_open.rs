@@ -26,9 +26,9 @@ pub(crate) struct Record<T> {
     group: u16,
     in_all: Neighbours,
     in_group: Neighbours,
-    /// When its first packet came.
+    /// Time of its first packet.
     pub(crate) began: Instant,
-    /// What is known of it.
+    /// State of the handshake.
     pub(crate) known: T,
 }
 
@@ -46,7 +46,7 @@ struct Neighbours {
     younger: u32,
 }
 
-/// Where in a record a list has its neighbours.
+/// Access to the neighbours that a list has in a record.
 type Links<T> = fn(&mut Record<T>) -> &mut Neighbours;
 
 /// A list of records that runs through them.
@@ -106,7 +106,7 @@ impl<T> HalfOpen<T> {
         Self { records: Slab::default(), index: Index::new(seed), all: List::EMPTY, groups }
     }
 
-    /// How many there are.
+    /// Number of records.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
@@ -163,7 +163,7 @@ impl<T> HalfOpen<T> {
         self.all.oldest()
     }
 
-    /// How many a subscriber has at most, and the oldest of those.
+    /// Number of records that a subscriber has at most, and the oldest of those.
     pub(crate) fn of_subscriber(&self, subscriber: IpAddr) -> (u32, Option<u32>) {
         let group = self.groups.get(usize::from(self.group_of(subscriber)));
         group.map_or((0, None), |group| (group.len, group.oldest()))
@@ -199,13 +199,13 @@ mod tests {
 
     #[test]
     fn a_record_is_small() {
-        // Tens of thousands are there in a flood: whoever needs more says why.
+        // Tens of thousands are there in a flood: a change that needs more says why.
         assert!(size_of::<Record<[u64; 12]>>() - 96 <= 64, "{}", size_of::<Record<[u64; 12]>>());
     }
 
     proptest! {
-        /// Against plain lists: each is found until it is over, and the oldest comes first, of all and of each
-        /// subscriber.
+        /// Compares with plain lists: each is found until it is over, and the oldest comes first, of all and
+        /// of each subscriber.
         #[test]
         fn the_oldest_comes_first(steps in prop::collection::vec((any::<bool>(), 0_u8..3, 0_u16..9), 1..200)) {
             let mut half_open = HalfOpen::new(5);

@@ -7,14 +7,14 @@ use hashbrown::HashTable;
 
 use super::slab::Slab;
 
-/// What is found by a key of its own.
+/// Item that is found by a key of its own.
 pub(crate) trait Keyed {
     type Key: Eq + Hash;
     fn key(&self) -> &Self::Key;
 }
 
-/// Where a thing lies, with a part of its key's hash: most look-ups end here, and a larger table
-/// needs no look at the things.
+/// Place of an item, with a part of its key's hash: most look-ups end here, and a larger table
+/// needs no look at the items.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     hash: u32,
@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-/// Where in a slab things lie, by their keys. The keys stay with the things; never iterated: its
+/// Places of items in a slab, by their keys. The keys stay with the things; never iterated: its
 /// order depends on the seed.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -53,13 +53,13 @@ impl Index {
         (self.hasher.hash_one(key) >> 32) as u32
     }
 
-    /// Where the key with this hash most likely lies: found without a look at it.
+    /// Place that the key with this hash most likely has: found without a look at it.
     #[inline]
     pub(crate) fn likely(&self, hash: u32) -> Option<u32> {
         self.places.find(Place::spread(hash), |place| place.hash == hash).map(|place| place.id)
     }
 
-    /// Where `key` lies in `slab`.
+    /// Place of `key` in `slab`.
     #[inline]
     pub(crate) fn get<T: Keyed>(&self, key: &T::Key, slab: &Slab<T>) -> Option<u32> {
         let hash = self.hash(key);

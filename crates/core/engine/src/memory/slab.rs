@@ -15,8 +15,8 @@ const NONE: u32 = u32::MAX;
 /// Takes address and length of a piece of memory.
 pub(crate) type Advice = fn(usize, usize);
 
-/// What whoever runs the engine can do for its memory, of which it says address and length; the
-/// engine itself, which makes no system call and has no unsafe code, cannot.
+/// Functions by which the engine's caller can act on its memory, of which it says address and
+/// length; the engine itself, which makes no system call and has no unsafe code, cannot.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryAdvice {
     /// Told of every piece of memory for flows before it is used: for huge pages. Pieces double in size.
@@ -103,7 +103,7 @@ impl<T> Slab<T> {
         self.pieces.get_mut(piece)?.get_mut(at)
     }
 
-    /// Where in memory `place` lies, without a look at it.
+    /// Address in memory of `place`, without a look at it.
     #[inline]
     pub(crate) fn address(&self, place: u32) -> Option<usize> {
         self.slot(place).map(|slot| std::ptr::from_ref(slot).addr())
@@ -281,7 +281,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list: what was put in is found at its place until it is taken out.
+        /// Compares with a plain list: what was put in is found at its place until it is taken out.
         #[test]
         fn it_keeps_what_it_was_given(steps in proptest::collection::vec((any::<bool>(), 0u32..200), 1..600)) {
             let mut slab = Slab::default();

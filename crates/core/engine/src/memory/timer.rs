@@ -19,7 +19,7 @@ use std::collections::BinaryHeap;
 use stored::{Reader, Stored, StoredError, Writer};
 use units::Instant;
 
-/// Whose deadline it is.
+/// Owner of a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum TimerKey {
     Flow(u32),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against an ordered set: the same deadlines in the same order, over all levels.
+        /// Compares with an ordered set: the same deadlines in the same order, over all levels.
         #[test]
         fn it_is_an_ordered_set(steps in proptest::collection::vec(
             (0u64..4, 0u32..50, 0u32..42), 1..400))

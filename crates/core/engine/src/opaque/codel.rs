@@ -12,7 +12,7 @@ const TARGET: Duration = Duration::from_millis(250);
 /// INTERVAL: a long usual round trip.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// What has waited longer is dropped at once: the rest of a flow that has ended is no queue of anybody's.
+/// Longest wait, after which a packet is dropped at once: the rest of an ended flow is no queue of anybody's.
 pub(super) const LONGEST: Duration = Duration::from_millis(1_000);
 
 /// A flow with less than this waiting has no queue, bytes.

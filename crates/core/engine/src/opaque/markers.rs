@@ -13,7 +13,7 @@ use wire::{Icmp, Ip, IpVersion, Packet};
 
 use super::key::host;
 
-/// The identifier of all requests (RFC 792): whoever steers packets to the engine knows replies by it.
+/// The identifier of all requests (RFC 792): who steers packets to the engine knows replies by it.
 pub const IDENTIFIER: u16 = 0xce11;
 
 /// A request follows so many bytes, or such a part of a window if that is more, or what has left so long ago.
@@ -21,13 +21,14 @@ const BYTES: u64 = 6_000;
 const PART: u64 = 16;
 const DELAY: Duration = Duration::from_millis(25);
 
-/// So many requests in a row without a reply, over so long: nobody answers. Who has answered before may be out of
-/// reach, and is asked on for longer: a phone that has gone is sent nothing to ask about soon.
+/// Requests in a row without a reply, and the time they take, after which nobody answers. A host that has
+/// answered before may be out of reach, and is asked for longer: soon nothing is sent to a phone that has
+/// gone.
 const UNANSWERED: u32 = 16;
 const UNANSWERED_FOR: Duration = Duration::from_secs(4);
 const OUT_OF_REACH: Duration = Duration::from_secs(60);
 
-/// Who does not answer is asked again after this long.
+/// Time after which a subscriber that does not answer is asked again.
 const REST: Duration = Duration::from_secs(60);
 
 /// The bits of a traffic class that are for marks.
@@ -45,7 +46,7 @@ const ICMP_LEN: usize = 8 + PAYLOAD_LEN;
 pub(crate) struct Marker {
     src: IpAddr,
     dst: IpAddr,
-    /// As of what it follows: another class may have a queue of its own.
+    /// Traffic class of what it follows: another class may have a queue of its own.
     traffic_class: u8,
     /// Requests to a subscriber have ascending numbers.
     pub(crate) number: SeqNum,
@@ -56,7 +57,7 @@ stored::fields!(Marker { src, dst, traffic_class, number });
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     number: SeqNum,
-    /// What it follows, as a place in the order of what leaves.
+    /// Place of what it follows in the order of what leaves.
     place: u64,
     stamp: SendStamp,
 }
@@ -65,15 +66,15 @@ stored::fields!(Asked { number, place, stamp });
 /// Requests to one subscriber.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Markers {
-    /// Where the last opaque packet came from, and went to.
+    /// Hosts that the last opaque packet came from, and went to.
     hosts: Option<(IpAddr, IpAddr)>,
     traffic_class: u8,
     number: SeqNum,
-    /// When the last request was sent, and what has been sent since.
+    /// Time at which the last request was sent, and what has been sent since.
     asked_at: Instant,
     bytes: u32,
     unanswered: u32,
-    /// When the first of those was sent.
+    /// Time at which the first of those was sent.
     unanswered_since: Instant,
     answered_at: Option<Instant>,
     rests_until: Instant,
@@ -101,7 +102,7 @@ impl Markers {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// When the next request is due, if one is, where so many bytes may be under way.
+    /// Time at which the next request is due, if one is, where `window` may be under way.
     pub(crate) fn due(&self, window: Bytes) -> Option<Instant> {
         self.hosts?;
         let delay = match u64::from(self.bytes) {
@@ -156,7 +157,7 @@ impl Markers {
         (self.asked_at, self.bytes) = (now, 0);
     }
 
-    /// When the last one came.
+    /// Time at which the last one came.
     pub(crate) fn answered_at(&self) -> Option<Instant> {
         self.answered_at
     }
@@ -188,7 +189,7 @@ impl Marker {
     }
 }
 
-/// What only whoever has seen the request can repeat.
+/// Token that only a host that has seen the request can repeat.
 fn token(seed: u64, client: IpAddr, number: SeqNum) -> u64 {
     mix64(host(client, seed) ^ mix64(seed ^ u64::from(number.get())))
 }

@@ -26,7 +26,7 @@ const ECT_1: u8 = 1;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
 
-/// A packet of a scalable sender that has waited for so long is marked (RFC 9332 §1.3, §4.1).
+/// Wait after which a packet of a scalable sender is marked (RFC 9332 §1.3, §4.1).
 ///
 /// RFC 9332's 1 ms is for a link that is served all the time. A radio is served in turns: a cell's bearer every 10 to
 /// 40 ms, and we hear of it as often as something is acknowledged, up to 25 ms later (`under_way`). A shorter wait than
@@ -60,7 +60,7 @@ struct Queue {
 }
 stored::fields!(Queue { key, packets, bytes, deficit, codel });
 
-/// What happened to packets that did not leave as they came.
+/// Counts of packets that did not leave as they came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Losses {
     pub(crate) dropped: u64,
@@ -71,7 +71,7 @@ stored::fields!(Losses { dropped, marked });
 /// The queues of one subscriber.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queues {
-    /// By number, as the lists have them; a free place has no packets and is in no list.
+    /// Queues by number, as the lists have them; a free place has no packets and is in no list.
     flows: Vec<Queue>,
     free: Vec<usize>,
     new: VecDeque<usize>,
@@ -84,7 +84,7 @@ pub(crate) struct Queues {
 }
 stored::fields!(Queues { flows, free, new, old, bytes, clock, served_at, losses });
 
-/// Service goes on for so long after evidence of it.
+/// Time for which service goes on after evidence of it.
 const STEP: Duration = Duration::from_millis(30);
 
 impl Queues {
@@ -108,7 +108,7 @@ impl Queues {
         self.new.front().is_some_and(|&at| self.flows[at].deficit > 0)
     }
 
-    /// When the packet came that has waited longest.
+    /// Arrival time of the packet that has waited longest.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         let fronts = self.new.iter().chain(&self.old).filter_map(|&at| self.flows[at].packets.front());
         fronts.map(|packet| packet.came_at).min()
@@ -240,13 +240,13 @@ impl Queues {
         }
     }
 
-    /// What was dropped and marked since this was asked last.
+    /// Packets dropped and marked since the last call.
     pub(crate) fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)
     }
 }
 
-/// What becomes of a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
+/// Fate of a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
 /// marks are as frequent as that (RFC 9331 §5.1), and only its own queue is judged by them.
 fn step(sojourn: Duration, left: u64) -> QueueVerdict {
     match left > LEAST {

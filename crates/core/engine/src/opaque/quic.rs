@@ -48,7 +48,7 @@ pub(crate) struct LongHeader {
 }
 
 impl LongHeader {
-    /// That of a datagram, if it has one.
+    /// Header of a datagram, if it has one.
     pub(crate) fn of(udp: &Udp, packet: &[u8]) -> Option<Self> {
         let (&first, rest) = udp.payload(packet).split_first()?;
         // The next bit, which versions 1 and 2 set, may be any once both hosts have agreed on that (RFC 9287).

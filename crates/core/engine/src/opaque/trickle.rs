@@ -6,22 +6,22 @@ use units::{Duration, Instant};
 
 use super::key;
 
-/// As much as this within a second is more than a trickle: half a megabit. Bytes.
+/// Bytes within a second that are more than a trickle: half a megabit. Bytes.
 pub(crate) const TRICKLE: usize = 64 * 1024;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What was more than a trickle is so for this long.
+/// Time for which what was more than a trickle is so.
 const LASTS: Duration = Duration::from_secs(5);
 
 /// Subscribers without a place in the tables that are counted at the same time.
 const COUNTED: usize = 1_024;
 
-/// What passes to a subscriber, counted by the second.
+/// Bytes that pass to a subscriber, counted by the second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trickle {
     since: Instant,
     bytes: u64,
-    /// When it was more than a trickle last.
+    /// Time at which it was more than a trickle last.
     exceeded_at: Option<Instant>,
 }
 stored::fields!(Trickle { since, bytes, exceeded_at });
@@ -40,7 +40,7 @@ impl Trickle {
         exceeds
     }
 
-    /// Until when it counts as more than a trickle.
+    /// Time until which it counts as more than a trickle.
     pub(crate) fn exceeds_until(&self) -> Option<Instant> {
         self.exceeded_at.map(|at| at + LASTS)
     }

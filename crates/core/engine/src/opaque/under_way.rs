@@ -1,7 +1,7 @@
 //! [`UnderWay`]: opaque packets that have left towards a client, and what is known of them.
 //!
-//! The hypothesis: what a subscriber is sent leaves its radio queue in the order in which it was sent. So whoever
-//! answers to a packet sent at *t* says that all that was sent until *t* has left, arrived or lost.
+//! The hypothesis: what a subscriber is sent leaves its radio queue in the order in which it was sent. So a
+//! host that answers to a packet sent at *t* says that all that was sent until *t* has left, arrived or lost.
 //!
 //! A TCP flow that passes shows that the hypothesis is false (two bearers, queues per flow behind the radio): its
 //! own acknowledgement of a packet comes long after something later was answered.
@@ -16,28 +16,28 @@ use super::key::OpaqueKey;
 /// Packets sent within this time without numbers of their own are one entry.
 const MERGED: Duration = Duration::from_millis(1);
 
-/// Nothing is kept for longer, or beyond so many entries.
+/// Longest time that an entry is kept, and most entries.
 const KEPT: Duration = Duration::from_secs(30);
 const ENTRIES_MAX: usize = 8_192;
 
-/// An acknowledgement is looked for among so many entries of others at most.
+/// Entries of others among which an acknowledgement is looked for at most.
 const LOOKS: usize = 512;
 
 /// TCP flows whose highest number is known.
 const FLOWS: usize = 64;
 
-/// An acknowledgement so much later than evidence that its segment had left contradicts it; or so many times the
-/// round trip.
+/// Time after evidence that its segment had left at which an acknowledgement contradicts it; or this many
+/// times the round trip.
 const CONTRADICTS: Duration = Duration::from_millis(80);
 
-/// What an answer releases is smoothed over so many.
+/// Answers over which the bytes that an answer releases are smoothed.
 const SMOOTHED: u64 = 8;
 
-/// One answer counts for at most so many times the grain, and so many bytes more.
+/// Most times the grain for which one answer counts, and most bytes more.
 const GROWTH: u64 = 4;
 const GROWN_AT_ONCE: u64 = 12_000;
 
-/// So many of them, one after the other, are no accident.
+/// Contradictions, one after the other, that are no accident.
 const CONTRADICTIONS: u32 = 8;
 
 /// Segments of a TCP flow that passes.
@@ -66,7 +66,7 @@ struct Released {
 }
 stored::fields!(Released { numbered, sent_at, released_at });
 
-/// What has been released by an answer.
+/// Bytes that an answer has released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
     /// Bytes that have left the queue, as far as it was not known.
@@ -89,7 +89,7 @@ pub(crate) struct UnderWay {
     /// Highest number sent of some flows.
     highest: VecDeque<Numbered>,
     evidence_at: Instant,
-    /// When something has last answered that goes on to.
+    /// Time of the last answer from a source that goes on answering.
     answered_at: Option<Instant>,
     contradictions: u32,
     /// Bytes that an answer releases, smoothed.
@@ -114,12 +114,12 @@ impl UnderWay {
         self.bytes
     }
 
-    /// When it was last known what has left.
+    /// Time at which it was last known what has left.
     pub(crate) fn evidence_at(&self) -> Instant {
         self.evidence_at
     }
 
-    /// When something has last answered that goes on to: a passed flow, an echo request.
+    /// Time of the last answer from a source that goes on answering: a passed flow, an echo request.
     pub(crate) fn answered_at(&self) -> Option<Instant> {
         self.answered_at
     }
@@ -239,12 +239,12 @@ impl UnderWay {
         }
     }
 
-    /// When the newest one under way was sent.
+    /// Time at which the newest one under way was sent.
     pub(crate) fn newest(&self) -> Option<Instant> {
         self.entries.back().map(|entry| entry.stamp.sent_at)
     }
 
-    /// What was sent until then does not count any more. Its answer is evidence all the same.
+    /// Forgets what was sent until then: it does not count any more. Its answer is evidence all the same.
     pub(crate) fn forget_until(&mut self, sent_at: Instant) {
         while let Some(entry) = self.entries.get_mut(self.uncounted)
             && entry.stamp.sent_at <= sent_at
@@ -264,8 +264,8 @@ impl UnderWay {
         self.sent.saturating_sub(self.bytes)
     }
 
-    /// What was sent at `stamp`, up to the `place` in the order of what leaves, has been answered, and what comes later
-    /// will be, too.
+    /// Takes in a reply to what was sent at `stamp`, up to the `place` in the order of what leaves; what
+    /// comes later will be answered, too.
     pub(crate) fn on_reply(&mut self, place: u64, stamp: SendStamp, now: Instant) -> Answer {
         self.answered_at = Some(now);
         Answer { bytes: self.release_to(place, now), stamp }

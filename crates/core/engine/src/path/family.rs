@@ -32,7 +32,7 @@ impl Stored for Kin {
     }
 }
 
-/// What may stand in such a list.
+/// Member of such a list.
 pub(crate) trait Related {
     /// The flow before it and the one behind it.
     fn kin(&mut self) -> [&mut Kin; 2];
@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against plain lists.
+        /// Compares with plain lists.
         #[test]
         fn each_client_has_its_own(steps in proptest::collection::vec((0u8..3, any::<bool>(), 0usize..8), 1..200)) {
             let (mut families, mut flows) = (Families::new(1), Slab::default());

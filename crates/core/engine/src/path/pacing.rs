@@ -2,7 +2,7 @@
 
 use units::{Bytes, Duration, Instant, Rate};
 
-/// How far pacing may lag behind and still catch up: the lateness of timers, not a burst.
+/// Time by which pacing may lag behind and still catch up: the lateness of timers, not a burst.
 const SLACK: Duration = Duration::from_millis(2);
 
 /// Longest pause after a packet, whatever the rate.

@@ -25,7 +25,7 @@ impl Sight {
         self.times = Some((drawn_to(mean, rtt), drawn_to(waited, queueing)));
     }
 
-    /// So many payload bytes were sent again.
+    /// Counts `len` payload bytes that were sent again.
     pub(crate) fn on_retransmission(&mut self, len: u32) {
         self.retransmitted += u64::from(len);
     }

@@ -23,7 +23,7 @@ pub(crate) struct Subscriber {
     mss: u16,
     pub(crate) flows: u32,
     path: u32,
-    /// When a flow was last opened.
+    /// Time at which a flow was last opened.
     pub(crate) last_used: Instant,
     pub(crate) armed: Moment,
     /// Before there is a path: the smallest round trip of a handshake, and when it was, the newest such.
@@ -45,7 +45,7 @@ impl Subscriber {
         }
     }
 
-    /// Where its path lies, if there was data.
+    /// Place of its path, if there was data.
     pub(crate) fn path(&self) -> Option<u32> {
         (self.path != NONE).then_some(self.path)
     }
@@ -54,7 +54,7 @@ impl Subscriber {
         self.path = path;
     }
 
-    /// Its flows have segments of so much payload.
+    /// Notes that its flows have segments of `mss` bytes of payload.
     pub(crate) fn note_mss(&mut self, mss: u32) {
         self.mss = u16::try_from(mss).unwrap_or(u16::MAX);
     }
@@ -74,7 +74,7 @@ impl Subscriber {
         }
     }
 
-    /// What was kept.
+    /// Round trip that was kept, and its time.
     pub(crate) fn round_trip(&self) -> Option<(Duration, Instant)> {
         Some(self.round_trip).filter(|(rtt, _)| *rtt != Duration::MAX)
     }

@@ -30,7 +30,7 @@ impl Default for Link {
     }
 }
 
-/// What may stand in a list.
+/// Member of a list.
 pub(crate) trait Linked {
     /// Its place.
     fn link(&mut self) -> &mut Link;
@@ -59,8 +59,8 @@ impl List {
     }
 }
 
-/// Whose turn it is: first flows that have just got something to send, as in fq_codel's list of new
-/// flows, then the others (deficit round robin).
+/// Lists of the flows whose turn comes: first flows that have just got something to send, as in
+/// fq_codel's list of new flows, then the others (deficit round robin).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turns {
     fresh: List,
@@ -152,13 +152,13 @@ impl Turns {
     }
 }
 
-/// What a flow may still send in its turn, in bytes (deficit round robin).
+/// Bytes that a flow may still send in its turn (deficit round robin).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     deficit: i32,
     /// It is in one of the lists.
     is_in_line: bool,
-    /// When it last had nothing to send.
+    /// Time at which it last had nothing to send.
     left: Moment,
 }
 stored::fields!(Turn { deficit, is_in_line, left });

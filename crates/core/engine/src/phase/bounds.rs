@@ -8,7 +8,7 @@ use crate::direction::End;
 use crate::handshake::{Agreement, Offer};
 use crate::relay::acceptance::{AckKind, AckRange};
 
-/// How far beyond a window a number is believed: an end of stream, a probe.
+/// Distance beyond a window within which a number is believed: an end of stream, a probe.
 const BEYOND_WINDOW: u32 = 2;
 
 /// The stream of one host, as far as it has passed.
@@ -20,7 +20,7 @@ struct Stream {
     nxt: SeqNum,
     /// One past the last number that the other host has allowed.
     edge: SeqNum,
-    /// How far back acknowledgements of it may lie.
+    /// Range of its acknowledgements: how far back they may lie.
     acks: AckRange,
     /// Scale of the windows that the host itself states.
     scale: WindowScale,
@@ -53,7 +53,7 @@ impl Stream {
     }
 }
 
-/// What a segment of a flow that passes is.
+/// Sender of a segment of a flow that passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sender {
     /// One of its hosts.
@@ -64,7 +64,7 @@ pub(super) enum Sender {
     Stranger,
 }
 
-/// How far both streams of a flow that passes have come.
+/// Progress of both streams of a flow that passes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     source: Stream,

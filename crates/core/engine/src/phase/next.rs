@@ -5,7 +5,7 @@ use crate::effect::{Answer, Effect};
 use crate::pass::PassReason;
 use crate::relay::departure::Departure;
 
-/// What is next for a flow, after a segment or a deadline.
+/// Next step of a flow, after a segment or a deadline.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// It stays in its phase.
@@ -20,7 +20,7 @@ pub(crate) enum Next {
     Leave(PassReason),
 }
 
-/// What a relay's handling of a segment means for its phase: it leaves at once, or on the terms
+/// Next step of a phase after a relay's handling of a segment: it leaves at once, or on the terms
 /// there are now, or stays.
 pub(super) fn after(effect: Effect, departure: Option<Departure>) -> (Verdict, Next) {
     let next = match (effect.end, departure) {

@@ -20,7 +20,7 @@ const MARKS_MAX: usize = 256;
 /// Holes that are remembered at most: of what fills others it is not known that it comes for the first time.
 const HOLES_MAX: usize = 32;
 
-/// How far ahead of all data a number is believed: no window is larger (RFC 7323 §2.2).
+/// Distance ahead of all data within which a number is believed: no window is larger (RFC 7323 §2.2).
 const AHEAD_MAX: u32 = 1 << 30;
 
 /// A flow that passes and is measured.
@@ -37,10 +37,10 @@ pub(crate) struct Watched {
     holes: VecDeque<(SeqNum, SeqNum)>,
     resent: u64,
     has_ended: [bool; 2],
-    /// What the last segment has shown.
+    /// Bytes that the last segment has shown to be delivered.
     delivered: u64,
     rtt: Option<Duration>,
-    /// Of whom segments are believed; everybody where that is not known.
+    /// Bounds of the hosts whose segments are believed; all are where that is not known.
     bounds: Option<Bounds>,
 }
 stored::fields!(Watched {
@@ -187,7 +187,7 @@ impl Watched {
         syn.tcp.seq != own
     }
 
-    /// What the last segment has shown.
+    /// Facts that the last segment has shown.
     pub(crate) fn seen(&self) -> Seen {
         Seen { delivered: self.delivered, rtt: self.rtt, owes: self.una != self.nxt }
     }

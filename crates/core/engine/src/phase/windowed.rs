@@ -36,7 +36,7 @@ use half_timer::HalfTimer;
 /// Acknowledgements in a row of what never came through us: the data takes another way (H10, H27).
 pub(crate) const NONSENSE_MAX: u32 = 8;
 
-/// How far beyond the window a number is believed: a probe, an end of stream.
+/// Distance beyond the window within which a number is believed: a probe, an end of stream.
 const BEYOND_WINDOW: u32 = 2;
 
 /// A flow whose client's window is lowered.
@@ -59,12 +59,12 @@ pub(crate) struct Windowed {
     /// Smallest sample of the wired half in the round under way: a server that waits for its
     /// application makes it long.
     wired_in_round: Option<Duration>,
-    /// When data last went down.
+    /// Time at which data last went down.
     last_data: Instant,
     told: Bytes,
     has_ended: [bool; 2],
     nonsense: u32,
-    /// Of whom segments are believed; everybody where that is not known.
+    /// Bounds of the hosts whose segments are believed; all are where that is not known.
     bounds: Option<Bounds>,
 }
 stored::fields!(Windowed {
@@ -281,7 +281,7 @@ impl Windowed {
     }
 }
 
-/// What tests look at.
+/// Values that tests look at.
 #[cfg(test)]
 impl Windowed {
     pub(crate) fn una(&self) -> SeqNum {

@@ -1,6 +1,6 @@
-//! What is believed of a segment. The engine stands for both hosts, so it believes no more than Linux does
-//! (`tcp_validate_incoming`, `tcp_ack`): whoever knows a flow's addresses and ports, and not its numbers,
-//! must not reach further through it than past it.
+//! Rules by which a segment is believed. The engine stands for both hosts, so it believes no more than
+//! Linux does (`tcp_validate_incoming`, `tcp_ack`): whoever knows a flow's addresses and ports, and not
+//! its numbers, must not reach further through it than past it.
 //!
 //! | of a segment | counts where |
 //! |---|---|
@@ -12,7 +12,7 @@
 use units::SeqNum;
 use wire::{Tcp, TcpFlags};
 
-/// What a segment's acknowledgement number is to the stream that it acknowledges.
+/// Kind of a segment's acknowledgement number to the stream that it acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AckKind {
     /// There is none.
@@ -38,8 +38,8 @@ impl AckKind {
     }
 }
 
-/// How far back acknowledgements of one side may lie (RFC 5961 §5.2, with the lower bound of Linux's
-/// `tcp_ack`).
+/// Range of acknowledgements of one side: how far back they may lie (RFC 5961 §5.2, with the lower
+/// bound of Linux's `tcp_ack`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckRange {
     /// Largest window that the side has stated, or amount that was under way to it, in bytes (`MAX.SND.WND`).
@@ -50,10 +50,10 @@ pub(crate) struct AckRange {
 stored::fields!(AckRange { most_allowed, acked: since(3, u32::MAX) });
 
 impl AckRange {
-    /// That of a side of which is not known what it has stated: no window is larger (RFC 7323 §2.3).
+    /// Range of a side of which is not known what it has stated: no window is larger (RFC 7323 §2.3).
     pub(crate) const UNKNOWN: Self = Self { most_allowed: 65_535 << 14, acked: u32::MAX };
 
-    /// That of a side that has allowed `window` bytes and acknowledged none.
+    /// Range of a side that has allowed `window` bytes and acknowledged none.
     pub(crate) const fn new(window: u32) -> Self {
         Self { most_allowed: window, acked: 0 }
     }
@@ -83,7 +83,7 @@ impl AckRange {
         self.acked = self.acked.saturating_add(bytes);
     }
 
-    /// It has allowed so many, or so many were under way to it.
+    /// Notes that it has allowed `bytes`, or that as many were under way to it.
     pub(crate) fn note_allowed(&mut self, bytes: u32) {
         self.most_allowed = self.most_allowed.max(bytes);
     }

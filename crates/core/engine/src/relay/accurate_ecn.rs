@@ -23,13 +23,13 @@ use wire::{EcnByteCounters, Tcp, TcpEditor, TcpFlags, TcpHeaderSpec};
 
 use crate::direction::End;
 
-/// What counters of CE packets begin with (§3.2.1).
+/// Start value of counters of CE packets (§3.2.1).
 const CE_PACKETS_AT_START: u8 = 5;
 
-/// What the counters of bytes marked ECT(0), CE and ECT(1) begin with (§3.2.1).
+/// Start values of the counters of bytes marked ECT(0), CE and ECT(1) (§3.2.1).
 const BYTES_AT_START: [u32; 3] = [1, 0, 1];
 
-/// How the packet that completes a handshake says that the SYN-ACK was marked CE (§3.2.2.1).
+/// ACE field by which the packet that completes a handshake says that the SYN-ACK was marked CE (§3.2.2.1).
 const SYN_ACK_WAS_MARKED: u8 = 6;
 
 /// CE packets, and segments where bytes are not counted, that one acknowledgement tells of at most. Of more than six a
@@ -41,7 +41,7 @@ const PER_ACK_MAX: u32 = 5;
 /// Times that passing marks on is tried in vain: this host does not count them.
 const FAILURES_MAX: u8 = 3;
 
-/// What one host is told of the marks on its packets.
+/// Counters by which one host is told of the marks on its packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     /// The newest ACE field of the other host.
@@ -72,7 +72,7 @@ const fn place_of(ecn: u8) -> Option<usize> {
     }
 }
 
-/// How old a segment is beside what has come of its host.
+/// Age of a segment beside what has come of its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Age {
     /// It says what none has said before.
@@ -98,7 +98,7 @@ const fn is_ahead(ace: u8, before: u8) -> bool {
 }
 
 impl Counters {
-    /// Of a host that has counted none yet.
+    /// Counters of a host that has counted none yet.
     const fn new(ace: u8) -> Self {
         Self {
             ace,
@@ -172,16 +172,16 @@ impl Counters {
 /// Marks that are being passed on to the sink, in acknowledgements of our own.
 #[derive(Clone, Copy, Debug)]
 struct PassedOn {
-    /// That have been sent and not been counted by the sink.
+    /// Marks that have been sent and not been counted by the sink.
     under_way: u32,
     /// The same, of which it has acknowledged what was sent later: they are lost, or late.
     overdue: u32,
-    /// What was sent up to then: the sink has got them when it acknowledges more.
+    /// End of what was sent up to then: the sink has got them when it acknowledges more.
     until: SeqNum,
     failures: u8,
     /// Packets of the source went on that may have been marked behind us: not all that the sink counts is ours.
     has_others: bool,
-    /// Such as were marked before us, that the sink may count.
+    /// Packets marked before us that the sink may count.
     others: u32,
 }
 stored::fields!(PassedOn { under_way, overdue, until, failures, has_others, others: since(8, 0) });
@@ -191,7 +191,7 @@ impl PassedOn {
         Self { under_way: 0, overdue: 0, until: nxt, failures: 0, has_others: false, others: 0 }
     }
 
-    /// How many of `more` marks that the sink has counted are ones that were passed on, or copies of them.
+    /// Number of the `more` marks counted by the sink that were passed on, or are copies of them.
     fn count(&mut self, more: u32) -> u32 {
         let own = self.count_own(more);
         if self.has_others { own } else { more }
@@ -216,7 +216,7 @@ impl PassedOn {
     }
 }
 
-/// What the hosts of a flow tell each other of marks.
+/// Marks that the hosts of a flow tell each other of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccurateEcn {
     initiator: End,
@@ -250,8 +250,8 @@ stored::fields!(AccurateEcn {
 });
 
 impl AccurateEcn {
-    /// That of a flow whose handshake is complete with `third`, a packet of `initiator`; data to the sink begins at
-    /// `start`. `with_bytes` where the other host's SYN-ACK had byte counters.
+    /// State of a flow whose handshake is complete with `third`, a packet of `initiator`; data to the sink
+    /// begins at `start`. `with_bytes` where the other host's SYN-ACK had byte counters.
     pub(super) fn new(initiator: End, third: &Tcp, start: SeqNum, with_bytes: bool) -> Self {
         let of_handshake = third.flags.ace();
         let own = if of_handshake == SYN_ACK_WAS_MARKED { of_handshake } else { CE_PACKETS_AT_START };
@@ -275,7 +275,7 @@ impl AccurateEcn {
         new
     }
 
-    /// What a host is told.
+    /// Counters that a host is told.
     pub(super) fn to(&mut self, host: End) -> &mut Counters {
         match host {
             End::Source => &mut self.to_source,
@@ -376,7 +376,7 @@ impl AccurateEcn {
         self.to(from).take(ecn, segments, payload);
     }
 
-    /// Notes data of the source that is to be acknowledged to it: so many segments, `len` bytes in all.
+    /// Notes data of the source that is to be acknowledged to it: `segments` segments, `len` bytes in all.
     pub(super) fn note_data(&mut self, segments: u32, len: u32) {
         self.to_source.segments = self.to_source.segments.saturating_add(segments);
         self.to_source.segment_len = self.to_source.segment_len.max(len.div_ceil(segments.max(1)));
@@ -442,7 +442,8 @@ impl AccurateEcn {
         counters.bytes().filter(|_| !has_blocks || counters.needs_bytes())
     }
 
-    /// As four numbers of three bits: what the source was told last and what of it is ours, then the same of the sink.
+    /// Word of four numbers of three bits: what the source was told last, what of it is ours, and both of
+    /// the sink.
     pub(super) fn word(&self) -> u32 {
         let three = |value: u32, place: u32| (value & 7) << (3 * place);
         let of = |counters: &Counters, place: u32| {
@@ -451,8 +452,8 @@ impl AccurateEcn {
         of(&self.to_source, 0) | of(&self.to_sink, 2)
     }
 
-    /// From such a word: what is known after the death of a process. Marks that were passed on and not counted are ours
-    /// still, and are passed on once more.
+    /// State from such a word: what is known after the death of a process. Marks that were passed on and not
+    /// counted are ours still, and are passed on once more.
     pub(super) fn of_word(word: u32, nxt: SeqNum) -> Self {
         let three = |place: u32| word >> (3 * place) & 7;
         let counters = |place: u32| Counters {

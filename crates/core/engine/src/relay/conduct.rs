@@ -8,34 +8,34 @@ use crate::pass::PassReason;
 /// Acknowledgements that make no sense, in a row, before a flow is given up.
 const NONSENSE_MAX: u8 = 8;
 
-/// From so many in a row on, acknowledgements of what was never sent may be believed.
+/// Acknowledgements in a row of what was never sent from which on they may be believed.
 pub(super) const DESYNCHRONISED_AFTER: u8 = 3;
 
-/// How long data may come in behind a hole that is not filled. A source that lives retransmits
-/// within its time-out, which RFC 6298 lets grow to 60 s, though not while data arrives.
+/// Time for which data may come in behind a hole that is not filled. A source that lives retransmits within
+/// its time-out, which RFC 6298 lets grow to 60 s, though not while data arrives.
 const HOLE_MAX: Duration = Duration::from_secs(60);
 
-/// Time between answers to unacceptable packets of a flow, whatever is wrong with them and whoever
-/// sent them; that of Linux (`tcp_invalid_ratelimit`).
+/// Time between answers to unacceptable packets of a flow, whatever is wrong with them and no
+/// matter who sent them; that of Linux (`tcp_invalid_ratelimit`).
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long, in ms, the hosts of a flow say that they are elsewhere before they are believed: a host that is asked answers
-/// within it.
+/// Time, in ms, for which the hosts of a flow say that they are elsewhere before they are believed: a host
+/// that is asked answers within it.
 const SETTLES_AFTER_MS: u32 = 1_000;
 
-/// How long what they said counts, ms.
+/// Time for which what they said counts, ms.
 const FORGOTTEN_AFTER_MS: u32 = 60_000;
 
-/// What there is to hold against the hosts of a flow.
+/// Conduct of the hosts of a flow, as far as it speaks against them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conduct {
     /// Acknowledgements in a row that make no sense.
     nonsense: u8,
-    /// When a packet that was not acceptable was last answered.
+    /// Time at which a packet that was not acceptable was last answered.
     challenged: Moment,
-    /// Since when the same hole in the source's data has been open.
+    /// Time since which the same hole in the source's data has been open.
     hole_since: Moment,
-    /// When both hosts were asked first where they are, while nothing came that fits, ms; 0 for never.
+    /// Time at which both hosts were first asked where they are, while nothing came that fits, ms; 0: never.
     elsewhere_ms: u32,
 }
 stored::fields!(Conduct { nonsense, challenged, hole_since, elsewhere_ms });
@@ -103,10 +103,9 @@ impl Conduct {
         (now.saturating_since(since) >= HOLE_MAX).then_some(PassReason::NotTcpLike)
     }
 
-    /// True when one more answer to an unacceptable packet is due: two hosts that disagree would
-    /// answer each other for ever, and whoever forges packets would be answered at his own rate
-    /// (RFC 5961 §7). Data outside the window is not asked for here: its sender needs to hear of
-    /// each, and sends no faster for it.
+    /// True when one more answer to an unacceptable packet is due: two hosts that disagree would answer each
+    /// other for ever, and a forger of packets would be answered at his own rate (RFC 5961 §7). Data outside
+    /// the window is not asked for here: its sender needs to hear of each, and sends no faster for it.
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
         let is_due = self.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
         if is_due {

@@ -26,20 +26,20 @@ use wire::{Tcp, TcpFlags};
 use crate::memory::timer::Moment;
 use crate::pass::PassReason;
 
-/// A sender of which nothing is missing and from which nothing comes for so long has nothing under
-/// way: it would repeat it (RFC 6298 §2: the first time-out is one second).
+/// Silence after which a sender of which nothing is missing has nothing under way: it would repeat
+/// it (RFC 6298 §2: the first time-out is one second).
 const QUIET: Duration = Duration::from_secs(3);
 
-/// How long a sender that has something under way may take to repeat it: the largest time-out (RFC
+/// Time that a sender that has something under way may take to repeat it: the largest time-out (RFC
 /// 6298 §2.5).
 const REPEATS_WITHIN: Duration = Duration::from_secs(60);
 
-/// On which terms a flow leaves: nothing new is taken, and once nothing is owed it is handed back.
+/// Terms on which a flow leaves: nothing new is taken, and once nothing is owed it is handed back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
-    /// Why, where it leaves by itself: it does not behave.
+    /// Reason, where it leaves by itself: it does not behave.
     why: Option<PassReason>,
-    /// What has to be known before it is handed back.
+    /// Facts that have to be known before it is handed back.
     pub(super) hand_back: HandBack,
     /// Packets of it may have gone past us: what its hosts say of each other is believed.
     is_doubtful: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Departure {
 stored::fields!(Departure { why, hand_back, is_doubtful });
 
 impl Departure {
-    /// Since the engine drains, or for the reason given later. `is_uplink_of_both`: see [`HandBack`].
+    /// Terms where the engine drains, or for the reason given later. `is_uplink_of_both`: see [`HandBack`].
     pub(crate) const fn new(is_uplink_of_both: bool) -> Self {
         Self { why: None, hand_back: HandBack::new(is_uplink_of_both), is_doubtful: false }
     }
@@ -68,7 +68,7 @@ impl Departure {
         self.is_doubtful
     }
 
-    /// Why it leaves.
+    /// Reason why it leaves.
     pub(crate) fn reason(&self) -> PassReason {
         self.why.unwrap_or(PassReason::Draining)
     }
@@ -80,7 +80,7 @@ impl Departure {
     }
 }
 
-/// What is known of how much the source of a draining flow has under way.
+/// Knowledge of how much the source of a draining flow has under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandBack {
     /// It is the half that goes on to take what it has allowed.
@@ -89,7 +89,7 @@ pub(crate) struct HandBack {
     highest: Option<SeqNum>,
     /// It has said that nothing is under way.
     is_quiet: bool,
-    /// When it was heard last.
+    /// Time at which it was heard last.
     since: Moment,
 }
 stored::fields!(HandBack { takes_allowed, highest, is_quiet, since });
@@ -123,7 +123,7 @@ impl HandBack {
         self.due(receiver.next()).is_none_or(|due| now >= due)
     }
 
-    /// When it is, if nothing comes meanwhile.
+    /// Time at which it is known, if nothing comes meanwhile.
     pub(super) fn due(&self, next: SeqNum) -> Option<Instant> {
         let is_missing = self.highest.is_some_and(|highest| highest.is_after(next));
         Some(self.since.get()? + if is_missing { REPEATS_WITHIN } else { QUIET })

@@ -19,7 +19,7 @@ pub(crate) type HeaderBuffer = [u8; TcpHeaderSpec::MAX_LEN];
 /// Congestion experienced, in the ECN field (RFC 3168 §5).
 const CE: u8 = 3;
 
-/// How far back the number of a question lies: before any window.
+/// Distance by which the number of a question lies back: before any window.
 const QUESTION_BEHIND: u32 = 1 << 30;
 
 /// SACK blocks that fit beside timestamps, and without them (RFC 2018 §3).

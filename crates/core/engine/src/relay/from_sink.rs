@@ -18,8 +18,8 @@ use crate::pass::PassReason;
 use crate::segment::{Context, Segment};
 use crate::timestamp::later_of;
 
-/// How far beyond the source's window a number of the sink is believed: its end of stream, a probe,
-/// and windows that we have not seen because they were told before we took over.
+/// Distance beyond the source's window within which a number of the sink is believed: its end of
+/// stream, a probe, and windows that we have not seen because they were told before we took over.
 const BEYOND_WINDOW: u32 = 65_535;
 
 /// The same where packets may have gone past us: a quarter of the circle.
@@ -132,8 +132,8 @@ impl Relay {
         tcp.seq_end().is_at_or_after(self.source.ack) && tcp.seq.is_at_or_before(limit)
     }
 
-    /// What a segment of the sink acknowledges of what was sent to it. What came past us, where packets may
-    /// have, it may acknowledge as well.
+    /// Judges what a segment of the sink acknowledges of what was sent to it. What came past us, where
+    /// packets may have, it may acknowledge as well.
     #[inline]
     pub(super) fn judge_sink_ack(&self, tcp: &Tcp, is_doubtful: bool) -> AckKind {
         let sent = self.sender.nxt();

@@ -104,7 +104,7 @@ impl Relay {
             }
         }
         if !owed {
-            // What is owed from here on, be it only a FIN, is owed since now.
+            // What is owed from here on, even if only a FIN, is owed since now.
             self.last_progress = cx.now;
         }
         match arrival {
@@ -136,8 +136,8 @@ impl Relay {
         }
     }
 
-    /// What a segment of the source acknowledges of what the sink has sent. Of a flow in doubt the sink may
-    /// have sent more, past us.
+    /// Judges what a segment of the source acknowledges of what the sink has sent. Of a flow in doubt the
+    /// sink may have sent more, past us.
     #[inline]
     pub(super) fn judge_source_ack(&self, departure: Option<&Departure>, tcp: &Tcp) -> AckKind {
         let is_doubtful = departure.is_some_and(Departure::is_doubtful);
@@ -241,7 +241,7 @@ impl Relay {
         arrival
     }
 
-    /// How much of a segment's `len` bytes may be kept while the flow's memory is limited: what it
+    /// Bytes of a segment's `len` that may be kept while the flow's memory is limited: what it
     /// holds already costs nothing more.
     fn room_for(&self, tcp: &Tcp, len: usize, cx: &Context<'_>) -> usize {
         let held = self.buffer.capacity();
@@ -334,7 +334,7 @@ impl Relay {
     }
 }
 
-/// What of a segment of either side is asked in the same way.
+/// Questions that are asked in the same way of a segment of either side.
 impl Relay {
     /// True when a segment has no timestamp although both hosts agreed on them (RFC 7323 §3.2).
     pub(super) fn lacks_timestamp(&self, tcp: &Tcp) -> bool {

@@ -16,7 +16,7 @@ use crate::path::turns::Turn;
 use crate::record::{FlowRecord, Mark};
 
 impl Relay {
-    /// What another process needs to go on with it.
+    /// Record that another process needs to go on with it.
     pub(crate) fn record(&self) -> FlowRecord {
         let Self { agreed, sink, source, sender, receiver, .. } = self;
         let srtt = self.srtt().map_or(0, |srtt| u32::try_from(srtt.as_micros()).unwrap_or(u32::MAX));
@@ -178,8 +178,8 @@ impl Relay {
         relay
     }
 
-    /// What it holds in order and the sink has not acknowledged, from `from` on, `len_max` bytes at most: where
-    /// that begins which is not acknowledged, where the bytes do, and the bytes.
+    /// Data that it holds in order and the sink has not acknowledged, from `from` on, `len_max` bytes at
+    /// most: where that begins which is not acknowledged, where the bytes do, and the bytes.
     pub(crate) fn held_from(&self, from: Option<SeqNum>, len_max: usize) -> (SeqNum, SeqNum, Vec<u8>) {
         let next = self.receiver.next();
         // The end of the stream has a number, too, and no byte.
@@ -189,7 +189,7 @@ impl Relay {
         (una, from, [a, b].concat())
     }
 
-    /// How many bytes that are.
+    /// Number of those bytes.
     pub(crate) fn held_len(&self) -> u64 {
         let (una, next) = (self.sender.una(), self.receiver.next());
         if una.is_after(next) { 0 } else { u64::from(next.since(una)) }

@@ -1,4 +1,4 @@
-//! What each host of a relayed flow has sent so far: packets are made in the one's name for the other.
+//! State of each host of a relayed flow by what it has sent: packets are made in its name for the other.
 
 use tcp::ReturnDelay;
 use units::SeqNum;
@@ -11,7 +11,7 @@ use crate::timestamp::{is_earlier, later_of};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IpTemplate {
     pub(crate) hop_limit: u8,
-    /// Without the ECN bits: what we send is our own.
+    /// Traffic class without the ECN bits: what we send is our own.
     pub(crate) traffic_class: u8,
     pub(crate) flow_label: u32,
     pub(crate) dont_fragment: bool,
@@ -20,7 +20,7 @@ pub(crate) struct IpTemplate {
 stored::fields!(IpTemplate { hop_limit, traffic_class, flow_label, dont_fragment, id });
 
 impl IpTemplate {
-    /// As in `ip`, with identifications of its own.
+    /// Takes the fields of `ip`, with identifications of its own.
     pub(super) fn of(ip: &Ip) -> Self {
         Self {
             hop_limit: ip.hop_limit,
@@ -43,7 +43,7 @@ impl IpTemplate {
     }
 }
 
-/// What the sink has sent so far: the origin of packets made in its name.
+/// State of what the sink has sent so far: the origin of packets made in its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SinkSide {
     pub(super) ip: IpTemplate,
@@ -51,7 +51,7 @@ pub(crate) struct SinkSide {
     pub(super) isn: SeqNum,
     /// One past the highest number it has sent.
     pub(super) nxt: SeqNum,
-    /// How far back it may acknowledge.
+    /// Range of its acknowledgements: how far back they may lie.
     pub(super) acks: AckRange,
     /// Newest TSval it has used.
     pub(super) tsval: u32,
@@ -125,19 +125,19 @@ impl SinkSide {
     }
 }
 
-/// What stands for the newest TSval taken of a host that is at `tsval`, while none is known: it is older than
-/// all that may still come.
+/// Value for the newest TSval taken of a host that is at `tsval`, while none is known: it is older than all
+/// that may still come.
 pub(super) const fn nothing_taken(tsval: u32) -> u32 {
     tsval.wrapping_sub(1 << 30)
 }
 
-/// What the source has sent so far: the origin of packets made in its name.
+/// State of what the source has sent so far: the origin of packets made in its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceSide {
     pub(super) ip: IpTemplate,
     /// Highest number of the sink it has acknowledged.
     pub(super) ack: SeqNum,
-    /// How far back it may acknowledge.
+    /// Range of its acknowledgements: how far back they may lie.
     pub(super) acks: AckRange,
     /// Its window field, as stated.
     pub(super) window: u16,

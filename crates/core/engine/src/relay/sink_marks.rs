@@ -29,7 +29,7 @@ pub(crate) struct SinkMarks {
 stored::fields!(SinkMarks { ect, is_classic, is_pending, owes_cwr, cwr_end });
 
 impl SinkMarks {
-    /// Of a flow whose hosts agreed on classic ECN, on accurate ECN, or on neither: none, unless it is asked for.
+    /// Marks of a flow whose hosts agreed on classic ECN, accurate ECN, or neither; none, unless asked for.
     pub(super) fn of(setting: ClientEcn, is_classic: bool, is_accurate: bool) -> Option<Box<Self>> {
         let ect = setting.field();
         (ect != 0 && (is_classic || is_accurate)).then(|| {

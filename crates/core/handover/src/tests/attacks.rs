@@ -1,4 +1,4 @@
-//! What a box that is known, and means harm, can have another one do.
+//! Tests of what a box that is known, and means harm, can have another one do.
 
 use super::*;
 

@@ -7,7 +7,7 @@ use super::QueueVerdict;
 /// A queue of no more than a full packet is none (RFC 8289 §5.4, `maxpacket`).
 const LEAST: Bytes = Bytes::new(1_514);
 
-/// So many intervals after the last one a new episode goes on at the rate of that (RFC 8289 §5.4).
+/// Intervals after the last episode within which a new one goes on at its rate (RFC 8289 §5.4).
 const RECENT: u64 = 16;
 
 /// Settings of CoDel.
@@ -48,7 +48,7 @@ impl CoDel {
         }
     }
 
-    /// What becomes of the first packet, which has waited for `sojourn`; `left` bytes wait, it included.
+    /// Judges the first packet, which has waited for `sojourn`; `left` bytes wait, it included.
     pub(super) fn judge(
         &mut self,
         sojourn: Duration,

@@ -38,8 +38,8 @@ pub struct DualPi2Params {
     pub step: Duration,
     /// The longest usual round trip: sets the gains. Default 100 ms (RFC 9332 figure 2).
     pub rtt_max: Duration,
-    /// From one step of the controller to the next. Default 16 ms (Linux; RFC 9332: the least of the target and a third
-    /// of `rtt_max`).
+    /// Time from one step of the controller to the next. Default 16 ms (Linux; RFC 9332: the least of the
+    /// target and a third of `rtt_max`).
     pub update: Duration,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct DualPi2 {
     /// p', in parts of [`ONE`].
     base: i64,
     before: Duration,
-    /// What scalable packets are owed of marks (RFC 9332 `recur`).
+    /// Marks that scalable packets are still to get (RFC 9332 `recur`).
     owed: i64,
     /// Above zero it is a classic packet's turn.
     credit: i64,
@@ -109,7 +109,7 @@ impl DualPi2 {
         self.next_update += self.params.update;
     }
 
-    /// Whose turn it is, where so many packets of each may leave; none where none may.
+    /// True on a scalable packet's turn, given how many packets of each may leave; none where none may.
     pub(super) fn picks_low(&self, [low, classic]: [usize; 2]) -> Option<bool> {
         match (low, classic) {
             (0, 0) => None,
@@ -140,7 +140,7 @@ impl DualPi2 {
         self.coupled() >= ONE
     }
 
-    /// What becomes of a scalable packet that has waited for `sojourn` in a queue of `len`, it included.
+    /// Judges a scalable packet that has waited for `sojourn` in a queue of `len`, it included.
     pub(super) fn judge_low(&mut self, sojourn: Duration, len: usize) -> QueueVerdict {
         if self.is_overloaded() && self.is_hit_squared() {
             return QueueVerdict::Dropped;
@@ -155,7 +155,7 @@ impl DualPi2 {
         QueueVerdict::Marked
     }
 
-    /// What becomes of a classic packet.
+    /// Judges a classic packet.
     pub(super) fn judge_classic(&mut self, is_capable: bool) -> QueueVerdict {
         if !self.is_hit_squared() {
             QueueVerdict::Leaves

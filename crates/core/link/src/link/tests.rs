@@ -235,7 +235,7 @@ fn loss_before_takes_no_capacity_and_loss_after_does() {
     assert_eq!(after.counters().held, Tally::default());
 }
 
-/// What a token bucket lets through: all of a burst, then its rate, and after a pause a burst again.
+/// A token bucket lets all of a burst through, then its rate, and after a pause a burst again.
 #[test]
 fn a_policer_lets_its_rate_through_and_takes_no_room() {
     // A byte in a millisecond.
@@ -467,7 +467,7 @@ proptest! {
         prop_assert_eq!(logged, out.len());
     }
 
-    /// What leaves in any interval never exceeds what was offered up to its end.
+    /// Deliveries in any interval never exceed what was offered up to its end.
     #[test]
     fn no_more_leaves_than_is_offered(config in any_config(), packets in any_packets()) {
         let config = LinkConfig { uplink_slots: None, ..config };
@@ -487,8 +487,8 @@ proptest! {
     }
 }
 
-/// What became of packets of 1,500 bytes that come twice as fast as 12 Mbit/s for a second, with this ECN field, where
-/// somebody looks each `look_us`: when they came out and whether they were marked, and the counters.
+/// Fates of packets of 1,500 bytes that come twice as fast as 12 Mbit/s for a second, with this ECN field,
+/// where somebody looks each `look_us`: when they came out and whether they were marked, and the counters.
 fn overloaded(aqm: Aqm, ecn: Ecn, look_us: u64) -> (Vec<(u64, bool)>, Counters) {
     let capacity = Capacity::Constant(Rate::from_mbps(12));
     let mut link = link(&LinkConfig { capacity, aqm: Some(aqm), ..LinkConfig::default() });

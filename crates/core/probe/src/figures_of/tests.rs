@@ -26,7 +26,7 @@ fn log(sent: u32, arrivals: Vec<Arrival>) -> RunLog {
     }
 }
 
-/// The server's clock is ahead by so much.
+/// Time by which the server's clock is ahead.
 const AHEAD_MS: u64 = 1_000_000;
 
 fn at(number: u32, ms: u64) -> Arrival {

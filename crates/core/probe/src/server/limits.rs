@@ -1,4 +1,4 @@
-//! What a client may have: a run within the limits, a volume in each hour, and its turn.
+//! Limits of a client: a run within the limits, a volume in each hour, and its turn.
 
 use core::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub(super) fn planned_bytes(spec: &RunSpec) -> u64 {
 }
 
 impl Server {
-    /// A session has moved so many bytes that are not of a run here: over TCP.
+    /// Notes that a session has moved `bytes` that are not of a run here: over TCP.
     pub fn on_volume(&mut self, session: SessionId, bytes: u64, now: Instant) {
         if let Some(session) = self.sessions.iter().find(|other| other.id == session) {
             let client = client_of(session.path.client);
@@ -43,7 +43,7 @@ impl Server {
         used.map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// What was asked for and not moved is given back.
+    /// Gives back what was asked for and not moved.
     pub(super) fn refund(&mut self, client: IpAddr, bytes: u64) {
         if let Some((_, used)) = self.volumes.get_mut(&client) {
             *used = used.saturating_sub(bytes);

@@ -52,7 +52,7 @@ fn windows_are_scaled_only_if_both_sides_said_so() {
 }
 
 proptest! {
-    /// Against a plain set of bytes.
+    /// Compares with a plain set of bytes.
     #[test]
     fn repeats_match_a_byte_set(segments in proptest::collection::vec((0u32..300, 1u32..60), 0..80), start: u32) {
         let mut bytes = std::collections::BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What goes on beside a case's own flows: hosts for it, and what came of them.
+//! Traffic beside a case's own flows: hosts for it, and what came of them.
 
 use control::{ControllerConfig, CubicParams};
 use scenario::figures::Neighbour;
@@ -11,7 +11,7 @@ use crate::{
     ReceiveWindow, Role,
 };
 
-/// As much as nobody transfers in a run.
+/// Bytes of an endless transfer: nobody transfers as much in a run.
 const ENDLESS: u64 = 1 << 40;
 /// Numbers of flows beside others begin here: their clients' ports follow those of the case's own.
 const FIRST_NUMBER: u16 = 10_000;
@@ -20,7 +20,7 @@ const QUIC_BUFFER: Bytes = Bytes::from_mib(16);
 /// QUIC implementations begin with more segments than TCP's ten (quic-go: 32).
 const QUIC_SEGMENTS: u64 = 32;
 
-/// What an entry is in the network.
+/// Hosts of an entry in the network.
 enum Hosts {
     /// One flow, by its place among those beside the case's own.
     Flow(usize),
@@ -124,7 +124,7 @@ fn over_quic(mut hosts: FlowConfig) -> FlowConfig {
     FlowConfig { server: hosts.server.over_quic(), client: hosts.client.over_quic(), ..hosts }
 }
 
-/// As many packets come back as arrive.
+/// Call in which as many packets come back as arrive.
 fn call(case: &Case, entry: &Beside, port: u16, time_limit: Duration) -> DatagramConfig {
     let family = case.workload.family();
     let (payload, rate) = entry.call(family);
@@ -137,7 +137,7 @@ fn call(case: &Case, entry: &Beside, port: u16, time_limit: Duration) -> Datagra
     DatagramConfig { server, client, begins: entry.start(), rate, payload, count, answer: payload }
 }
 
-/// What came of everything beside the flows of `case`, which were to end by `limit`.
+/// Figures of everything beside the flows of `case`, which were to end by `limit`.
 pub(super) fn neighbours<M: MiddleboxUnderTest>(
     case: &Case,
     network: &Network<M>,
@@ -191,7 +191,7 @@ fn failure(host: &Endpoint) -> Option<String> {
     Some(format!("the connection ended: {ending:?}"))
 }
 
-/// How long a page took whose connections have all ended.
+/// Time that a page took whose connections have all ended.
 fn took(flows: &[(&Endpoint, &Endpoint)], began: Instant) -> Option<Duration> {
     let ends = flows.iter().map(|(server, client)| {
         let is_whole = client.bytes_read() == server.config().app.total();
@@ -201,7 +201,7 @@ fn took(flows: &[(&Endpoint, &Endpoint)], began: Instant) -> Option<Duration> {
     Some(last.saturating_since(began))
 }
 
-/// When a host's program read how much more.
+/// Bytes that a host's program read, with the times at which it read them.
 fn increments(host: &Endpoint) -> Vec<(Instant, u64)> {
     let progress = host.progress();
     let mut before = 0;

@@ -1,4 +1,4 @@
-//! From a network that has run to the figures of its case.
+//! Figures of a case from a network that has run.
 
 use link::PacketRecord;
 use scenario::figures::{mbps, pings, radio, seconds, series, udp};
@@ -25,7 +25,7 @@ pub(super) fn received<M: MiddleboxUnderTest>(network: &Network<M>, workload: &W
     flows.map(|(server, client)| roles(workload, server, client).0.bytes_read()).sum::<u64>() + datagrams
 }
 
-/// What is known of a case besides its network.
+/// Evidence of a case besides its network.
 pub(super) struct Evidence<'a> {
     pub case: &'a Case,
     pub limit: Instant,
@@ -179,7 +179,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// What did not come out as it must, one clause each.
+    /// Results that are not as they must be, one clause each.
     fn problems(&self, figures: &Figures) -> Vec<String> {
         let mut problems: Vec<String> = self.broken.clone().into_iter().collect();
         problems.extend(figures.problems(self.case));
@@ -187,7 +187,7 @@ impl Evidence<'_> {
     }
 }
 
-/// What became of one flow.
+/// End of one flow.
 struct FlowEnd {
     began: Instant,
     first: Option<Instant>,

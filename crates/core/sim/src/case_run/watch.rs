@@ -10,11 +10,11 @@ use crate::{MiddleboxUnderTest, Network};
 /// Senders and queue at a point of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Instant,
-    /// What the first flow's sender may have in flight, by its congestion window; none before the connection.
+    /// Congestion window of the first flow's sender; none before the connection.
     pub window: Option<Bytes>,
-    /// What it has.
+    /// Bytes that it has in flight.
     pub in_flight: Option<Bytes>,
     /// The same of the accelerator towards the first client.
     pub accelerator: Option<(Bytes, Bytes)>,
@@ -24,7 +24,7 @@ pub struct Sample {
     pub queue_bytes: Bytes,
 }
 
-/// Who looks on while a case runs.
+/// Observer of a case while it runs.
 pub trait Watcher {
     /// Bytes that have arrived so far.
     fn on_progress(&mut self, _received: Bytes) {}
@@ -36,17 +36,17 @@ pub trait Watcher {
     fn wants_packets(&self) -> bool {
         false
     }
-    /// How many bytes of a packet [`Watcher::on_packet`] wants; the default holds every header.
+    /// Bytes of a packet that [`Watcher::on_packet`] wants; the default holds every header.
     fn packet_len(&self) -> usize {
         HEADERS
     }
     /// A packet passed a host's interface. Told in their order, but late.
     fn on_packet(&mut self, _packet: &LoggedPacket) {}
-    /// How often [`Watcher::on_sample`] is wanted, if at all.
+    /// Interval at which [`Watcher::on_sample`] is wanted, if at all.
     fn every(&self) -> Option<Duration> {
         None
     }
-    /// How things are.
+    /// Takes a sample.
     fn on_sample(&mut self, _sample: &Sample) {}
 }
 

@@ -29,7 +29,7 @@ pub(super) struct MarksTold {
     is_broken: bool,
 }
 
-/// How far a counter of three bits has grown, from 5 on (RFC 9768 §3.2.1).
+/// Growth of a counter of three bits, from 5 on (RFC 9768 §3.2.1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Growth {
     last: Option<u8>,
@@ -44,7 +44,7 @@ impl Growth {
 }
 
 impl MarksTold {
-    /// Of a host that sends this SYN or SYN-ACK.
+    /// Begins for a host that sends this SYN or SYN-ACK.
     pub(super) fn begin(tcp: &Tcp) -> Self {
         let agrees = if tcp.flags.contains(TcpFlags::ACK) {
             matches!(tcp.flags.ace(), 2..=4 | 6)
@@ -69,7 +69,7 @@ impl MarksTold {
         }
     }
 
-    /// How many the host was told of, where they are too few; asked at the end of its flow.
+    /// Number of marks that the host was told of, where they are too few; asked at the end of its flow.
     pub(super) fn lost(&self) -> Option<String> {
         let (told, acceptable, arrived) = (self.told.by, self.acceptable, self.arrived);
         let is_lost = !self.is_broken && !self.is_passed && told < acceptable;

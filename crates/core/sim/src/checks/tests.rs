@@ -14,7 +14,7 @@ struct Hand {
 }
 
 impl Hand {
-    /// After a handshake: client ISN 100, server ISN 0xffff_ff00, MSS 1000, timestamps and SACK.
+    /// State after a handshake: client ISN 100, server ISN 0xffff_ff00, MSS 1000, timestamps and SACK.
     fn new() -> Self {
         let ends = [(CLIENT.parse().unwrap(), SERVER.parse().unwrap())];
         let config = CheckConfig { debt_max: Bytes::new(5_000), ..CheckConfig::default() };

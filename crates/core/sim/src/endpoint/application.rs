@@ -1,4 +1,4 @@
-//! What the application does with a connection: it reads, and writes.
+//! Actions of the application on a connection: it reads, and writes.
 
 use units::{Bytes, Instant};
 

@@ -1,4 +1,4 @@
-//! What an [`crate::Endpoint`] is and what its application does.
+//! Configuration of an [`crate::Endpoint`] and its application.
 
 use core::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 use super::mark_response::MarkResponse;
 use crate::Pattern;
 
-/// How an endpoint comes to its connection.
+/// Role in which an endpoint comes to its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It sends the SYN at this time.
@@ -35,7 +35,7 @@ pub enum ReceiveWindow {
     Dynamic {
         /// The buffer.
         max: Bytes,
-        /// Of the window.
+        /// Parameters of the window.
         params: DrwaParams,
     },
 }
@@ -66,27 +66,27 @@ impl ReceiveWindow {
 pub struct Turn {
     /// Begins when this many bytes have been read since the start.
     pub after_reading: u64,
-    /// And so long after that.
+    /// Time after that at which it begins.
     pub pause: Duration,
     /// Bytes to write.
     pub send: u64,
 }
 
-/// How the application reads.
+/// Way in which the application reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// Everything as it comes.
     AtOnce,
-    /// At most `bytes` every `every`.
+    /// Reads at most `bytes` every `every`.
     Slowly {
         /// Bytes at a time.
         bytes: u64,
-        /// From time to time.
+        /// Time between two reads.
         every: Duration,
     },
 }
 
-/// What a host does with a segment that begins in its window and ends beyond it.
+/// Treatment by a host of a segment that begins in its window and ends beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum BeyondWindow {
     /// Takes it while nothing waits to be read, and discards it otherwise: Linux from 6.17 on
@@ -97,7 +97,7 @@ pub enum BeyondWindow {
     Always,
 }
 
-/// What a host's packets are.
+/// Protocol of a host's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Protocol {
     /// TCP, with acknowledgements as Linux delays them.
@@ -108,37 +108,37 @@ pub enum Protocol {
     Quic,
 }
 
-/// When the application closes its direction.
+/// Time at which the application closes its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// When it has written everything: a half-close while the peer still sends.
+    /// Close when it has written everything: a half-close while the peer still sends.
     AfterWriting,
-    /// When it has written everything and read the peer's end of stream.
+    /// Close when it has written everything and read the peer's end of stream.
     AfterPeer,
 }
 
 /// Bytes.
 const UDP_HEADER: u16 = 8;
 
-/// How often a program with a rate of its own acts.
+/// Interval at which a program with a rate of its own acts.
 const WRITE_EVERY: Duration = Duration::from_millis(20);
 
-/// What the program on an endpoint does.
+/// Program on an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Application {
-    /// What it writes and when, in order.
+    /// Bytes that it writes and when, in order.
     pub turns: Vec<Turn>,
-    /// How it reads.
+    /// Way in which it reads.
     pub reading: Reading,
-    /// When it closes.
+    /// Time at which it closes.
     pub closing: Closing,
     /// It aborts (RST) when it has read this many bytes.
     pub abort_after_reading: Option<u64>,
-    /// Or when the peer has acknowledged this many bytes of its own.
+    /// Bytes of its own whose acknowledgement makes it abort, too.
     pub abort_after_sending: Option<u64>,
-    /// Or at this time.
+    /// Time at which it aborts, too.
     pub abort_at: Option<Instant>,
-    /// Every turn asks for so many bytes: the time until they are read is noted.
+    /// Every turn asks for this many bytes: the time until they are read is noted.
     pub response_len: Option<u64>,
 }
 
@@ -184,8 +184,8 @@ impl Application {
         };
         Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
     }
-    /// Writes `count` requests of `request` bytes, one `every` so long whether or not the one
-    /// before was answered, for responses of `response` bytes.
+    /// Writes `count` requests of `request` bytes, one per `every` whether or not the one before
+    /// was answered, for responses of `response` bytes.
     #[must_use]
     pub fn requests_every(every: Duration, count: u32, request: u64, response: u64) -> Self {
         let turn = |i: u32| Turn {
@@ -274,11 +274,11 @@ pub struct EndpointConfig {
     pub local: SocketAddr,
     /// Its peer's.
     pub remote: SocketAddr,
-    /// How the connection begins.
+    /// Role in which the connection begins.
     pub role: Role,
     /// Initial sequence number.
     pub isn: SeqNum,
-    /// What its packets are: the same at both hosts.
+    /// Protocol of its packets: the same at both hosts.
     pub protocol: Protocol,
     /// MSS option: MTU less 40 (IPv6: 60).
     pub mss: u16,
@@ -292,13 +292,13 @@ pub struct EndpointConfig {
     pub accurate_ecn: Option<bool>,
     /// Offers and accepts classic ECN (RFC 3168) where accurate ECN is not agreed on, and then sends new data as ECT(0).
     pub classic_ecn: bool,
-    /// What it does about marks on its data.
+    /// Response to marks on its data.
     pub mark_response: MarkResponse,
     /// Further option bytes for its SYN or SYN-ACK.
     pub syn_options: Vec<u8>,
     /// The receive buffer.
     pub window: ReceiveWindow,
-    /// What it does with segments that end beyond its window.
+    /// Treatment of segments that end beyond its window.
     pub beyond_window: BeyondWindow,
     /// Unacknowledged and unsent bytes kept at most.
     pub send_buffer: u32,
@@ -308,9 +308,9 @@ pub struct EndpointConfig {
     pub controller: ControllerConfig,
     /// The program on it.
     pub app: Application,
-    /// What it writes.
+    /// Pattern of the bytes that it writes.
     pub writes: Pattern,
-    /// What it expects to read.
+    /// Pattern of the bytes that it expects to read.
     pub expects: Pattern,
 }
 

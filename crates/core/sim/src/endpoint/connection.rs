@@ -30,7 +30,7 @@ const QUICK_ACKS: u32 = 16;
 /// Longest retransmission time-out of an end host (Linux `TCP_RTO_MAX`).
 const RTO_MAX: Duration = Duration::from_secs(120);
 
-/// What both sides' SYNs agreed on.
+/// Options that both sides' SYNs agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Negotiated {
     pub own_scale: WindowScale,
@@ -43,21 +43,21 @@ pub(super) struct Negotiated {
     pub mss: u32,
 }
 
-/// How urgently an acknowledgement is owed.
+/// Urgency of an acknowledgement that is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckDue {
     No,
-    /// When a second segment has come, or at this time.
+    /// Due when a second segment has come, or at this time.
     Later(Instant),
-    /// With the next packet, whatever it is.
+    /// Due with the next packet, whatever it is.
     Now,
-    /// As a packet of its own: it is a duplicate or carries SACK blocks.
+    /// Due as a packet of its own: it is a duplicate or carries SACK blocks.
     Alone,
     /// The same at this time, with what has come by then.
     AloneLater(Instant),
 }
 
-/// What is acknowledged when.
+/// Acknowledgements that are due, and when.
 #[derive(Debug)]
 pub(super) struct DelayedAcks {
     pub due: AckDue,
@@ -98,18 +98,18 @@ pub(super) struct Connection {
     pub(super) reads_later: bool,
     /// The receive window, where it follows the path.
     pub(super) drwa: Option<Drwa>,
-    /// What a peer without SACK is believed to have got behind a hole.
+    /// Segments that a peer without SACK is believed to have got behind a hole.
     reno_sack: RenoSack,
-    /// When the peer last acknowledged something new, answered with a shut window, or had nothing to answer.
+    /// Time at which the peer last acknowledged news, answered with a shut window, or had nothing to answer.
     pub(super) last_progress: Instant,
     last_reply_to_empty: Option<Instant>,
     /// The largest window that the peer has stated, bytes.
     window_max: u32,
     /// Its timestamp clock at time zero.
     clock_offset: u32,
-    /// What it counts of marks, where both agreed on accurate ECN.
+    /// Counts of marks, where both agreed on accurate ECN.
     pub(super) marks: Option<Marks>,
-    /// What it echoes of marks, where both agreed on classic ECN.
+    /// Echo of marks, where both agreed on classic ECN.
     pub(super) echo: Option<Echo>,
     pub(super) answering: Answering,
 }
@@ -205,12 +205,12 @@ impl Connection {
         self.receiver.next().since(self.inbox.start())
     }
 
-    /// What the controller allows, and what is in flight.
+    /// Limits that the controller sets, and the bytes in flight.
     pub(super) fn sending(&self) -> (Control, Bytes) {
         (self.controller.control(), Bytes::from(self.in_flight()))
     }
 
-    /// What [`crate::Endpoint::exchange`] does.
+    /// Does the work of [`crate::Endpoint::exchange`].
     pub(super) fn exchange<'a>(
         &mut self,
         path: impl FnOnce() -> &'a mut SharedPath,
@@ -299,7 +299,7 @@ impl Connection {
         true
     }
 
-    /// What an acknowledgement that delivers so many bytes says of marks.
+    /// Response to the marks that an acknowledgement of `delivered` bytes tells of.
     fn heed_marks(&mut self, tcp: &Tcp, delivered: u32) -> Option<Mark> {
         if self.marks.is_none() && self.echo.is_none() {
             return None;
@@ -362,7 +362,7 @@ impl Connection {
         self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
     }
 
-    /// Whether a segment that begins in the window is taken although it may end beyond it (Linux
+    /// True when a segment that begins in the window is taken although it may end beyond it (Linux
     /// `tcp_sequence`); then all of it is.
     pub(super) fn takes_beyond(&self, tcp: &Tcp, policy: BeyondWindow) -> bool {
         !self.ends_beyond(tcp) || policy == BeyondWindow::Always || self.unread() == 0

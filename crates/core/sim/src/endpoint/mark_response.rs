@@ -1,4 +1,4 @@
-//! What a host makes of marks on its data: [`MarkResponse`], [`Answering`]; and classic ECN at a receiver: [`Echo`].
+//! Responses of a host to marks on its data ([`MarkResponse`], [`Answering`]), and classic ECN's [`Echo`].
 //!
 //! ```text
 //!   classic ECN:   ECE in an acknowledgement behind the last CWR ─▶ a mark;  CWR with the next new data    RFC 3168
@@ -18,7 +18,7 @@ const ALL_PPM: i64 = 1_000_000;
 /// g: the part of a round trip's share that α takes on (RFC 8257 §3.3).
 const GAIN_SHIFT: u32 = 4;
 
-/// What a host does about marks on what it has sent.
+/// Response of a host to marks on what it has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MarkResponse {
     /// It counts and tells them, and does nothing about its own.
@@ -50,7 +50,7 @@ pub(super) struct Answering {
     pub reductions: u64,
 }
 
-/// What of an acknowledgement that delivers something is about marks.
+/// Fields about marks of an acknowledgement that delivers something.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MarkFeedback {
     pub ece: bool,
@@ -63,7 +63,7 @@ pub(super) struct MarkFeedback {
 }
 
 impl Answering {
-    /// Of a host whose data begins at `start`. α is one until a round trip is known (RFC 8257 §3.3).
+    /// State of a host whose data begins at `start`.
     pub(super) const fn new(response: MarkResponse, start: SeqNum) -> Self {
         Self {
             response,
@@ -107,7 +107,7 @@ impl Answering {
         u32::from(more)
     }
 
-    /// What says ECE before it can have heard of the last CWR says nothing new.
+    /// Number of marks that ECE tells of: none before the peer can have heard of the last CWR.
     fn echoed(&mut self, told: &MarkFeedback) -> u32 {
         let is_old = self.owes_cwr || self.cwr_end.is_some_and(|end| told.una.is_before(end));
         u32::from(told.ece && !is_old)

@@ -14,7 +14,7 @@ pub(super) const fn capable(response: MarkResponse) -> u8 {
     if matches!(response, MarkResponse::Scalable) { ECT_1 } else { ECT_0 }
 }
 
-/// How a SYN-ACK that was not marked is told of, and how a server says that the SYN was not (RFC 9768 §3.1.2, §3.2.2.1).
+/// Value that tells of an unmarked SYN-ACK, and a server's for an unmarked SYN (RFC 9768 §3.1.2, §3.2.2.1).
 const NOT_ECT: u8 = 2;
 
 /// A SYN offers accurate ECN by all three flags, and a SYN-ACK accepts it by one of these.
@@ -43,7 +43,7 @@ pub(super) fn acceptance(flags: TcpFlags) -> TcpFlags {
     flags.with_ace(NOT_ECT)
 }
 
-/// What a host has counted of the marks on what it has taken.
+/// Counts of the marks on what a host has taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marks {
     ce_packets: u32,
@@ -56,7 +56,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Of a host that has begun the connection, or was connected to.
+    /// Counts of a host that has begun the connection, or was connected to.
     pub(super) const fn new(tells_bytes: bool, completes_handshake: bool) -> Self {
         Self { ce_packets: 5, bytes: [1, 0, 1], tells_bytes, completes_handshake }
     }

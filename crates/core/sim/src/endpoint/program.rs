@@ -11,7 +11,7 @@ use super::config::{Application, EndpointConfig};
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
 
-/// Where an application is.
+/// Progress of an application.
 #[derive(Debug)]
 pub(super) struct Program {
     /// Bytes written so far.

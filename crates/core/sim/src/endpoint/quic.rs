@@ -1,4 +1,4 @@
-//! Segments inside UDP datagrams: what a QUIC connection is to whoever forwards it.
+//! Segments inside UDP datagrams: what a QUIC connection is to a box that forwards it.
 
 use wire::{Transport, protocol};
 

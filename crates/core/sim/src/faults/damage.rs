@@ -26,7 +26,7 @@ pub(super) fn flip_in_second_half(packet: &mut [u8], random: &mut Random) -> &'s
     "corrupted"
 }
 
-/// Where the TCP header and the payload begin.
+/// Offsets at which the TCP header and the payload begin.
 fn borders(packet: &[u8]) -> Option<(usize, usize)> {
     let parsed = wire::parse(packet).ok()?;
     parsed.tcp().map(|tcp| (tcp.offset, tcp.payload_offset))

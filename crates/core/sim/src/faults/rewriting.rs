@@ -1,4 +1,4 @@
-//! What other middleboxes do to packets: numbers, options and addresses rewritten with right checksums.
+//! Changes that other middleboxes make to packets: numbers, options and addresses, with right checksums.
 
 use units::Duration;
 use wire::{ChecksumState, TcpEditor, TcpFlags};
@@ -34,7 +34,7 @@ impl Strips {
 /// A NAT that gives a client's packets another source from some time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rebinding {
-    /// From when on, since the start of the run.
+    /// Time from which on it holds, since the start of the run.
     pub at: Duration,
     /// Added to the port.
     pub port_shift: u16,
@@ -123,5 +123,5 @@ fn readdress(packet: &mut [u8], end: End, port_shift: u16, address_shift: u8) ->
     true
 }
 
-/// Where the ports of clients begin before a rebinding.
+/// First port of clients before a rebinding.
 const CLIENT_PORTS: u16 = 40_000;

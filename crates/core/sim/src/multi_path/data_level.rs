@@ -11,13 +11,13 @@ use super::subflow::{SubflowReceiver, SubflowSender};
 use super::{CaseControl, STALL_MIN};
 use crate::Pattern;
 
-/// The window of the data: Linux's `tcp_rmem` allows so much.
+/// Window of the data, as Linux's `tcp_rmem` allows.
 const WINDOW: u64 = 6 << 20;
 
 /// First retransmission of a SYN (RFC 6298 §2); each further one comes after twice as long.
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What crosses a radio.
+/// Contents of a packet that crosses a radio.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     /// SYN.
@@ -42,11 +42,11 @@ pub(super) enum Body {
 #[derive(Debug)]
 pub(super) struct Subflow {
     pub radio: usize,
-    /// Of the server's addresses, from 0.
+    /// Number of the server's address, from 0.
     pub address: u32,
     client: ClientEnd,
     server: Option<SubflowSender>,
-    /// When the server last answered a SYN, and when and after how long it does so again.
+    /// Time at which the server last answered a SYN, and when and after how long it does so again.
     answered_at: Instant,
     answers_again: Option<(Instant, Duration)>,
     /// Parts of the handshake that are to be sent: towards the client, and from it.
@@ -70,7 +70,7 @@ enum ClientEnd {
     Open(SubflowReceiver),
 }
 
-/// What the client's program has read.
+/// Data that the client's program has read.
 #[derive(Clone, Debug)]
 pub(super) struct Readout {
     pub connected_at: Option<Instant>,

@@ -25,7 +25,7 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Segments acknowledged at once before acknowledgements are delayed (Linux `TCP_MAX_QUICKACKS`).
 const QUICK_ACKS: u32 = 16;
 
-/// Where data of a subflow is in the connection's data (RFC 8684 §3.3.1).
+/// Place of a subflow's data in the connection's data (RFC 8684 §3.3.1).
 #[derive(Clone, Copy, Debug)]
 struct Mapping {
     seq: SeqNum,
@@ -33,7 +33,7 @@ struct Mapping {
     data_seq: u64,
 }
 
-/// What a subflow sends.
+/// Segment that a subflow sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outgoing {
     pub seq: SeqNum,
@@ -227,18 +227,18 @@ impl SubflowSender {
         }
     }
 
-    /// When it has something to do by itself.
+    /// Time at which it has something to do by itself.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let pace = self.is_paced_out.then_some(self.may_send_at);
         self.sender.next_deadline().into_iter().chain(pace).min()
     }
 }
 
-/// When an acknowledgement is due.
+/// Time at which an acknowledgement is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
     No,
-    /// When a second segment has come, or at this time.
+    /// Due when a second segment has come, or at this time.
     Later(Instant),
     Now,
 }

@@ -13,8 +13,8 @@ use crate::SimError;
 /// Largest packet: Ethernet's.
 const MTU: u64 = 1_500;
 
-/// What the options of MPTCP take of a segment of data, and of an acknowledgement (RFC 8684 §3.3: 64-bit numbers,
-/// without checksums, padded).
+/// Bytes that the options of MPTCP take of a segment of data, and of an acknowledgement (RFC 8684 §3.3:
+/// 64-bit numbers, without checksums, padded).
 const DATA_OPTIONS: u64 = 28;
 const ACK_OPTIONS: u64 = 12;
 
@@ -33,7 +33,7 @@ pub(super) struct World {
     /// Longest queue by radio in bins, ms.
     pub queues_ms: BTreeMap<String, Vec<u32>>,
     names: Vec<String>,
-    /// Towards the client, and from it.
+    /// Links towards the client, and from it.
     radios: Vec<[Link<Parcel>; 2]>,
     headers: Bytes,
     is_multi_path: bool,

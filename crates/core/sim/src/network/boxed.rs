@@ -1,4 +1,4 @@
-//! Into the middlebox, and out of it under the eyes of [`Checks`](crate::checks).
+//! Transfer of packets into the middlebox, and out of it under the eyes of [`Checks`](crate::checks).
 
 use engine::{Port, Verdict};
 use wire::{ChecksumState, GsoType, Packet, TcpFlags, VirtioNetHeader};
@@ -50,7 +50,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         self.let_waiting_enter()
     }
 
-    /// What waits goes in, as long as somebody is there.
+    /// Lets the waiting packets in, as long as somebody is there.
     pub(super) fn let_waiting_enter(&mut self) -> Result<(), Violation> {
         while !self.middlebox.is_shut()
             && let Some(waiting) = self.waiting.pop_front()
@@ -66,7 +66,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         Ok(())
     }
 
-    /// What strangers send at this time is about to enter the middlebox.
+    /// Queues the packets that strangers send at this time for the middlebox.
     pub(super) fn let_strangers_act(&mut self) {
         let Some(strangers) = self.strangers.as_mut() else { return };
         while let Some((from, packet)) = strangers.poll(&self.servers, &self.clients, self.now) {
@@ -156,7 +156,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
 
     /// Sends what passes after it has waited: judged where it is of a flow that is known.
     fn pass_late(&mut self, to: Port, virtio: &VirtioNetHeader, packet: Vec<u8>) -> Result<(), Violation> {
-        // A partial checksum is one that the middlebox, or whoever merged for it, vouches for.
+        // A partial checksum is one that the middlebox, or the host that merged for it, vouches for.
         let is_vouched_for = virtio.checksum_state() == ChecksumState::Partial;
         let parsed = wire::parse(&packet).ok().filter(|_| is_vouched_for || is_intact(&packet));
         if self.strange.remove(&without_statements(&packet)) {
@@ -246,7 +246,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         destination.and_then(|address| self.radio_to.get(&address)).copied().unwrap_or(0)
     }
 
-    /// After everything that was due: what must hold between two points of time.
+    /// Checks what must hold between two points of time, after everything that was due.
     pub(super) fn settle(&mut self) -> Result<(), Violation> {
         let now = self.now;
         // The same time once more must change nothing.

@@ -1,4 +1,4 @@
-//! When a flow has come to its end, and whether it is the one its applications wanted.
+//! End of a flow: when it has come, and whether it is the one its applications wanted.
 
 use super::Network;
 use crate::endpoint::SYN_TRIES;
@@ -26,7 +26,7 @@ fn has_nothing_to_ask(endpoint: &Endpoint) -> bool {
     endpoint.ending().is_some() || (endpoint.is_quiet() && endpoint.next_deadline().is_none())
 }
 
-/// What the receiver has covers what the sender was told: nothing acknowledged is missing.
+/// True when the receiver has all that the sender was told of: nothing acknowledged is missing.
 fn has_all_acked(sender: &Endpoint, receiver: &Endpoint) -> bool {
     receiver.bytes_received() >= sender.bytes_acked()
 }

@@ -1,4 +1,4 @@
-//! What hosts send and get.
+//! Packets that hosts send and get.
 
 use core::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number, echo_reply};
 use crate::{MiddleboxUnderTest, Point, Violation};
 
-/// Whom a packet is for.
+/// Addressee of a packet.
 pub(super) enum Addressee {
     /// The host of this flow.
     Flow(usize),
@@ -117,7 +117,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         sources.find_map(|source| source.poll_transmit(self.now))
     }
 
-    /// From a server into the WAN.
+    /// Sends a server's packet into the WAN.
     fn send_down(&mut self, packet: Vec<u8>) {
         self.log.note(self.now, Point::ServerOut, &packet);
         let sent = self.wan_down.send(packet, self.now);
@@ -127,7 +127,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         }
     }
 
-    /// From a client into its radio link.
+    /// Sends a client's packet into its radio link.
     fn send_up(&mut self, radio: usize, packet: Vec<u8>) {
         self.log.note(self.now, Point::ClientOut, &packet);
         self.observers[1].observe(&packet, self.now);

@@ -19,7 +19,7 @@ fn addresses(number: u16, client: u8, is_v4: bool) -> (SocketAddr, SocketAddr) {
     }
 }
 
-/// Connections begin so long after the network's own start.
+/// Time after the network's own start at which connections begin.
 pub(super) fn start_clocks(network: &mut NetworkConfig) {
     let start = network.starts_at;
     for flow in &mut network.flows {
@@ -29,7 +29,7 @@ pub(super) fn start_clocks(network: &mut NetworkConfig) {
     }
 }
 
-/// What both applications do; true when the flow ends by RST.
+/// Draws what both applications do; true when the flow ends by RST.
 fn applications(random: &mut Random, budget: u64) -> (Application, Application, bool, bool) {
     let size = random.spread(1, budget.max(2));
     let request = random.spread(1, 3_000);
@@ -84,7 +84,7 @@ fn applications(random: &mut Random, budget: u64) -> (Application, Application, 
             (Application::bulk(some).writing_at(rate), Application::sink(), false, false)
         }
         11 => {
-            // The server, or the client, aborts once so much has been acknowledged.
+            // The server, or the client, aborts once that much has been acknowledged.
             let some = (size / random.within(1, 5)).max(1);
             if random.one_in(2) {
                 (Application::bulk(size).aborting_after_sending(some), Application::sink(), true, false)

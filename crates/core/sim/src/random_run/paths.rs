@@ -105,7 +105,7 @@ fn paths(network: &mut NetworkConfig) -> impl Iterator<Item = &mut PathConfig> {
     wan.chain(network.radios.iter_mut().flat_map(|radio| [&mut radio.down, &mut radio.up]))
 }
 
-/// What happens on any path; true when it changes the order or the number of packets.
+/// Adds the faults that happen on any path; true when they change the order or the number of packets.
 pub(super) fn add_everyday_faults(random: &mut Random, network: &mut NetworkConfig) -> bool {
     let mut reorders = false;
     for path in paths(network) {

@@ -143,7 +143,7 @@ impl Stage {
         })
     }
 
-    /// Why `packet`, which goes to `to`, is not what the line says.
+    /// Reason why `packet`, which goes to `to`, is not what the line says.
     pub(super) fn difference(&self, to: Port, line: &PacketLine, packet: &[u8]) -> Option<String> {
         let Ok(parsed) = wire::parse(packet) else { return Some("it is no IP packet".to_owned()) };
         let Some(tcp) = parsed.tcp() else { return Some("it is not TCP".to_owned()) };
@@ -270,7 +270,7 @@ impl Stage {
     }
 }
 
-/// What the host on `side` writes, by relative sequence number.
+/// Pattern that the host on `side` writes, by relative sequence number.
 fn pattern(side: Port) -> Pattern {
     Pattern::new(if side == Port::Wired { 1 } else { 2 })
 }

@@ -11,12 +11,12 @@ use units::{Instant, SeqNum};
 use crate::restart::keep;
 use crate::vault::Vault;
 
-/// What the protocol moves.
+/// Place of flows that the protocol moves: an engine and what it knows of flows elsewhere.
 #[derive(Debug)]
 pub(super) struct Place {
     pub engine: Engine,
     pub forwarding: ForwardingTable,
-    /// What outlives it.
+    /// Memory that outlives it.
     pub vault: Vault,
     /// The longest packet that its devices take, if they have such a bound.
     pub mtu: Option<u32>,

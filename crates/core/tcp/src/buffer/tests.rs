@@ -1,4 +1,4 @@
-//! Against a plain vector; memory that grows, is trimmed, given back and refused.
+//! Tests against a plain vector; memory that grows, is trimmed, given back and refused.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ fn read(buffer: &StreamBuffer, seq: SeqNum, len: usize) -> Vec<u8> {
 }
 
 proptest! {
-    /// Against a plain vector: whatever is written can be read back at its number, across the wrap.
+    /// Compares with a plain vector: whatever is written can be read back at its number, across the wrap.
     #[test]
     fn behaves_like_an_indexed_stream(
         isn: u32,
@@ -84,16 +84,16 @@ fn memory_is_given_back() {
     assert_eq!(read(&buffer, SeqNum::new(10_000), 5), b"again");
 }
 
-/// What was asked of a [`Checking`] provider.
+/// Request made to a [`Checking`] provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     Lent(usize),
     Refused(usize),
-    /// What was in the memory when it came back.
+    /// Contents of the memory when it came back.
     GivenBack(Vec<u8>),
 }
 
-/// Lends memory of at most so many bytes at once, full of rubbish, and notes what happens.
+/// Lends memory of at most this many bytes at once, full of rubbish, and notes what happens.
 #[derive(Debug)]
 struct Checking {
     len_max: usize,
@@ -121,7 +121,7 @@ impl RingProvider for Checking {
     }
     fn give_back(&self, memory: &'static mut [u8]) {
         self.note(Event::GivenBack(memory.to_vec()));
-        // Whoever still looked at it would see this.
+        // A reader that still looked at it would see this.
         memory.fill(0x5a);
     }
 }

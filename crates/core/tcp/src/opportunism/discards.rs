@@ -1,4 +1,4 @@
-//! What a peer discards because it lies beyond its window (H18): how that is found, and when it has arrived.
+//! Segments beyond its window that a peer discards (H18): how they are found, and when they have arrived.
 
 use units::SeqNum;
 
@@ -7,7 +7,7 @@ use crate::interface::AckOutcome;
 use crate::recovery::DUP_THRESHOLD;
 use crate::scoreboard::Entry;
 
-/// What lies behind a hole.
+/// Bytes behind a hole.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Behind {
     /// Bytes newly marked lost that were lost on the way.

@@ -52,7 +52,7 @@ stored::fields!(Overcommit {
     is_paused,
 });
 
-/// What was under way when a client had no room.
+/// Data under way when a client had no room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overflow {
     pub una: SeqNum,

@@ -1,4 +1,4 @@
-//! What an acknowledgement and its SACK blocks deliver (RFC 6675 §4 `Update`, RFC 2018 §4, RFC 2883 §4).
+//! Deliveries by an acknowledgement and its SACK blocks (RFC 6675 §4 `Update`, RFC 2018 §4, RFC 2883 §4).
 
 use control::SendStamp;
 use units::{Duration, Instant};
@@ -73,13 +73,13 @@ struct Deliveries<'a> {
     has_earlier: bool,
     /// A time-out is being judged: which copy of the segment sent again arrived is not known yet.
     is_judging: bool,
-    /// That segment.
+    /// Segment that the time-out sent again.
     sent_again: Option<Entry>,
     out: &'a mut AckOutcome,
 }
 
 impl Deliveries<'_> {
-    /// What is acknowledged cumulatively; true when some of it had been sent again and is delivered by this.
+    /// Takes the data acknowledged cumulatively; true when it delivers some that had been sent again.
     fn take_acknowledged(&mut self, ack: &AckIn<'_>, board: &mut Scoreboard) -> bool {
         let una = board.una();
         let mut is_repair = false;
@@ -95,7 +95,7 @@ impl Deliveries<'_> {
         is_repair
     }
 
-    /// What the blocks report, those left out that repeat what was acknowledged or make no sense (H12).
+    /// Takes the blocks, except those that repeat what was acknowledged or make no sense (H12).
     fn take_blocks(&mut self, ack: &AckIn<'_>, entries_max: usize, board: &mut Scoreboard) {
         for block in ack.sack.iter().skip(usize::from(self.out.has_d_sack)) {
             let is_empty = !block.start.is_before(block.end);

@@ -1,4 +1,4 @@
-//! What is lost by counting duplicate acknowledgements, where the peer has no SACK (RFC 5681 §3.2, RFC 6582
+//! Losses found by counting duplicate acknowledgements, where the peer has no SACK (RFC 5681 §3.2, RFC 6582
 //! §3.2).
 
 use super::Recovery;

@@ -45,18 +45,19 @@ enum Phase {
 stored::variants! { Phase: 0 => Retransmit, 1 => Wait, 2 => Repair }
 
 impl Timeout {
-    /// A time-out that sends so many segments; `earlier_point` is where the recovery would end without it.
+    /// Begins a time-out that sends `segments` segments; without it the recovery would end at
+    /// `earlier_point`.
     pub(super) fn new(segments: u8, earlier_point: SeqNum) -> Self {
         Self { phase: Phase::Retransmit, segments, earlier_point }
     }
 
-    /// Where the recovery ends if it is taken back, while that may be.
+    /// End of the recovery that applies if the time-out is undone, while that is possible.
     pub(super) fn point_if_undone(self) -> Option<SeqNum> {
         (self.phase != Phase::Repair).then_some(self.earlier_point)
     }
 }
 
-/// What of a sender's data may go out while a time-out is judged.
+/// Data that a sender may send while a time-out is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Permit {
     /// Whatever the windows allow.
@@ -68,7 +69,7 @@ pub(crate) enum Permit {
 }
 
 impl Recovery {
-    /// What may be sent now.
+    /// Data that may be sent now.
     pub(crate) fn permit(&self) -> Permit {
         match self.timeout.map(|timeout| timeout.phase) {
             None | Some(Phase::Repair) => Permit::All,

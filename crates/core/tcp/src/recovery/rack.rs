@@ -17,14 +17,14 @@ const REO_WND_MULT_MAX: u8 = 8;
 /// Recoveries after which a grown reordering window is forgotten (RFC 8985 §6.2 step 4).
 const REO_WND_PERSIST: u8 = 16;
 
-/// What time has shown.
+/// Losses that the passing of time has shown.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Found {
     /// Bytes newly marked lost.
     pub lost: u32,
     /// Those of them that another sender had sent.
     pub lost_before: u32,
-    /// When what is merely late will be lost.
+    /// Time at which late segments count as lost.
     pub look_again: Option<Instant>,
 }
 
@@ -111,7 +111,7 @@ impl Rack {
         }
     }
 
-    /// How long a segment may be late before it counts as lost (RFC 8985 §6.2 step 4).
+    /// Time that a segment may be late before it counts as lost (RFC 8985 §6.2 step 4).
     fn reordering_window(&self, board: &Scoreboard, rtt: &RttEstimator, is_recovering: bool) -> Duration {
         if !self.reordering_seen && (is_recovering || board.has_sacked_segments(DUP_THRESHOLD)) {
             return Duration::ZERO;
@@ -167,8 +167,8 @@ impl Rack {
 
     /// True when `entry` is overdue even if nothing later was delivered.
     ///
-    /// A repair gets half a round more: it is queued behind all that was under way, whose round trips nobody
-    /// measures, and whoever takes it for lost sends all of that again.
+    /// A repair gets half a round more: it is queued behind all that was under way, whose round trips
+    /// nobody measures, and a sender that takes it for lost sends all of that again.
     pub(super) fn is_overdue(&self, entry: &Entry, rtt: &RttEstimator, now: Instant) -> bool {
         let round = rtt.smoothed().unwrap_or(Duration::ZERO).max(self.rtt);
         let grace = if entry.is_retransmitted { round / 2 } else { rtt.min().unwrap_or(Duration::ZERO) / 4 };

@@ -1,4 +1,4 @@
-//! When to try again: retransmission time-out, tail loss probe and reordering timer.
+//! Timers for another try: retransmission time-out, tail loss probe and reordering timer.
 //!
 //! The first two exclude each other and share one deadline (RFC 8985 §8).
 
@@ -16,7 +16,7 @@ const PTO_INITIAL: Duration = Duration::from_secs(1);
 /// Times the time-out doubles at most; the longest one is reached long before.
 const DOUBLINGS_MAX: u8 = 20;
 
-/// What the loss timer does when it is due.
+/// Action of the loss timer when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LossTimer {
     /// RFC 6298 §5.

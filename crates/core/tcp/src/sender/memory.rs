@@ -1,4 +1,4 @@
-//! What a sender keeps outside of itself: asked for ahead of its use, and passed on.
+//! Memory that a sender keeps outside of itself: asked for ahead of its use, and passed on.
 
 use super::Sender;
 use crate::scoreboard::ScoreboardMemory;

@@ -4,7 +4,7 @@ use units::SeqNum;
 
 use crate::scoreboard::Entry;
 
-/// How far the data goes, and whether the stream ends there.
+/// Data to send: its end, and whether the stream ends there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendQueue {
     /// One past the last byte that may be sent.
@@ -20,7 +20,7 @@ impl SendQueue {
         Self { end: start, has_fin: false, is_fin_sent: false }
     }
 
-    /// Of a sender that another one was before, which has sent everything before `nxt`.
+    /// Queue of a sender that another one was before, which has sent everything before `nxt`.
     pub(super) fn resumed(end: SeqNum, has_fin: bool, nxt: SeqNum) -> Self {
         Self { end, has_fin, is_fin_sent: has_fin && nxt.is_after(end) }
     }

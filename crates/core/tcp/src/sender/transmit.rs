@@ -1,4 +1,4 @@
-//! What leaves next: a probe, a repair, or new data.
+//! Choice of what leaves next: a probe, a repair, or new data.
 
 use super::{Probe, Sender};
 use crate::interface::{SendContext, Transmission};

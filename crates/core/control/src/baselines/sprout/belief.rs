@@ -1,4 +1,4 @@
-//! What is believed of a link's rate, and what follows for the next 100 ms. \[SP\] §3.1–§3.3.
+//! Belief about a link's rate, and the forecast for the next 100 ms. \[SP\] §3.1–§3.3.
 
 use units::Duration;
 
@@ -24,7 +24,7 @@ const UPPER_TAIL: [u64; 65] = [
     161, 132, 108, 88, 72, 58, 47, 38, 30, 24, 19, 15, 12, 9, 7, 6, 5, 3, 3, 2,
 ];
 
-/// What a tick has shown, in thousandths of a packet.
+/// Result of a tick, in thousandths of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Observation {
     /// The link had data all the time.
@@ -50,12 +50,12 @@ stored::fields!(Bin { tick_permille, tick_log2, mean_permille, deviation_permill
 #[derive(Clone, Debug)]
 pub(super) struct Belief {
     bins: Vec<Bin>,
-    /// How likely a rate is to be so many bins away after a tick, to one side; all of it twice, and the first
-    /// once, is one.
+    /// Probabilities that a rate is a number of bins away after a tick, to one side; all of it twice, and the
+    /// first once, is one.
     kernel: Vec<u64>,
     /// An outage lasts for another tick.
     stays_out: u64,
-    /// Of [`ONE`].
+    /// Probabilities in parts of [`ONE`].
     pub(super) probabilities: Vec<u64>,
 }
 stored::fields!(Belief { bins, kernel, stays_out, probabilities });

@@ -13,7 +13,7 @@ fn segments(path: &WindowPath<Vegas>) -> u64 {
     path.controller.control().window.get() / MSS
 }
 
-/// In avoidance with `segments` and a base of 100 ms.
+/// Controller in avoidance with `segments` and a base of 100 ms.
 fn at(segments: u64) -> WindowPath<Vegas> {
     let mut path = vegas();
     path.controller.window.ssthresh = segments * MSS;

@@ -9,7 +9,7 @@ fn veno() -> WindowPath<Veno> {
     WindowPath::new(Veno::new(params), MSS)
 }
 
-/// In avoidance with `segments`, after rounds of 100 ms and then two of `rtt_ms`.
+/// Controller in avoidance with `segments`, after rounds of 100 ms and then two of `rtt_ms`.
 fn at(segments: u64, rtt_ms: u64) -> WindowPath<Veno> {
     let mut path = veno();
     path.controller.window.ssthresh = segments * MSS;

@@ -16,7 +16,7 @@ const EXTRAPOLATION: u64 = 2;
 /// A point of the curve: a window in segments, and its delay.
 type Point = (u64, Duration);
 
-/// What has been learned, and the curve through it.
+/// Delays that have been learned, and the curve through them.
 #[derive(Clone, Debug)]
 pub(super) struct Profile {
     learned: Vec<Option<Duration>>,
@@ -43,7 +43,7 @@ impl Profile {
         Self { learned: vec![None; POINTS], curve: Vec::new() }
     }
 
-    /// What was sent at `window` took `rtt`.
+    /// Learns that a segment sent at `window` took `rtt`.
     pub(super) fn learn(&mut self, window: u64, rtt: Duration) {
         if let Some(point) = self.learned.get_mut(index_of(window)) {
             // [VE] §4.2 with the authors' weight of ⅞ for what was.

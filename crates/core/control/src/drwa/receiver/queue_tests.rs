@@ -19,7 +19,7 @@ struct Flow {
     edge: u64,
     cwnd: u64,
     cwnd_max: u64,
-    /// What the server has to say, bytes.
+    /// Bytes that the server has to send.
     len: u64,
     received: u64,
     received_at_mark: u64,
@@ -255,7 +255,7 @@ fn a_late_one_knows_the_path() {
 }
 
 impl Queue {
-    /// Until the last flow has all of its data.
+    /// Runs until the last flow has all of its data.
     fn run_to_its_end(&mut self) {
         while self.flows.last().is_some_and(|flow| flow.received < flow.len) {
             self.step();
@@ -286,7 +286,8 @@ fn download(server: u8, base_ms: u64) -> Flow {
 /// A round trip of an empty path of 60 ms: with the departure of one packet, and what TSvals round.
 const EMPTY_US: std::ops::RangeInclusive<u64> = 59_000..=62_200;
 
-/// What a server has under way at most: all that the window allows, or 40 ms of queue, less than the empty path.
+/// Most bytes that a server has under way: all that the window allows, or 40 ms of queue, less than the
+/// empty path.
 const UNDER_WAY: [u64; 2] = [u64::MAX, 83 * MSS as u64];
 
 #[test]
@@ -394,8 +395,8 @@ fn a_path_that_has_become_longer_is_seen_by_the_next() {
     }
 }
 
-/// So much longer that round trips are not explained any more, or so little that windows do not shrink, or so that
-/// they shrink slowly (from λ times, 180 ms).
+/// Paths become so much longer that round trips are not explained any more, or so little that windows do not
+/// shrink, or so that they shrink slowly (from λ times, 180 ms).
 #[test]
 fn a_path_that_becomes_longer_under_way_is_learned() {
     let lengths = [

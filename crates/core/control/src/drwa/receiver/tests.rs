@@ -23,7 +23,7 @@ fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(1_000) + Duration::from_millis(ms)
 }
 
-/// What the application's window would allow: 8 MB.
+/// Window field that the application's window would allow: 8 MB.
 pub(super) const OWN: u16 = 65_535;
 
 /// One connection, with a server that answers each acknowledgement after `rtt_ms`.
@@ -161,8 +161,8 @@ fn what_carries_data_is_no_question() {
     assert_eq!(run.drwa.mark.map(|mark| mark.told), Some(8));
 }
 
-/// What a handshake of `handshake_ms` makes of the queue of 80 ms that a connection has seen until 1080 ms, where data
-/// came `gap_ms` before its end, at `end_ms`.
+/// Estimate after a handshake of `handshake_ms` behind the queue of 80 ms that a connection has seen until
+/// 1080 ms, where data came `gap_ms` before its end, at `end_ms`.
 fn behind_a_queue(server: u8, handshake_ms: u64, gap_ms: u64, end_ms: u64) -> u64 {
     let mut path = SharedPath::default();
     let ms = Duration::from_millis;

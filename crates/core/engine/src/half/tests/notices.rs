@@ -1,4 +1,4 @@
-//! What is noted for those outside, and when.
+//! Tests of what is noted for those outside, and when.
 
 use super::*;
 use crate::notice::{EndedFlow, FlowName, Notice, Traffic, Wants};

@@ -1,4 +1,4 @@
-//! Who makes room in a table that is full (H20).
+//! Tests of who makes room in a table that is full (H20).
 
 use super::*;
 

@@ -18,7 +18,7 @@ fn in_trial() -> Bench {
 }
 
 impl Bench {
-    /// What passes must be what came, and nothing may be made.
+    /// Asserts that what passes is what came, and that nothing is made.
     fn unchanged(&mut self, from: End, spec: &TcpHeaderSpec, len: usize) {
         let payload = vec![7; len];
         let mut buf = [0; TcpHeaderSpec::MAX_LEN];

@@ -38,7 +38,7 @@ impl Bench {
         Self { engine: Half::new(Direction::Downlink, config).unwrap(), now: Instant::ZERO, timestamps }
     }
 
-    /// With the handshake's wired half 20 ms and its mobile half 40 ms.
+    /// Bench with the handshake's wired half 20 ms and its mobile half 40 ms.
     fn established(timestamps: bool) -> Self {
         let mut bench = Self::new(timestamps);
         let (syn, reply) = bench.syns();

@@ -58,7 +58,7 @@ impl<M: Mark> HalfTimer<M> {
         Some(took)
     }
 
-    /// What is under way cannot be told apart any more.
+    /// Forgets the marks: what is under way cannot be told apart any more.
     pub(crate) fn forget(&mut self) {
         self.marks.clear();
     }

@@ -1,4 +1,4 @@
-//! What is found lost, and when it is sent again.
+//! Tests of which data is found lost, and when it is sent again.
 
 use super::*;
 

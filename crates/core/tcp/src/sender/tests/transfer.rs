@@ -6,7 +6,7 @@ use units::Bytes;
 use super::*;
 use crate::{Receiver, SegmentIn, StreamBuffer};
 
-/// What the channel does to each packet in turn.
+/// Fate of each packet in turn on the channel.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Deliver,
