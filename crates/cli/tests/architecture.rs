@@ -360,7 +360,7 @@ fn the_reading_guide_names_functions_that_there_are() {
 
 #[test]
 fn the_way_of_a_segment_names_functions_that_there_are() {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the architecture");
+    let text = std::fs::read_to_string(root().join("docs/reading.md")).expect("the guide");
     let mut found = 0;
     for line in
         text.lines().filter(|line| line.starts_with("  ") && line.contains("::") && line.contains(".rs "))

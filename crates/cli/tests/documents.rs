@@ -76,7 +76,7 @@ fn root() -> PathBuf {
 /// README.md, CONTRIBUTING.md and the pages below `docs`, by their names.
 fn documents() -> Vec<String> {
     let mut all = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
-    for folder in ["docs", "docs/algorithms"] {
+    for folder in ["docs", "docs/algorithms", "docs/decisions"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().to_string_lossy().into_owned();
             if Path::new(&name).extension().is_some_and(|e| e == "md") {

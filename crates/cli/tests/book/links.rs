@@ -11,7 +11,7 @@ fn pages() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
         .map(|name| root().join(name))
         .into();
-    for folder in ["docs", "docs/algorithms"] {
+    for folder in ["docs", "docs/algorithms", "docs/decisions"] {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         all.extend(
             entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension() == Some("md".as_ref())),

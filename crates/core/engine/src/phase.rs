@@ -9,7 +9,7 @@
 //!
 //! A phase takes in segments and says what is next ([`Next`]); what that does to tables, journal
 //! and counts of flows stands in one file, `half/transitions.rs`. Why a flow leaves stands beside
-//! the arrows in `ARCHITECTURE.md`.
+//! the arrows in `docs/engine.md`.
 
 use units::Instant;
 

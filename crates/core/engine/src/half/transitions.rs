@@ -1,6 +1,6 @@
 //! A flow's life: into the table, from phase to phase, out of the table. Only here do flows and
 //! subscribers enter and leave their tables, are flows counted, and is the journal written to.
-//! `ARCHITECTURE.md` has all phases in one diagram.
+//! `docs/engine.md` has all phases in one diagram.
 //!
 //! ```text
 //!   handshakes.rs ─▶ Accelerated ─ apply ─▶ Draining, Closed ─▶ leave
