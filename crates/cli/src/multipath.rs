@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::multipath::{EventFile, Outcome, State, rules, simulate};
+use ::multipath::{EventFile, SimulationOutcome, State, rules, simulate};
 use clap::{Subcommand, ValueEnum};
 use figures::Table;
 use io::{Clock, Interest, Signals, Waiter};
@@ -437,7 +437,7 @@ fn simulation(args: &SimulateArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn simulated(outcome: &Outcome) -> String {
+fn simulated(outcome: &SimulationOutcome) -> String {
     let mut said = String::new();
     for line in &outcome.lines {
         let (s, us) = (line.at_us / 1_000_000, line.at_us % 1_000_000);

@@ -9,7 +9,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Subcommand, ValueEnum};
 use figures::chart::{Chart, Width};
 use link::{
-    Comparison, CsvColumns, Direction, Distribution, Preset, RateProcess, RateUnit, Replay, Trace, TraceStats,
+    CsvColumns, Distribution, LinkDirection, Preset, PresetFit, RateProcess, RateUnit, Replay, Trace,
+    TraceStats,
 };
 use scenario::{Quantity, QuantityError};
 use units::{Duration, Rate};
@@ -230,8 +231,8 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
 
 fn generate(args: &Generate) -> Result<ExitCode, String> {
     let direction = match args.direction {
-        Way::Down => Direction::Down,
-        Way::Up => Direction::Up,
+        Way::Down => LinkDirection::Down,
+        Way::Up => LinkDirection::Up,
     };
     let trace = match (args.process.process(), args.preset) {
         (Some(_), Some(preset)) => {
@@ -251,7 +252,7 @@ fn generate(args: &Generate) -> Result<ExitCode, String> {
     write_to(&args.output, &|out| trace.write_mahimahi(out))
 }
 
-fn make(preset: Preset, direction: Direction, draw: &Draw) -> Result<Trace, String> {
+fn make(preset: Preset, direction: LinkDirection, draw: &Draw) -> Result<Trace, String> {
     preset.generate(direction, Duration::from_secs(draw.seconds), draw.seed).map_err(|e| e.to_string())
 }
 
@@ -262,7 +263,7 @@ fn show_presets(args: &Presets) -> Result<ExitCode, String> {
             let stats = TraceStats::of(&make(preset, direction, &args.draw)?);
             Ok::<_, String>(preset.compare(direction, &stats))
         };
-        let (down, up) = (compare(Direction::Down)?, compare(Direction::Up)?);
+        let (down, up) = (compare(LinkDirection::Down)?, compare(LinkDirection::Up)?);
         text += &format!(
             "{:28}{:>14}{:>10}{:>18}{:>10}\n",
             preset.name(),
@@ -282,7 +283,7 @@ fn show_presets(args: &Presets) -> Result<ExitCode, String> {
     write_to("-", &|out| out.write_all(text.as_bytes()))
 }
 
-fn cells(row: &Comparison) -> (String, String) {
+fn cells(row: &PresetFit) -> (String, String) {
     let value = row.value.map_or("–".to_owned(), |value| format!("{value:.2}"));
     let mark = if row.is_met() { " " } else { "!" };
     (format!("{}–{}", row.target.start(), row.target.end()), format!("{value}{mark}"))
@@ -491,7 +492,7 @@ mod tests {
         run(&format!("convert {rates} --from rates -o {again}"))?;
         run(&format!("plot {trace} -o {}", path("a.svg")))?;
         let (first, second) = (read_mahimahi(&trace)?, read_mahimahi(&again)?);
-        assert_eq!(first, make(Preset::Evdo3g, Direction::Down, &Draw { seconds: 20, seed: 7 })?);
+        assert_eq!(first, make(Preset::Evdo3g, LinkDirection::Down, &Draw { seconds: 20, seed: 7 })?);
         assert!(first.opportunities().abs_diff(second.opportunities()) <= 2);
         std::fs::remove_dir_all(&folder).map_err(|e| e.to_string())
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 mod modules;
+mod names;
 
 /// Folders below `crates`, lowest first. A crate may depend only on those of its own folder and of those before it.
 const ROWS: &[&str] = &["base", "core", "captures", "linux", "client", "box", "lab", "cli", "fuzzing"];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use link::{Direction, Preset};
+use link::{LinkDirection, Preset};
 use sim::build_packet;
 use units::{Duration, SeqNum, WindowScale};
 use wire::{SackBlock, TcpFlags, TcpHeaderSpec, Timestamps, VirtioNetHeader};
@@ -105,7 +105,7 @@ pub fn super_packet() -> Seeds {
 pub fn trace() -> Seeds {
     let mut seeds = Seeds::new();
     for (preset, name) in [(Preset::Evdo3g, "evdo"), (Preset::Lte4g, "lte")] {
-        let trace = preset.generate(Direction::Down, Duration::from_secs(1), 7).unwrap();
+        let trace = preset.generate(LinkDirection::Down, Duration::from_secs(1), 7).unwrap();
         let (mut mahimahi, mut rates, mut csv) = (Vec::new(), Vec::new(), Vec::new());
         trace.write_mahimahi(&mut mahimahi).unwrap();
         trace.write_rates(&mut rates, 50).unwrap();

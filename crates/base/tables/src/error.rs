@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::kind::Kind;
+use crate::kind::ColumnKind;
 
 /// Reason why a table cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum TablesError {
         /// The column.
         column: String,
         /// The column's kind.
-        expected: Kind,
+        expected: ColumnKind,
         /// Kind of value that came.
         found: &'static str,
     },

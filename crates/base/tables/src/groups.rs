@@ -7,7 +7,7 @@ use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
-use crate::kind::Kind;
+use crate::kind::ColumnKind;
 use crate::schema::Column;
 use crate::value::Value;
 
@@ -46,10 +46,10 @@ impl Group {
     pub(crate) fn new(columns: &[Column]) -> Self {
         let gathered = |column: &Column| Gathered {
             values: match column.kind {
-                Kind::Bool => Values::Bool(Vec::new()),
-                Kind::Int | Kind::Time => Values::Int(Vec::new()),
-                Kind::Float => Values::Float(Vec::new()),
-                Kind::Text => Values::Text(Vec::new()),
+                ColumnKind::Bool => Values::Bool(Vec::new()),
+                ColumnKind::Int | ColumnKind::Time => Values::Int(Vec::new()),
+                ColumnKind::Float => Values::Float(Vec::new()),
+                ColumnKind::Text => Values::Text(Vec::new()),
             },
             levels: Vec::new(),
         };

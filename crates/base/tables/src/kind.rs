@@ -1,11 +1,11 @@
-//! [`Kind`]: the type of a column.
+//! [`ColumnKind`]: the type of a column.
 
 use serde::{Deserialize, Serialize};
 
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ColumnKind {
     /// True or false.
     Bool,
     /// Whole numbers of 64 bits.

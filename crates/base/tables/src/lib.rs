@@ -34,7 +34,7 @@ mod writer;
 
 pub use error::TablesError;
 pub use groups::{ROW_GROUP_BYTES, ROW_GROUP_ROWS};
-pub use kind::Kind;
+pub use kind::ColumnKind;
 pub use reader::{Rows, TableReader};
 pub use schema::{Column, TableSchema};
 pub use shards::{ShardWriter, Shards, Whole, write_whole};

@@ -12,7 +12,7 @@ use parquet::record::Field;
 use parquet::record::reader::RowIter;
 
 use crate::error::TablesError;
-use crate::kind::Kind;
+use crate::kind::ColumnKind;
 use crate::schema::TableSchema;
 use crate::value::Value;
 use crate::writer::SCHEMA_NOTE;
@@ -56,7 +56,7 @@ impl TableReader {
         let said = note(file.metadata(), SCHEMA_NOTE).and_then(|text| serde_json::from_str(text).ok());
         // A note that does not fit the columns is not believed.
         let is_right = |said: &TableSchema| {
-            let shape = |schema: &TableSchema| -> Vec<(String, Kind)> {
+            let shape = |schema: &TableSchema| -> Vec<(String, ColumnKind)> {
                 schema.columns.iter().map(|column| (column.name.clone(), column.kind)).collect()
             };
             shape(said) == shape(&by_types)

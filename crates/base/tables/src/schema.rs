@@ -7,7 +7,7 @@ use parquet::schema::types::{Type, TypePtr};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TablesError;
-use crate::kind::Kind;
+use crate::kind::ColumnKind;
 
 /// One column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Column {
     /// Its name.
     pub name: String,
     /// Type of its values.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     /// Unit of its numbers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub unit: Option<String>,
@@ -30,38 +30,38 @@ pub struct Column {
 impl Column {
     /// A column whose values may be missing.
     #[must_use]
-    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+    pub fn new(name: impl Into<String>, kind: ColumnKind) -> Self {
         Self { name: name.into(), kind, unit: None, meaning: String::new(), is_required: false }
     }
 
     /// A column of true and false.
     #[must_use]
     pub fn bool(name: impl Into<String>) -> Self {
-        Self::new(name, Kind::Bool)
+        Self::new(name, ColumnKind::Bool)
     }
 
     /// A column of whole numbers.
     #[must_use]
     pub fn int(name: impl Into<String>) -> Self {
-        Self::new(name, Kind::Int)
+        Self::new(name, ColumnKind::Int)
     }
 
     /// A column of numbers.
     #[must_use]
     pub fn float(name: impl Into<String>) -> Self {
-        Self::new(name, Kind::Float)
+        Self::new(name, ColumnKind::Float)
     }
 
     /// A column of text.
     #[must_use]
     pub fn text(name: impl Into<String>) -> Self {
-        Self::new(name, Kind::Text)
+        Self::new(name, ColumnKind::Text)
     }
 
     /// A column of times.
     #[must_use]
     pub fn time(name: impl Into<String>) -> Self {
-        Self::new(name, Kind::Time)
+        Self::new(name, ColumnKind::Time)
     }
 
     /// Sets the unit of its numbers.
@@ -87,11 +87,11 @@ impl Column {
 
     fn as_parquet(&self) -> Result<Type, parquet::errors::ParquetError> {
         let (physical, logical) = match self.kind {
-            Kind::Bool => (Physical::BOOLEAN, None),
-            Kind::Int => (Physical::INT64, None),
-            Kind::Float => (Physical::DOUBLE, None),
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Kind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
+            ColumnKind::Bool => (Physical::BOOLEAN, None),
+            ColumnKind::Int => (Physical::INT64, None),
+            ColumnKind::Float => (Physical::DOUBLE, None),
+            ColumnKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            ColumnKind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
         };
         let repetition = if self.is_required { Repetition::REQUIRED } else { Repetition::OPTIONAL };
         Type::primitive_type_builder(&self.name, physical)
@@ -152,11 +152,11 @@ impl TableSchema {
                 Some(LogicalType::Timestamp(time)) if time.unit == TimeUnit::MICROS
             );
             let kind = match field.get_physical_type() {
-                Physical::BOOLEAN => Kind::Bool,
-                Physical::INT64 if is_micros => Kind::Time,
-                Physical::INT32 | Physical::INT64 => Kind::Int,
-                Physical::FLOAT | Physical::DOUBLE => Kind::Float,
-                Physical::BYTE_ARRAY => Kind::Text,
+                Physical::BOOLEAN => ColumnKind::Bool,
+                Physical::INT64 if is_micros => ColumnKind::Time,
+                Physical::INT32 | Physical::INT64 => ColumnKind::Int,
+                Physical::FLOAT | Physical::DOUBLE => ColumnKind::Float,
+                Physical::BYTE_ARRAY => ColumnKind::Text,
                 _ => return Err(unknown()),
             };
             let mut column = Column::new(field.name(), kind);

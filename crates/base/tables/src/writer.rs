@@ -11,7 +11,7 @@ use parquet::schema::types::ColumnPath;
 
 use crate::error::TablesError;
 use crate::groups::Group;
-use crate::kind::Kind;
+use crate::kind::ColumnKind;
 use crate::schema::{Column, TableSchema};
 use crate::text;
 use crate::value::Value;
@@ -156,7 +156,9 @@ fn properties(schema: &TableSchema, notes: &[(&str, &str)]) -> WriterProperties 
     let mut pairs = vec![KeyValue::new(SCHEMA_NOTE.to_owned(), columns)];
     pairs.extend(notes.iter().map(|(name, value)| KeyValue::new((*name).to_owned(), (*value).to_owned())));
     let mut builder = WriterProperties::builder();
-    for column in schema.columns.iter().filter(|column| matches!(column.kind, Kind::Int | Kind::Time)) {
+    for column in
+        schema.columns.iter().filter(|column| matches!(column.kind, ColumnKind::Int | ColumnKind::Time))
+    {
         // Where a dictionary grows too long, as of times: differences are short.
         builder = builder
             .set_column_encoding(ColumnPath::from(column.name.as_str()), Encoding::DELTA_BINARY_PACKED);
@@ -191,10 +193,10 @@ fn check(schema: &TableSchema, row: &[Value]) -> Result<(), TablesError> {
 fn fits(column: &Column, value: &Value) -> bool {
     match (column.kind, value) {
         (_, Value::Null) => !column.is_required,
-        (Kind::Bool, Value::Bool(_))
-        | (Kind::Int | Kind::Float | Kind::Time, Value::Int(_))
-        | (Kind::Float, Value::Float(_))
-        | (Kind::Text, Value::Text(_)) => true,
+        (ColumnKind::Bool, Value::Bool(_))
+        | (ColumnKind::Int | ColumnKind::Float | ColumnKind::Time, Value::Int(_))
+        | (ColumnKind::Float, Value::Float(_))
+        | (ColumnKind::Text, Value::Text(_)) => true,
         _ => false,
     }
 }

@@ -23,8 +23,8 @@ use std::thread;
 
 use engine::{FlowEnds, Port};
 use handover::{
-    Claim, Copies, Counters, Ended, FlowMoved, Freeze, Gone, Handover, Loaded, Message, Note, Outcome, Peer,
-    Rights, Survey,
+    Claim, Copies, Counters, Ended, FlowMoved, Freeze, Gone, Handover, HandoverOutcome, Loaded, Message,
+    Note, Peer, Rights, Survey,
 };
 use io::{Clock, IoError};
 use serde::{Deserialize, Serialize};
@@ -577,7 +577,7 @@ impl Handovers {
 fn line_of(ended: &Ended) -> String {
     let [asking, copying, frozen] = ended.phases;
     match ended.outcome {
-        Outcome::Gone | Outcome::Come => {
+        HandoverOutcome::Gone | HandoverOutcome::Come => {
             let mut text = format!(
                 "{} flows moved, with {} bytes of held data; asked for {asking}, copied for {copying}, nobody's for \
                  {frozen}",
@@ -594,10 +594,10 @@ fn line_of(ended: &Ended) -> String {
             }
             text
         }
-        Outcome::Stayed(why) => format!("stayed: the other box: {why}"),
-        Outcome::Unanswered => "stayed: the other box does not answer".to_owned(),
-        Outcome::Unfrozen => "stayed: its flows could not be written down, or taken out".to_owned(),
-        Outcome::Broken => "stayed: nobody could know who had it: its flows are reset".to_owned(),
+        HandoverOutcome::Stayed(why) => format!("stayed: the other box: {why}"),
+        HandoverOutcome::Unanswered => "stayed: the other box does not answer".to_owned(),
+        HandoverOutcome::Unfrozen => "stayed: its flows could not be written down, or taken out".to_owned(),
+        HandoverOutcome::Broken => "stayed: nobody could know who had it: its flows are reset".to_owned(),
     }
 }
 
@@ -606,7 +606,7 @@ pub(crate) fn event_of(ended: &Ended, peer: String) -> Event {
     let client = ended.subscriber.to_string();
     let way = if ended.is_going { "to" } else { "from" };
     match ended.outcome {
-        Outcome::Gone | Outcome::Come => Event::SubscriberMoved {
+        HandoverOutcome::Gone | HandoverOutcome::Come => Event::SubscriberMoved {
             client,
             peer,
             way,
@@ -616,7 +616,10 @@ pub(crate) fn event_of(ended: &Ended, peer: String) -> Event {
             most: ended.each.iter().map(|flow| flow.held).max().unwrap_or(0),
             frozen_us: ended.phases[2].as_micros(),
         },
-        Outcome::Stayed(_) | Outcome::Unanswered | Outcome::Unfrozen | Outcome::Broken => {
+        HandoverOutcome::Stayed(_)
+        | HandoverOutcome::Unanswered
+        | HandoverOutcome::Unfrozen
+        | HandoverOutcome::Broken => {
             let why = line_of(ended);
             let why = why.strip_prefix("stayed: ").unwrap_or(&why).to_owned();
             Event::SubscriberNotMoved { client, peer, why }

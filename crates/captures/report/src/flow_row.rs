@@ -5,7 +5,7 @@ mod flatten;
 use analysis::FlowReport;
 use serde::Serialize;
 use serde_json::Value as Json;
-use tables::{Column, Kind, Value};
+use tables::{Column, ColumnKind, Value};
 
 use flatten::Flattener;
 
@@ -114,10 +114,10 @@ fn column(name: &str, schema: &Json) -> Column {
     let is =
         |wanted: &str| types == wanted || types.as_array().is_some_and(|all| all.contains(&wanted.into()));
     let kind = match () {
-        () if is("integer") => Kind::Int,
-        () if is("number") => Kind::Float,
-        () if is("boolean") => Kind::Bool,
-        () => Kind::Text,
+        () if is("integer") => ColumnKind::Int,
+        () if is("number") => ColumnKind::Float,
+        () if is("boolean") => ColumnKind::Bool,
+        () => ColumnKind::Text,
     };
     let mut column = Column::new(name, kind);
     column.unit = unit(name).map(str::to_owned);
@@ -145,15 +145,18 @@ mod tests {
             ["file", "first_address", "first_port", "second_address", "second_port", "id"],
             "in columns of their own"
         );
-        assert_eq!((kind("first_address"), kind("second_port")), (Some(Kind::Text), Some(Kind::Int)));
-        assert_eq!(kind("id"), Some(Kind::Int));
-        assert_eq!(kind("end"), Some(Kind::Text));
-        assert_eq!(kind("vantage"), Some(Kind::Text));
-        assert_eq!(kind("diagnoses"), Some(Kind::Text));
-        assert_eq!(kind("mptcp"), Some(Kind::Bool));
-        assert_eq!(kind("b2a_window_scale"), Some(Kind::Int));
+        assert_eq!(
+            (kind("first_address"), kind("second_port")),
+            (Some(ColumnKind::Text), Some(ColumnKind::Int))
+        );
+        assert_eq!(kind("id"), Some(ColumnKind::Int));
+        assert_eq!(kind("end"), Some(ColumnKind::Text));
+        assert_eq!(kind("vantage"), Some(ColumnKind::Text));
+        assert_eq!(kind("diagnoses"), Some(ColumnKind::Text));
+        assert_eq!(kind("mptcp"), Some(ColumnKind::Bool));
+        assert_eq!(kind("b2a_window_scale"), Some(ColumnKind::Int));
         let percentile = column("b2a_rtt_karn_p95_ms").unwrap();
-        assert_eq!((percentile.kind, percentile.unit.as_deref()), (Kind::Float, Some("ms")));
+        assert_eq!((percentile.kind, percentile.unit.as_deref()), (ColumnKind::Float, Some("ms")));
         assert!(!percentile.meaning.is_empty());
         let mut names: Vec<&str> = row.columns().iter().map(|column| column.name.as_str()).collect();
         names.sort_unstable();

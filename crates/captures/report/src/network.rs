@@ -1,6 +1,6 @@
 //! [`describe`]: the network of a scenario in one line.
 
-use scenario::{Beside, BesideKind, Direction, Scenario};
+use scenario::{Beside, BesideKind, RadioDirection, Scenario};
 
 /// Names capacity, queue and delay of each link, and what is sent.
 pub fn describe(scenario: &Scenario) -> String {
@@ -45,7 +45,7 @@ fn beside(entry: &Beside) -> String {
     text
 }
 
-fn direction(d: &Direction) -> String {
+fn direction(d: &RadioDirection) -> String {
     let mut text = match (&d.rate, &d.preset, &d.trace, &d.steps) {
         (Some(rate), ..) => rate.to_string(),
         (_, Some(preset), ..) => format!("synthetic {}", preset.as_str()),

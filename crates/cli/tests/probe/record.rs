@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use link::{Capacity, Direction, LinkConfig, Preset, QueueLimit, Trace};
+use link::{Capacity, LinkConfig, LinkDirection, Preset, QueueLimit, Trace};
 use serde_json::Value;
 use units::{Bytes, Duration};
 
@@ -20,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A synthetic link of 4G, which repeats after `seconds`.
-fn varying(direction: Direction, seconds: u64) -> Arc<Trace> {
+fn varying(direction: LinkDirection, seconds: u64) -> Arc<Trace> {
     Arc::new(Preset::Lte4g.generate(direction, Duration::from_secs(seconds), 5).unwrap())
 }
 
@@ -164,7 +164,7 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
         queue: QueueLimit::Bytes(Bytes::new(QUEUE)),
         ..air(seed)
     };
-    let bed = Bed::of_air(name, [link(Direction::Down, 3), link(Direction::Up, 4)]);
+    let bed = Bed::of_air(name, [link(LinkDirection::Down, 3), link(LinkDirection::Up, 4)]);
     let out = folder(name);
     let length = format!("{seconds} s");
     let to = out.to_str().unwrap();
@@ -195,7 +195,8 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
         assert_eq!(trains, 15, "one each 200 ms");
     }
     let (down, up) = (read("down.trace"), read("up.trace"));
-    let (whole_down, whole_up) = (varying(Direction::Down, seconds + 4), varying(Direction::Up, seconds + 4));
+    let (whole_down, whole_up) =
+        (varying(LinkDirection::Down, seconds + 4), varying(LinkDirection::Up, seconds + 4));
     let (begin, begin_up) = (begin_of(&down, &whole_down), begin_of(&up, &whole_up));
     let off = difference(&down, &whole_down, begin, down.period());
     eprintln!("{name}: down from {begin}, up from {begin_up}; {:.2} % in other bins of 100 ms", off * 100.0);

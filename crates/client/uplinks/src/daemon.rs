@@ -9,7 +9,7 @@ use io::netlink::{
     DefaultRoute, Family, InterfaceIndex, LinkEvents, MptcpEventKind, MptcpEvents, MptcpLimits, Netlink,
 };
 use io::{Clock, Instance, Interest, Signals, Waiter};
-use multipath::{Action, Cause, Change, Event, EventFile, PathId, Paths, Sample, State};
+use multipath::{Action, Cause, Change, Event, EventFile, PathId, PathSample, Paths, State};
 use probe::Key;
 use units::{Duration, Instant};
 
@@ -531,7 +531,7 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    fn sampled(&mut self, i: usize, sample: Sample, now: Instant) {
+    fn sampled(&mut self, i: usize, sample: PathSample, now: Instant) {
         if sample.subflows > 0 {
             self.uplinks[i].unjoined = 0;
         }

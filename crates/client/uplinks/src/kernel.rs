@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use io::IoError;
 use io::netlink::{PathManager, SocketDiagnosis, Subflow};
-use multipath::Sample;
+use multipath::PathSample;
 use units::{Duration, Instant};
 
 /// Data that came within this time lets more be expected.
@@ -48,7 +48,7 @@ impl Kernel {
 
     /// Looks at all subflows: connections, and what those of each path did since the last look. A path has the
     /// addresses of its interface, the one in use first.
-    pub fn sample(&mut self, paths: &[Vec<IpAddr>], now: Instant) -> Result<(u32, Vec<Sample>), IoError> {
+    pub fn sample(&mut self, paths: &[Vec<IpAddr>], now: Instant) -> Result<(u32, Vec<PathSample>), IoError> {
         self.subflows = self.diagnosis.subflows()?;
         let mut tokens: BTreeMap<u32, Vec<IpAddr>> = BTreeMap::new();
         for subflow in self.subflows.iter().filter(|s| s.is_established) {
@@ -66,8 +66,8 @@ impl Kernel {
         addresses: &[IpAddr],
         tokens: &BTreeMap<u32, Vec<IpAddr>>,
         now: Instant,
-    ) -> Sample {
-        let mut sample = Sample::default();
+    ) -> PathSample {
+        let mut sample = PathSample::default();
         let Some(address) = addresses.first().copied() else { return sample };
         let (mut received, mut acked, mut new_data) = (0, 0, 0);
         let (mut unacked, mut quiet) = (false, None::<Duration>);

@@ -8,8 +8,8 @@ use units::{Duration, Instant, SeqNum};
 
 use crate::allowance::{may_have, weight_of};
 use crate::{
-    Again, Claim, Ended, Flows, Gone, Handover, Lack, Loaded, Message, Name, Note, Outcome, Past, Peer,
-    Refusal, Rights, Terms, VERSION, subscriber_of,
+    Again, Claim, Ended, Flows, Gone, Handover, HandoverOutcome, Lack, Loaded, Message, Name, Note, Past,
+    Peer, Refusal, Rights, Terms, VERSION, subscriber_of,
 };
 
 /// Flows of one subscriber at most.
@@ -172,7 +172,7 @@ impl Coming {
         Gone { to: self.from, flows: self.flows.clone() }
     }
 
-    fn ended(&self, outcome: Outcome, bytes: u64) -> Ended {
+    fn ended(&self, outcome: HandoverOutcome, bytes: u64) -> Ended {
         Ended {
             subscriber: self.name.subscriber,
             peer: self.from,
@@ -446,7 +446,7 @@ impl Handover {
         self.counters.come += 1;
         self.counters.flows[1] += coming.flows.len() as u64;
         self.counters.bytes[1] += bytes;
-        self.ended.push_back(coming.ended(Outcome::Come, bytes));
+        self.ended.push_back(coming.ended(HandoverOutcome::Come, bytes));
         let past = self.past_of(name, now).begun_by(from, coming.flows.len());
         let note = self.over(Past { shared: Some(coming.theirs()), ..past });
         flows.note(&note);
@@ -504,7 +504,7 @@ impl Handover {
                 let note = self.over(Past { refused: Some(Refusal::Unknown), gone, ..past });
                 flows.break_off(&coming.flows, &note, now);
                 self.counters.broken += 1;
-                self.ended.push_back(coming.ended(Outcome::Broken, bytes));
+                self.ended.push_back(coming.ended(HandoverOutcome::Broken, bytes));
             }
             Stage::Owning { again, .. } => {
                 again.once_more(now);

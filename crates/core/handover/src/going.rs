@@ -8,8 +8,8 @@ use units::{Instant, SeqNum};
 
 use crate::copies::PIECE;
 use crate::{
-    Again, Copies, Ended, FlowMoved, Flows, Freeze, Gone, Handover, Lack, Loaded, Message, Name, Outcome,
-    Past, Peer, Refusal, Survey, Terms, Urgency, VERSION, subscriber_of,
+    Again, Copies, Ended, FlowMoved, Flows, Freeze, Gone, Handover, HandoverOutcome, Lack, Loaded, Message,
+    Name, Past, Peer, Refusal, Survey, Terms, Urgency, VERSION, subscriber_of,
 };
 
 /// One that goes.
@@ -131,7 +131,7 @@ impl Going {
         (self.window, self.timed) = (PIECE as u32, None);
     }
 
-    fn ended(&self, outcome: Outcome, flows: usize, now: Instant) -> Ended {
+    fn ended(&self, outcome: HandoverOutcome, flows: usize, now: Instant) -> Ended {
         let [asked, copied, frozen] = self.began;
         let phases = [(asked, copied), (copied, frozen), (frozen, now)];
         let phases = phases.map(|(from, to)| to.min(now).saturating_since(from));
@@ -143,7 +143,7 @@ impl Going {
             flows,
             bytes: self.bytes,
             each: match &self.stage {
-                Stage::Frozen { flows, .. } if outcome == Outcome::Gone => {
+                Stage::Frozen { flows, .. } if outcome == HandoverOutcome::Gone => {
                     flows.iter().map(FlowMoved::of).collect()
                 }
                 _ => Vec::new(),
@@ -325,7 +325,7 @@ impl Handover {
         let Stage::Copying { broken_at, .. } = going.stage else { return };
         let freeze = Freeze { name: going.name, to: going.to, broken_at };
         let Some(loaded) = flows.give_away(&freeze, now) else {
-            return self.keep(subscriber, Outcome::Unfrozen, flows, now);
+            return self.keep(subscriber, HandoverOutcome::Unfrozen, flows, now);
         };
         going.began[2] = now;
         going.stage = Stage::Frozen { broken_at, flows: loaded };
@@ -426,7 +426,7 @@ impl Handover {
         self.counters.gone += 1;
         self.counters.flows[0] += ends.len() as u64;
         self.counters.bytes[0] += going.bytes;
-        self.ended.push_back(going.ended(Outcome::Gone, ends.len(), now));
+        self.ended.push_back(going.ended(HandoverOutcome::Gone, ends.len(), now));
     }
 
     pub(crate) fn on_refused(
@@ -439,7 +439,7 @@ impl Handover {
     ) {
         let Some(going) = self.going_by(from, &name) else { return };
         if !going.is_frozen() {
-            return self.keep(name.subscriber, Outcome::Stayed(why), flows, now);
+            return self.keep(name.subscriber, HandoverOutcome::Stayed(why), flows, now);
         }
         if why == Refusal::Unknown {
             // It has started anew. Nobody knows whether it had taken the commit before.
@@ -454,7 +454,7 @@ impl Handover {
         let is_back = flows.take_back(loaded, &note, now);
         self.counters.stayed += u64::from(is_back);
         self.counters.broken += u64::from(!is_back);
-        let outcome = if is_back { Outcome::Stayed(why) } else { Outcome::Broken };
+        let outcome = if is_back { HandoverOutcome::Stayed(why) } else { HandoverOutcome::Broken };
         self.ended.push_back(going.ended(outcome, loaded.len(), now));
     }
 
@@ -462,7 +462,7 @@ impl Handover {
     pub(crate) fn keep(
         &mut self,
         subscriber: IpAddr,
-        outcome: Outcome,
+        outcome: HandoverOutcome,
         flows: &mut impl Flows,
         now: Instant,
     ) {
@@ -486,7 +486,7 @@ impl Handover {
         let note = self.over(past);
         flows.break_frozen(loaded, &note, now);
         self.counters.broken += 1;
-        self.ended.push_back(going.ended(Outcome::Broken, loaded.len(), now));
+        self.ended.push_back(going.ended(HandoverOutcome::Broken, loaded.len(), now));
     }
 
     pub(crate) fn on_going_due(&mut self, subscriber: IpAddr, flows: &mut impl Flows, now: Instant) {
@@ -504,7 +504,7 @@ impl Handover {
         let Some(going) = self.going.get_mut(&subscriber) else { return };
         match going.stage {
             Stage::Asking { until } if until <= now => {
-                self.keep(subscriber, Outcome::Unanswered, flows, now);
+                self.keep(subscriber, HandoverOutcome::Unanswered, flows, now);
             }
             Stage::Asking { .. } => {
                 let survey = flows.survey(subscriber);
@@ -527,7 +527,7 @@ impl Handover {
             return self.freeze(subscriber, flows, now);
         }
         if was_late {
-            return self.keep(subscriber, Outcome::Unanswered, flows, now);
+            return self.keep(subscriber, HandoverOutcome::Unanswered, flows, now);
         }
         let later = now + self.config.asking_max;
         let going = self.going.get_mut(&subscriber);

@@ -168,7 +168,7 @@ pub enum Urgency {
 
 /// Outcome of a hand-over, or its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum HandoverOutcome {
     /// The other box has it, and says so.
     Gone,
     /// This box has it, and the other one knows.
@@ -211,7 +211,7 @@ pub struct Ended {
     /// True where it left.
     pub is_going: bool,
     /// Outcome of the hand-over.
-    pub outcome: Outcome,
+    pub outcome: HandoverOutcome,
     /// Flows that moved.
     pub flows: usize,
     /// Bytes of held data that were sent, or taken.
@@ -386,8 +386,9 @@ impl Handover {
     pub fn end(&mut self, flows: &mut impl Flows, now: Instant) {
         self.is_ending = true;
         let all: Vec<IpAddr> = self.going.keys().copied().collect();
-        all.into_iter()
-            .for_each(|subscriber| self.keep(subscriber, Outcome::Stayed(Refusal::Ending), flows, now));
+        all.into_iter().for_each(|subscriber| {
+            self.keep(subscriber, HandoverOutcome::Stayed(Refusal::Ending), flows, now)
+        });
         let all: Vec<IpAddr> = self.coming.keys().copied().collect();
         all.into_iter().for_each(|subscriber| self.decline(subscriber, Refusal::Ending, flows, now));
         self.say_leaving(now);

@@ -177,7 +177,7 @@ impl Pair {
         *protocol = next;
     }
 
-    fn outcomes(&mut self) -> Vec<Outcome> {
+    fn outcomes(&mut self) -> Vec<HandoverOutcome> {
         let ended = self.boxes.iter_mut().flat_map(|(one, _)| std::iter::from_fn(|| one.take_ended()));
         ended.map(|ended| ended.outcome).collect()
     }
@@ -251,7 +251,7 @@ fn what_a_box_does_not_take_stays() {
         pair.begin(0).unwrap();
         pair.talk(|_| false);
         assert_eq!((pair.counts(), pair.boxes[1].1.led), ([3, 0], None));
-        let [Outcome::Stayed(why)] = pair.outcomes()[..] else { panic!("it did not stay") };
+        let [HandoverOutcome::Stayed(why)] = pair.outcomes()[..] else { panic!("it did not stay") };
         assert_eq!(pair.boxes[1].0.counters().refused[why as usize], 1);
         // Their packets go where they are, but from a box that is ending or hears the other one's packets otherwise.
         let stay = pair.boxes[1].1.stay.as_ref().map(|stay| (stay.to, stay.flows.len()));
@@ -352,7 +352,7 @@ fn one_that_does_not_answer_gets_nothing() {
         pair.wait(AGAIN);
         pair.talk(|_| true);
     }
-    assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![Outcome::Unanswered]));
+    assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![HandoverOutcome::Unanswered]));
     let mut nobody = Table::default();
     assert_eq!(pair.boxes[0].0.begin(who(), 1, &mut nobody, pair.now), Err(Refusal::Flows));
 }
@@ -439,7 +439,7 @@ fn what_cannot_be_frozen_stays() {
     pair.boxes[0].1.keeps = true;
     pair.begin(0).unwrap();
     pair.talk(|_| false);
-    assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![Outcome::Unfrozen]));
+    assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![HandoverOutcome::Unfrozen]));
     let other = &pair.boxes[1].1;
     let stay = other.stay.as_ref().map(|stay| (stay.to, &stay.flows[..]));
     assert_eq!((other.led, stay), (None, Some((0, &[flow(1), flow(2), flow(3)][..]))));

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use link::{Capacity, DelayModel, Direction, Harq, Link, LinkConfig, LossModel, Preset, QueueLimit};
+use link::{Capacity, DelayModel, Harq, Link, LinkConfig, LinkDirection, LossModel, Preset, QueueLimit};
 use units::{Bytes, Duration, Instant, Rate};
 
 const PACKETS: u64 = 10_000;
@@ -40,7 +40,7 @@ fn links(c: &mut Criterion) {
         delay: DelayModel::Uniform { min: Duration::from_millis(10), max: Duration::from_millis(20) },
         ..constant.clone()
     };
-    let Ok(trace) = Preset::Nr5g.generate(Direction::Down, Duration::from_secs(10), 1) else { return };
+    let Ok(trace) = Preset::Nr5g.generate(LinkDirection::Down, Duration::from_secs(10), 1) else { return };
     let traced = LinkConfig { capacity: Capacity::Trace(Arc::new(trace)), ..base };
     let mut group = c.benchmark_group("link");
     group.throughput(Throughput::Elements(PACKETS));
@@ -57,7 +57,7 @@ fn links(c: &mut Criterion) {
 
 fn generator(c: &mut Criterion) {
     c.bench_function("generate 60 s of 4g-lte", |b| {
-        b.iter(|| Preset::Lte4g.generate(Direction::Down, Duration::from_secs(60), black_box(1)));
+        b.iter(|| Preset::Lte4g.generate(LinkDirection::Down, Duration::from_secs(60), black_box(1)));
     });
 }
 

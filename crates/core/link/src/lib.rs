@@ -63,7 +63,7 @@ pub use link::{Counters, Delivery, Link, Rejected, Tally};
 pub use loss::LossModel;
 pub use outage::OutageModel;
 pub use policer::Policer;
-pub use preset::{Comparison, Direction, Preset};
+pub use preset::{LinkDirection, Preset, PresetFit};
 pub use process::{Distribution, RateProcess, carried};
 pub use quantile::Percentiles;
 pub use random::PPM;

@@ -30,7 +30,7 @@ pub enum Preset {
 
 /// Direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Direction {
+pub enum LinkDirection {
     /// Base station to client.
     #[default]
     Down,
@@ -40,7 +40,7 @@ pub enum Direction {
 
 /// A figure of a trace beside the range in which a preset keeps it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
+pub struct PresetFit {
     /// Name of the figure, with its unit.
     pub name: &'static str,
     /// Smallest and largest value wanted.
@@ -49,7 +49,7 @@ pub struct Comparison {
     pub value: Option<f64>,
 }
 
-impl Comparison {
+impl PresetFit {
     /// True when the value lies in the range or cannot be told.
     #[must_use]
     pub fn is_met(&self) -> bool {
@@ -243,16 +243,16 @@ impl Preset {
     /// # Errors
     ///
     /// [`LinkError::Setting`] when `length` is not between 1 s and 24 h.
-    pub fn generate(self, direction: Direction, length: Duration, seed: u64) -> Result<Trace, LinkError> {
+    pub fn generate(self, direction: LinkDirection, length: Duration, seed: u64) -> Result<Trace, LinkError> {
         self.model(direction).generate(length, seed)
     }
 
     /// The generator's parameters.
     #[must_use]
-    pub const fn model(self, direction: Direction) -> Model {
+    pub const fn model(self, direction: LinkDirection) -> Model {
         match direction {
-            Direction::Down => self.model_down(),
-            Direction::Up => self.model_up(),
+            LinkDirection::Down => self.model_down(),
+            LinkDirection::Up => self.model_up(),
         }
     }
 
@@ -292,11 +292,11 @@ impl Preset {
     /// are not public, busy share and opportunities follow from the rate. Those of `5g-mmwave` say what its
     /// parameters give, not what was measured.
     #[must_use]
-    pub fn compare(self, direction: Direction, stats: &TraceStats) -> Vec<Comparison> {
+    pub fn compare(self, direction: LinkDirection, stats: &TraceStats) -> Vec<PresetFit> {
         let targets = self.targets(direction);
         let [at_100ms, at_1s, at_5s] = targets.autocorrelations;
         let told = |enough: u64, value: f64| (stats.outages >= enough).then_some(value);
-        let row = |name, target, value| Comparison { name, target, value };
+        let row = |name, target, value| PresetFit { name, target, value };
         vec![
             row("mean rate, Mbit/s", targets.mean_mbps, Some(stats.mean_mbps)),
             row("busy milliseconds, %", targets.busy_percent, Some(stats.busy_share * 100.0)),
@@ -347,8 +347,8 @@ impl Preset {
         }
     }
 
-    fn targets(self, direction: Direction) -> Targets {
-        let is_down = direction == Direction::Down;
+    fn targets(self, direction: LinkDirection) -> Targets {
+        let is_down = direction == LinkDirection::Down;
         let (gap_ms_p50, gap_ms_p99) =
             if is_down { (1.0..=3.0, 12.0..=78.0) } else { (3.0..=11.0, 12.0..=78.0) };
         let lte = Targets {
@@ -449,7 +449,7 @@ mod tests {
 
     /// The same figures of one minute of the generator.
     fn figures(preset: Preset, seed: u64) -> [f64; 10] {
-        let trace = preset.generate(Direction::Down, Duration::from_secs(60), seed).unwrap();
+        let trace = preset.generate(LinkDirection::Down, Duration::from_secs(60), seed).unwrap();
         let bins = crate::bin_rates_mbps(&trace, 100);
         let seconds: Vec<f64> = bins.chunks_exact(10).map(mean).collect();
         let mut sorted = bins.clone();
@@ -497,7 +497,7 @@ mod tests {
     #[test]
     fn presets_keep_their_targets() {
         for preset in Preset::ALL {
-            for direction in [Direction::Down, Direction::Up] {
+            for direction in [LinkDirection::Down, LinkDirection::Up] {
                 for seed in 1..=6 {
                     let trace = preset.generate(direction, Duration::from_secs(300), seed).unwrap();
                     let rows = preset.compare(direction, &TraceStats::of(&trace));
@@ -512,8 +512,8 @@ mod tests {
     #[test]
     fn an_hour_of_driving_keeps_its_targets() {
         for preset in [Preset::Hspa3g, Preset::LteDrive4g] {
-            let trace = preset.generate(Direction::Down, Duration::from_secs(3600), 1).unwrap();
-            let rows = preset.compare(Direction::Down, &TraceStats::of(&trace));
+            let trace = preset.generate(LinkDirection::Down, Duration::from_secs(3600), 1).unwrap();
+            let rows = preset.compare(LinkDirection::Down, &TraceStats::of(&trace));
             let missed: Vec<_> = rows.iter().filter(|row| !row.is_met() || row.value.is_none()).collect();
             assert!(missed.is_empty(), "{}: {missed:#?}", preset.name());
         }
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn same_seed_same_trace_and_exact_length() {
         let make =
-            |seed| Preset::Lte4g.generate(Direction::Down, Duration::from_millis(20_500), seed).unwrap();
+            |seed| Preset::Lte4g.generate(LinkDirection::Down, Duration::from_millis(20_500), seed).unwrap();
         assert_eq!(make(3), make(3));
         assert_ne!(make(3), make(4));
         assert_eq!(make(3).period(), Duration::from_millis(20_500));
@@ -538,7 +538,7 @@ mod tests {
                 [ms, count].into_iter().fold(hash, |hash, n| (hash ^ n).wrapping_mul(0x100_0000_01b3))
             })
         };
-        let down = Preset::ALL.map(|preset| digest(preset, Direction::Down));
+        let down = Preset::ALL.map(|preset| digest(preset, LinkDirection::Down));
         let expected = [
             0x98bc_dd53_ddfd_e135,
             0xfa25_8b50_4159_24bd,
@@ -555,7 +555,7 @@ mod tests {
     #[test]
     fn lengths_out_of_range_are_refused() {
         for length in [0, 999, 25 * 3_600_000] {
-            assert!(Preset::Nr5g.generate(Direction::Down, Duration::from_millis(length), 1).is_err());
+            assert!(Preset::Nr5g.generate(LinkDirection::Down, Duration::from_millis(length), 1).is_err());
         }
     }
 

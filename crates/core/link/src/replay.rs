@@ -81,12 +81,12 @@ fn bin_of(at: Duration, bins: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Direction, Preset};
+    use crate::{LinkDirection, Preset};
 
     #[test]
     fn a_generated_trace_is_followed_exactly() -> Result<(), LinkError> {
         for preset in Preset::ALL {
-            let trace = Arc::new(preset.generate(Direction::Down, Duration::from_secs(30), 1)?);
+            let trace = Arc::new(preset.generate(LinkDirection::Down, Duration::from_secs(30), 1)?);
             let replay = Replay::run(&trace)?;
             assert_eq!(replay.deviation, Bytes::ZERO, "{}", preset.name());
             assert_eq!(replay.delivered, trace.offered_bytes(Duration::ZERO, trace.period()));

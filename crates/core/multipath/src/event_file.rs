@@ -29,7 +29,7 @@ use std::net::IpAddr;
 
 use units::{Duration, Instant};
 
-use crate::{Event, PathId, Sample};
+use crate::{Event, PathId, PathSample};
 
 /// Paths in one file at most.
 const PATHS_MAX: usize = 64;
@@ -233,8 +233,8 @@ fn flaps(path: PathId, from: Instant, every: Duration, until: Instant) -> Result
     Ok(steps)
 }
 
-fn sample(words: &[&str]) -> Result<Sample, String> {
-    let mut sample = Sample::default();
+fn sample(words: &[&str]) -> Result<PathSample, String> {
+    let mut sample = PathSample::default();
     for word in words {
         match word.split_once('=') {
             None if *word == "due" => sample.is_due = true,
@@ -355,7 +355,7 @@ mod tests {
             arrived in 0_u64..1000, arrived_us_ago in 0_u64..20_000, is_due: bool, rtt in proptest::option::of(0_u64..1_000_000),
             subflows in 0_u32..9, alone in 0_u32..3, number in 0_u64..1000, us in 0_u64..9_000_000_000,
         ) {
-            let sample = Sample { arrived, arrived_us_ago, is_due, rtt_min_us: rtt, subflows, alone };
+            let sample = PathSample { arrived, arrived_us_ago, is_due, rtt_min_us: rtt, subflows, alone };
             let id = PathId(0);
             let events = [
                 Event::Sample(id, sample),

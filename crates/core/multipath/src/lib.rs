@@ -25,7 +25,7 @@ mod simulation;
 
 pub use event_file::{EventFile, EventFileError, Happening, Step};
 pub use path::{Observed, Path};
-pub use paths::{Action, Change, Event, PathId, Paths, Sample};
+pub use paths::{Action, Change, Event, PathId, PathSample, Paths};
 pub use rules::{Cause, State};
 pub use settings::Settings;
-pub use simulation::{Line, Outcome, simulate};
+pub use simulation::{Line, SimulationOutcome, simulate};

@@ -18,7 +18,7 @@ pub struct PathId(pub u16);
 
 /// Counts that the kernel reports of the subflows of a path since the last sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Sample {
+pub struct PathSample {
     /// Segments that arrived.
     pub arrived: u64,
     /// Time since the last of them arrived, µs.
@@ -39,7 +39,7 @@ pub enum Event {
     /// The address that can be used there, with carrier and route; none when there is none.
     Address(PathId, Option<IpAddr>),
     /// Sample of what the subflows did.
-    Sample(PathId, Sample),
+    Sample(PathId, PathSample),
     /// The probe of this number was answered, and the server sees this address.
     Answer(PathId, u64, Duration, Option<IpAddr>),
     /// Strength of the radio, dBm.

@@ -120,7 +120,7 @@ impl fmt::Display for Cause {
 
 /// One row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rule {
+pub struct TransitionRule {
     /// States before.
     pub from: &'static [State],
     /// Reason that the rule gives.
@@ -136,148 +136,148 @@ pub struct Rule {
 use State::{Absent, Degraded, Down, Suspect, Up};
 
 /// Every transition there is, and every action without a change of state.
-pub const RULES: [Rule; 21] = [
-    Rule {
+pub const RULES: [TransitionRule; 21] = [
+    TransitionRule {
         from: &[Absent],
         cause: Cause::Appeared,
         to: Down,
         when: "carrier, address (not tentative) and a default route are there",
         done: "probe every `probe_suspect`",
     },
-    Rule {
+    TransitionRule {
         from: &[Down],
         cause: Cause::Answered,
         to: Up,
         when: "`answers_to_up` probes in a row were answered, none is late, and the wait for flapping is over",
         done: "restore routes, add the endpoint",
     },
-    Rule {
+    TransitionRule {
         from: &[Down],
         cause: Cause::Weak,
         to: Degraded,
         when: "the same, and the radio is weak",
         done: "restore routes, add the endpoint as backup",
     },
-    Rule {
+    TransitionRule {
         from: &[Up, Degraded],
         cause: Cause::Quiet,
         to: Suspect,
         when: "data is due and nothing arrived for max(`quiet_min`, 2 RTT, 3 usual gaps)",
         done: "probe every `probe_suspect`",
     },
-    Rule {
+    TransitionRule {
         from: &[Up, Degraded],
         cause: Cause::Late,
         to: Suspect,
         when: "a probe and everything else is unanswered for max(`quiet_min`, 2 RTT, RTT + 4 deviations)",
         done: "probe every `probe_suspect`",
     },
-    Rule {
+    TransitionRule {
         from: &[Suspect],
         cause: Cause::Arrived,
         to: Up,
         when: "anything arrives: data, an acknowledgement, an answer",
         done: "nothing",
     },
-    Rule {
+    TransitionRule {
         from: &[Suspect],
         cause: Cause::Weak,
         to: Degraded,
         when: "the same, and the path is weak",
         done: "nothing",
     },
-    Rule {
+    TransitionRule {
         from: &[Suspect],
         cause: Cause::Lost,
         to: Down,
         when: "`losses_to_down` probes are lost in a row, or data is due, one is lost and as many are late; another path is usable",
         done: "remove the endpoint (the peer hears it over the other path), unless it is backup and idle; demote routes; probe every `probe_down`",
     },
-    Rule {
+    TransitionRule {
         from: &[Suspect],
         cause: Cause::Last,
         to: Suspect,
         when: "the same, and no other path is usable",
         done: "keep it: the last path is never removed",
     },
-    Rule {
+    TransitionRule {
         from: &[Up],
         cause: Cause::Weak,
         to: Degraded,
         when: "the radio is below `weak_dbm`, or `weak_losses` probes are lost",
         done: "tell the peer: backup (MP_PRIO), while it can still hear it",
     },
-    Rule {
+    TransitionRule {
         from: &[Degraded],
         cause: Cause::Strong,
         to: Up,
         when: "above `weak_dbm` + `strong_margin_db`, and few losses, for `strong_for`",
         done: "tell the peer: no longer backup",
     },
-    Rule {
+    TransitionRule {
         from: &[Up, Degraded, Suspect, Down],
         cause: Cause::Vanished,
         to: Absent,
         when: "carrier, address or route is gone",
         done: "remove the endpoint as soon as another path is usable",
     },
-    Rule {
+    TransitionRule {
         from: &[Up, Degraded, Suspect, Down],
         cause: Cause::Readdressed,
         to: Down,
         when: "the interface has another address",
         done: "remove the stranded endpoint at once, prove the new address",
     },
-    Rule {
+    TransitionRule {
         from: &[Up],
         cause: Cause::Moved,
         to: Up,
         when: "the address that the server sees has changed",
         done: "remove and add the endpoint: its subflows are stranded",
     },
-    Rule {
+    TransitionRule {
         from: &[Degraded],
         cause: Cause::Moved,
         to: Degraded,
         when: "the same",
         done: "remove and add the endpoint as backup",
     },
-    Rule {
+    TransitionRule {
         from: &[Up],
         cause: Cause::Replaced,
         to: Up,
         when: "another interface has the name, and the path has been proved again",
         done: "remove and add the endpoint, also of the last path: it is bound to what is gone",
     },
-    Rule {
+    TransitionRule {
         from: &[Degraded],
         cause: Cause::Replaced,
         to: Degraded,
         when: "the same",
         done: "remove and add the endpoint as backup",
     },
-    Rule {
+    TransitionRule {
         from: &[Up, Suspect],
         cause: Cause::Retired,
         to: Degraded,
         when: "the administrator wants the path unused",
         done: "tell the peer: backup",
     },
-    Rule {
+    TransitionRule {
         from: &[Degraded],
         cause: Cause::Drained,
         to: Down,
         when: "a retired path has been quiet for 2 RTT, or `drain_max` is over; another path is usable",
         done: "remove the endpoint, demote routes",
     },
-    Rule {
+    TransitionRule {
         from: &[Up],
         cause: Cause::Unjoined,
         to: Up,
         when: "there are connections, and no subflow has joined for `join_wait`, doubled each time",
         done: "remove and add the endpoint",
     },
-    Rule {
+    TransitionRule {
         from: &[Degraded],
         cause: Cause::Unjoined,
         to: Degraded,
@@ -288,7 +288,7 @@ pub const RULES: [Rule; 21] = [
 
 /// The rule for a transition; none means that the machine must not make it.
 #[must_use]
-pub fn rule(from: State, cause: Cause, to: State) -> Option<&'static Rule> {
+pub fn rule(from: State, cause: Cause, to: State) -> Option<&'static TransitionRule> {
     RULES.iter().find(|rule| rule.from.contains(&from) && rule.cause == cause && rule.to == to)
 }
 
@@ -309,7 +309,7 @@ pub fn markdown() -> String {
 pub fn diagram() -> String {
     let mut text = String::new();
     for state in State::ALL {
-        let rows: Vec<&Rule> = RULES.iter().filter(|rule| rule.from.contains(&state)).collect();
+        let rows: Vec<&TransitionRule> = RULES.iter().filter(|rule| rule.from.contains(&state)).collect();
         for (i, rule) in rows.iter().enumerate() {
             let name = if i == 0 { state.name() } else { "" };
             let branch = match (i, rows.len()) {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use units::{Duration, Instant};
 
 use crate::event_file::{EventFile, Happening};
-use crate::{Action, Change, Event, PathId, Paths, Sample, Settings, State};
+use crate::{Action, Change, Event, PathId, PathSample, Paths, Settings, State};
 
 /// Interval at which the played kernel is asked for its subflows.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
@@ -16,7 +16,7 @@ const TAIL: Duration = Duration::from_secs(2);
 
 /// Result of a simulation.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct SimulationOutcome {
     /// Names of the paths.
     pub paths: Vec<String>,
     /// Actions of the machine, in order; probes are only counted.
@@ -63,25 +63,25 @@ struct Simulation {
     connections: u32,
     /// Answers on their way: by time of arrival and order of departure.
     answers: BTreeMap<(Instant, u64), (PathId, u64, Duration, Instant)>,
-    outcome: Outcome,
+    outcome: SimulationOutcome,
     entered: Vec<(State, Instant)>,
     order: u64,
 }
 
 /// Runs the machine over `file`.
 #[must_use]
-pub fn simulate(file: &EventFile, settings: Settings) -> Outcome {
+pub fn simulate(file: &EventFile, settings: Settings) -> SimulationOutcome {
     let mut sim = Simulation {
         paths: Paths::new(settings),
         names: file.paths.clone(),
         played: vec![Played::default(); file.paths.len()],
         connections: 0,
         answers: BTreeMap::new(),
-        outcome: Outcome {
+        outcome: SimulationOutcome {
             paths: file.paths.clone(),
             probes: vec![0; file.paths.len()],
             time_in_state_ms: vec![BTreeMap::new(); file.paths.len()],
-            ..Outcome::default()
+            ..SimulationOutcome::default()
         },
         entered: vec![(State::Absent, Instant::ZERO); file.paths.len()],
         order: 0,
@@ -187,7 +187,7 @@ impl Simulation {
             let rtt = played.rtt.map(Duration::as_micros);
             // Of a path that has just returned, data is still in a back-off.
             let flows = !played.is_dead && played.changed <= played.joins.unwrap_or(now);
-            let sample = Sample {
+            let sample = PathSample {
                 arrived: if is_due && flows { 10 } else { 0 },
                 arrived_us_ago: 0,
                 is_due,
@@ -272,7 +272,7 @@ impl Simulation {
     }
 }
 
-impl Outcome {
+impl SimulationOutcome {
     /// Time at which `what` was first done to `path` at `from_ms` or later, ms.
     #[must_use]
     pub fn first(&self, path: &str, what: &str, from_ms: u64) -> Option<u64> {

@@ -94,7 +94,7 @@ pub struct LossEvent {
 
 /// A run in bins of 500 ms from its first arrival.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Series {
+pub struct BinnedSeries {
     /// Width of a bin.
     pub bin_ms: u64,
     /// Payload that came.
@@ -233,7 +233,7 @@ pub struct RunFigures {
     /// One-way delay less its least, without the clocks' drift.
     pub delay_variation: Option<DelayFigures>,
     /// Over time.
-    pub series: Series,
+    pub series: BinnedSeries,
     /// Bursts with the goodput around them.
     pub loss_events: Vec<LossEvent>,
     /// Mean of their `drop` ([MA] eq. (2)).
@@ -455,9 +455,13 @@ fn series(
     begin: Option<Instant>,
     payload_bits: f64,
     log: &RunLog,
-) -> Series {
-    let mut series =
-        Series { bin_ms: BIN.as_millis(), goodput_mbps: Vec::new(), rtt_ms: Vec::new(), lost: Vec::new() };
+) -> BinnedSeries {
+    let mut series = BinnedSeries {
+        bin_ms: BIN.as_millis(),
+        goodput_mbps: Vec::new(),
+        rtt_ms: Vec::new(),
+        lost: Vec::new(),
+    };
     let Some(begin) = begin else { return series };
     let place = |since: Duration| (since.as_nanos() / BIN.as_nanos()) as usize;
     let last = first.iter().map(|arrival| place(arrival.at.saturating_since(begin))).max().unwrap_or(0);
@@ -491,7 +495,7 @@ fn series(
 }
 
 /// Bins with losses, whole ones with a whole one before.
-fn loss_events(series: &Series) -> Vec<LossEvent> {
+fn loss_events(series: &BinnedSeries) -> Vec<LossEvent> {
     let goodput = &series.goodput_mbps;
     let whole = goodput.len().saturating_sub(1);
     let events = (1..whole).filter_map(|bin| {
@@ -508,7 +512,7 @@ fn loss_events(series: &Series) -> Vec<LossEvent> {
     events.collect()
 }
 
-fn correlation(series: &Series) -> Option<Correlation> {
+fn correlation(series: &BinnedSeries) -> Option<Correlation> {
     let whole = series.goodput_mbps.len().saturating_sub(1);
     let pairs: Vec<(f64, f64)> = series
         .goodput_mbps

@@ -48,7 +48,7 @@ pub use client::{Client, ClientConfig, ClientEvent, Failure};
 pub use client_path::ClientPath;
 pub use clock::ClockEstimate;
 pub use figures_of::{
-    Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, Series, TimerFigures,
+    BinnedSeries, Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, TimerFigures,
     delay_figures, outages,
 };
 pub use http_order::{HttpOrder, REQUEST_MAX, from_digits, http_order, http_request, to_digits};

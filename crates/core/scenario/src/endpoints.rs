@@ -183,7 +183,7 @@ pub enum Kind {
 #[serde(deny_unknown_fields)]
 pub struct Reset {
     /// `server` or `client`.
-    pub by: End,
+    pub by: ConnectionEnd,
     /// Bytes of the transfer that have reached the client (of an upload: the server) by then.
     pub after: Quantity<Bytes>,
 }
@@ -191,7 +191,7 @@ pub struct Reset {
 /// An end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum End {
+pub enum ConnectionEnd {
     /// The origin server.
     Server,
     /// The device.

@@ -31,7 +31,7 @@ pub use beside::{Beside, BesideKind};
 pub use case::Case;
 pub use choice::{CongestionControl, Controller};
 pub use endpoints::{
-    Accelerator, Client, DrwaVariant, End, Kind, Reset, TakesBeyond, WindowPolicy, Workload,
+    Accelerator, Client, ConnectionEnd, DrwaVariant, Kind, Reset, TakesBeyond, WindowPolicy, Workload,
 };
 pub use error::Error;
 pub use family::Family;
@@ -43,7 +43,7 @@ pub use multi_path::{MultiPath, MultiPathCase, RadioDoes, RadioEvent, RadioLinks
 pub use parameter::parameter_value;
 pub use quantity::{Kind as QuantityKind, Probability, Quantity, QuantityError, QueueLimit};
 pub use radio::{
-    Arma, BurstLoss, Direction, Fades, Frame, Grants, Harq, Management, ManagementLaw, Outage, Policer,
-    PresetName, Radio, Redraw, Step, Wan,
+    Arma, BurstLoss, Fades, Frame, Grants, Harq, Management, ManagementLaw, Outage, Policer, PresetName,
+    Radio, RadioDirection, Redraw, Step, Wan,
 };
 pub use server::Server;

@@ -10,7 +10,7 @@ use units::Duration;
 
 use crate::error::Error;
 use crate::quantity::QueueLimit;
-use crate::radio::{Direction, Management};
+use crate::radio::{Management, RadioDirection};
 use crate::{Case, Wan};
 
 /// Reads the text of a trace file named in a scenario, or says why it cannot.
@@ -45,14 +45,14 @@ impl Case {
     /// When a trace cannot be read or built, or a setting is out of range.
     pub fn links(&self, seed: u64, read: ReadTrace<'_>) -> Result<LinkPlan, Error> {
         let seed_of = |link: u64| seed.wrapping_mul(4).wrapping_add(link);
-        let nothing = Direction::default();
+        let nothing = RadioDirection::default();
         let down = self.radio.down.as_ref().unwrap_or(&nothing);
         let up = self.radio.up.as_ref().unwrap_or(&nothing);
         let plan = LinkPlan {
             wan_down: wan(&self.wan, seed_of(0)),
             wan_up: wan(&self.wan, seed_of(1)),
-            radio_down: radio(down, link::Direction::Down, (seed, seed_of(2)), read)?,
-            radio_up: radio(up, link::Direction::Up, (seed, seed_of(3)), read)?,
+            radio_down: radio(down, link::LinkDirection::Down, (seed, seed_of(2)), read)?,
+            radio_up: radio(up, link::LinkDirection::Up, (seed, seed_of(3)), read)?,
             feedback: self.feedback.base_station(),
         };
         for (name, config) in plan.named() {
@@ -98,8 +98,8 @@ fn queue(limit: Option<QueueLimit>) -> link::QueueLimit {
 }
 
 pub(crate) fn radio(
-    d: &Direction,
-    towards: link::Direction,
+    d: &RadioDirection,
+    towards: link::LinkDirection,
     (trace_seed, seed): (u64, u64),
     read: ReadTrace<'_>,
 ) -> Result<LinkConfig, Error> {
@@ -134,19 +134,19 @@ pub(crate) fn radio(
     })
 }
 
-fn tdd(d: &Direction, towards: link::Direction) -> Result<Option<Tdd>, Error> {
+fn tdd(d: &RadioDirection, towards: link::LinkDirection) -> Result<Option<Tdd>, Error> {
     let Some(frame) = &d.tdd else { return Ok(None) };
     let (name, letters) = match towards {
-        link::Direction::Down => ("radio down", "DS"),
-        link::Direction::Up => ("radio up", "U"),
+        link::LinkDirection::Down => ("radio down", "DS"),
+        link::LinkDirection::Up => ("radio up", "U"),
     };
     let made = Tdd::new(frame.slot.0, &frame.pattern, letters);
     made.map(Some).map_err(|e| Error::Link { name: name.to_owned(), message: e.to_string() })
 }
 
 fn capacity(
-    d: &Direction,
-    towards: link::Direction,
+    d: &RadioDirection,
+    towards: link::LinkDirection,
     seed: u64,
     read: ReadTrace<'_>,
 ) -> Result<Capacity, Error> {
@@ -181,11 +181,11 @@ fn capacity(
     Ok(Capacity::Unlimited)
 }
 
-fn held(d: &Direction, steps: RateSteps) -> RateSteps {
+fn held(d: &RadioDirection, steps: RateSteps) -> RateSteps {
     if d.holds_rate == Some(true) { steps.holding_rates() } else { steps }
 }
 
-fn loss(d: &Direction) -> LossModel {
+fn loss(d: &RadioDirection) -> LossModel {
     match (d.burst_loss, d.loss) {
         (Some(burst), _) => LossModel::GilbertElliott {
             to_bad_ppm: burst.enter.0.ppm(),
@@ -198,7 +198,7 @@ fn loss(d: &Direction) -> LossModel {
     }
 }
 
-fn outages(d: &Direction) -> OutageModel {
+fn outages(d: &RadioDirection) -> OutageModel {
     match &d.outages {
         None => OutageModel::None,
         Some(list) => OutageModel::Scheduled(list.iter().map(|o| (o.at.0, o.lasting.0)).collect()),

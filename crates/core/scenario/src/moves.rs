@@ -8,7 +8,7 @@ use crate::error::{Error, locate};
 use crate::links::{self, ReadTrace};
 use crate::multi_path::RadioLinks;
 use crate::quantity::Quantity;
-use crate::radio::Direction;
+use crate::radio::RadioDirection;
 
 /// Subscribers of a scenario at most: their addresses differ in one byte.
 const SUBSCRIBERS_MAX: u32 = 200;
@@ -40,9 +40,9 @@ pub struct Moves {
     /// One-way delay between servers and boxes.
     pub wan: Quantity<Duration>,
     /// Each subscriber's own link at either base station, towards it.
-    pub down: Direction,
+    pub down: RadioDirection,
     /// Link from it.
-    pub up: Direction,
+    pub up: RadioDirection,
     /// Subscribers that move and download.
     #[serde(default)]
     pub bulk: u32,
@@ -204,8 +204,8 @@ impl Moves {
         let of =
             |link: u64| self.seed.wrapping_mul(1_024).wrapping_add((number * 4 + station * 2) as u64 + link);
         let made = [
-            links::radio(&self.down, link::Direction::Down, (of(0), of(0)), read)?,
-            links::radio(&self.up, link::Direction::Up, (of(1), of(1)), read)?,
+            links::radio(&self.down, link::LinkDirection::Down, (of(0), of(0)), read)?,
+            links::radio(&self.up, link::LinkDirection::Up, (of(1), of(1)), read)?,
         ];
         let made = made.map(|config| LinkConfig { keeps_log: false, ..config });
         for config in &made {

@@ -10,7 +10,7 @@ use crate::error::{Error, locate};
 use crate::family::Family;
 use crate::links::{self, ReadTrace};
 use crate::quantity::Quantity;
-use crate::radio::Direction;
+use crate::radio::RadioDirection;
 
 /// Radios of one client at most.
 const RADIOS_MAX: usize = 8;
@@ -92,9 +92,9 @@ pub struct RadioPath {
     /// The interface's name, at most ten letters and digits.
     pub name: String,
     /// Direction towards the client.
-    pub down: Direction,
+    pub down: RadioDirection,
     /// Direction from the client.
-    pub up: Direction,
+    pub up: RadioDirection,
     /// A NAT stands before it.
     #[serde(default)]
     pub nat: bool,
@@ -126,10 +126,10 @@ pub struct RadioEvent {
     pub does: RadioDoes,
     /// Direction towards the client, for `becomes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub down: Option<Direction>,
+    pub down: Option<RadioDirection>,
     /// Direction from the client, for `becomes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub up: Option<Direction>,
+    pub up: Option<RadioDirection>,
     /// Strength in dBm, for `strength`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dbm: Option<i32>,
@@ -266,14 +266,14 @@ impl MultiPath {
     /// When a trace cannot be built, or a setting is out of range.
     pub fn links(
         &self,
-        (down, up): (&Direction, &Direction),
+        (down, up): (&RadioDirection, &RadioDirection),
         (number, seed): (usize, u64),
         read: ReadTrace<'_>,
     ) -> Result<RadioLinks, Error> {
         let of = |link: u64| seed.wrapping_mul(64).wrapping_add(number as u64 * 2 + link);
         let made = [
-            links::radio(down, link::Direction::Down, (of(0), of(0)), read)?,
-            links::radio(up, link::Direction::Up, (of(1), of(1)), read)?,
+            links::radio(down, link::LinkDirection::Down, (of(0), of(0)), read)?,
+            links::radio(up, link::LinkDirection::Up, (of(1), of(1)), read)?,
         ];
         for config in &made {
             config

@@ -26,17 +26,17 @@ layered! {
 pub struct Radio {
     /// Direction towards the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub down: Option<Direction>,
+    pub down: Option<RadioDirection>,
     /// Direction from the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub up: Option<Direction>,
+    pub up: Option<RadioDirection>,
 }
 
 impl Radio {
     /// This section where it says something, `base` elsewhere, direction by direction.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
-        let layer = |own: &Option<Direction>, base: &Option<Direction>| match (own, base) {
+        let layer = |own: &Option<RadioDirection>, base: &Option<RadioDirection>| match (own, base) {
             (Some(own), Some(base)) => Some(own.over(base)),
             (own, base) => own.clone().or_else(|| base.clone()),
         };
@@ -46,7 +46,7 @@ impl Radio {
 
 layered! {
     /// One direction of the radio link.
-    checked pub struct Direction {
+    checked pub struct RadioDirection {
         /// Capacity: a constant rate.
         pub rate: Quantity<Rate>,
         /// Capacity: a synthetic trace of this kind.
@@ -99,7 +99,7 @@ layered! {
     }
 }
 
-impl Direction {
+impl RadioDirection {
     /// The capacity keys, of which at most one may be given.
     const CAPACITY_KEYS: [&'static str; 6] = ["rate", "preset", "trace", "steps", "redraw", "arma"];
 
@@ -200,7 +200,7 @@ impl Radio {
     }
 }
 
-impl Direction {
+impl RadioDirection {
     /// Checks what serde cannot see: keys that exclude each other, presets that exist.
     fn check(&self) -> Result<(), String> {
         let given = self.capacity_keys();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use control::{ControllerConfig, ParameterValue, RateParams};
 use engine::{Engine, EngineConfig};
-use link::{Capacity, DelayModel, Direction, LinkConfig, Preset, QueueLimit};
+use link::{Capacity, DelayModel, LinkConfig, LinkDirection, Preset, QueueLimit};
 use sim::{Application, LineUp, LogMode, Network, NetworkConfig, PathConfig, RadioConfig};
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -48,7 +48,8 @@ fn network(preset: Preset, seed: u64, bytes: u64) -> Result<NetworkConfig, Box<d
     };
     let wan = PathConfig::constant(Rate::from_mbps(1_000), Duration::from_millis(10), Bytes::from_mib(4));
     let trace = |direction| preset.generate(direction, LENGTH + Duration::from_secs(30), seed);
-    let radio = RadioConfig { down: radio(trace(Direction::Down)?), up: radio(trace(Direction::Up)?) };
+    let radio =
+        RadioConfig { down: radio(trace(LinkDirection::Down)?), up: radio(trace(LinkDirection::Up)?) };
     let line_up = LineUp::server(Application::bulk(bytes)).client(Application::sink()).with(|config| {
         (config.wan_down, config.wan_up) = (wan.clone(), wan);
         config.radios = vec![radio];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use control::{ControllerConfig, RateParams};
 use engine::{Engine, EngineConfig, PassThrough};
-use link::{Capacity, DelayModel, Direction, LinkConfig, Preset, QueueLimit};
+use link::{Capacity, DelayModel, LinkConfig, LinkDirection, Preset, QueueLimit};
 use sim::{Application, LineUp, LogMode, Network, NetworkConfig, PathConfig, RadioConfig};
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -25,8 +25,8 @@ fn config(preset: Preset, seed: u64, bytes: u64) -> Result<NetworkConfig, Box<dy
     let length = Duration::from_secs(300);
     let wan = PathConfig::constant(Rate::from_mbps(1_000), Duration::from_millis(10), Bytes::from_mib(4));
     let radio = RadioConfig {
-        down: radio(preset.generate(Direction::Down, length, seed)?),
-        up: radio(preset.generate(Direction::Up, length, seed)?),
+        down: radio(preset.generate(LinkDirection::Down, length, seed)?),
+        up: radio(preset.generate(LinkDirection::Up, length, seed)?),
     };
     let line_up = LineUp::server(Application::bulk(bytes)).client(Application::sink()).with(|config| {
         (config.wan_down, config.wan_up) = (wan.clone(), wan);

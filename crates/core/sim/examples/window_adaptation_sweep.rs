@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use control::{ControllerConfig, Law, WindowAdaptationParams};
 use engine::{Engine, EngineConfig};
-use link::{BaseStationConfig, Capacity, DelayModel, Direction, LinkConfig, Preset, QueueLimit, Trace};
+use link::{BaseStationConfig, Capacity, DelayModel, LinkConfig, LinkDirection, Preset, QueueLimit, Trace};
 use sim::{Application, LineUp, LogMode, Network, NetworkConfig, PathConfig, RadioConfig};
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -137,7 +137,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => (60, rest),
     };
     let trace = match Preset::from_name(name) {
-        Some(preset) => preset.generate(Direction::Down, Duration::from_secs(seconds), 1)?,
+        Some(preset) => preset.generate(LinkDirection::Down, Duration::from_secs(seconds), 1)?,
         None => Trace::parse_mahimahi(&std::fs::read_to_string(name)?, name)?,
     };
     let (trace, axes) = (Arc::new(trace), axes(rest)?);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use control::{ControllerConfig, CubicParams, DrwaParams};
 use engine::{Engine, EngineConfig, PassThrough};
 use link::Capacity;
-use scenario::{Case, DrwaVariant, End, Family, Kind, LinkPlan, TakesBeyond, Workload};
+use scenario::{Case, ConnectionEnd, DrwaVariant, Family, Kind, LinkPlan, TakesBeyond, Workload};
 use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
 
 use crate::{
@@ -214,7 +214,7 @@ fn network(
     let wan = |link: &link::LinkConfig| path(&link::LinkConfig { keeps_log: false, ..link.clone() });
     // Each device has a radio link of its own, alike but for its luck.
     let radio = |client: u16| {
-        let own = |link: &link::LinkConfig, way: Option<&scenario::Direction>| {
+        let own = |link: &link::LinkConfig, way: Option<&scenario::RadioDirection>| {
             let seed = link.seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let capacity = match (&link.capacity, way.and_then(|way| way.apart)) {
                 (Capacity::Trace(trace), Some(apart)) => {
@@ -390,10 +390,10 @@ fn applications(workload: &Workload) -> (Application, Application) {
     if let Some(reset) = workload.reset {
         let after = reset.after.0.get();
         match (reset.by, workload.kind()) {
-            (End::Client, Kind::Upload) => client = client.aborting_after_sending(after),
-            (End::Client, _) => client = client.aborting_after(after),
-            (End::Server, Kind::Upload) => server = server.aborting_after(after),
-            (End::Server, _) => server = server.aborting_after_sending(after),
+            (ConnectionEnd::Client, Kind::Upload) => client = client.aborting_after_sending(after),
+            (ConnectionEnd::Client, _) => client = client.aborting_after(after),
+            (ConnectionEnd::Server, Kind::Upload) => server = server.aborting_after(after),
+            (ConnectionEnd::Server, _) => server = server.aborting_after_sending(after),
         }
     }
     (server, client)

@@ -64,7 +64,7 @@ pub struct EndpointStats {
 
 /// Progress of an application in reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Progress<'a> {
+pub struct ReadProgress<'a> {
     /// Time at which it read the first byte.
     pub first: Option<Instant>,
     /// Time at which it read the last one so far.
@@ -200,8 +200,8 @@ impl Endpoint {
     }
     /// Progress of its application in reading.
     #[must_use]
-    pub fn progress(&self) -> Progress<'_> {
-        self.connection.as_ref().map_or(Progress::default(), |c| c.program.progress())
+    pub fn progress(&self) -> ReadProgress<'_> {
+        self.connection.as_ref().map_or(ReadProgress::default(), |c| c.program.progress())
     }
     /// Time from each request it wrote to the end of the response, when its program is
     /// [`Application::requests`].

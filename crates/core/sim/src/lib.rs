@@ -47,12 +47,12 @@ pub use datagrams::{DatagramConfig, DatagramLog};
 pub use digest::Digest;
 pub use endpoint::{
     Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, MarkResponse,
-    Progress, Protocol, Reading, ReceiveWindow, Role, Turn,
+    Protocol, ReadProgress, Reading, ReceiveWindow, Role, Turn,
 };
 pub use error::SimError;
 pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};
 pub use line_up::LineUp;
-pub use log::{LogMode, LoggedPacket, PacketLog, Point};
+pub use log::{LogMode, LoggedPacket, PacketLog, TapPoint};
 pub use middlebox_under_test::MiddleboxUnderTest;
 pub use multi_path::MultiPathCaseRun;
 pub use network::{BesideConfig, FlowConfig, Network, NetworkConfig, Outcome, RadioConfig};

@@ -7,7 +7,7 @@ use units::Instant;
 
 /// A place where packets are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Point {
+pub enum TapPoint {
     /// Leaves the server for the WAN.
     ServerOut,
     /// Reaches the server.
@@ -26,7 +26,7 @@ pub enum Point {
     ClientIn,
 }
 
-impl Point {
+impl TapPoint {
     /// True at a host's own interface.
     const fn is_at_host(self) -> bool {
         matches!(self, Self::ServerOut | Self::ServerIn | Self::ClientOut | Self::ClientIn)
@@ -39,7 +39,7 @@ impl Point {
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for TapPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::ServerOut => "server>",
@@ -86,7 +86,7 @@ pub struct LoggedPacket {
     /// Time at which it passed.
     pub at: Instant,
     /// Host that it passed at, and its direction.
-    pub point: Point,
+    pub point: TapPoint,
     /// Its first bytes, as many as were asked for.
     pub bytes: Vec<u8>,
     /// Its whole length.
@@ -131,7 +131,7 @@ impl PacketLog {
         self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     }
 
-    pub(crate) fn note(&mut self, at: Instant, point: Point, packet: &[u8]) {
+    pub(crate) fn note(&mut self, at: Instant, point: TapPoint, packet: &[u8]) {
         self.packets += 1;
         self.mix(at.as_nanos());
         self.mix(point as u64 ^ (packet.len() as u64) << 8);
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     /// One packet with the log's number after it.
-    fn number(at_ms: u64, point: Point, packet: &[u8], remark: Option<&'static str>) -> u64 {
+    fn number(at_ms: u64, point: TapPoint, packet: &[u8], remark: Option<&'static str>) -> u64 {
         let mut log = PacketLog::new(LogMode::Hash, None);
         log.note(Instant::from_millis(at_ms), point, packet);
         log.remark(Instant::from_millis(at_ms), remark);
@@ -179,35 +179,39 @@ mod tests {
     #[test]
     fn whatever_changes_about_a_packet_changes_the_number() {
         let packet: Vec<u8> = (0..100).collect();
-        let base = number(5, Point::WiredIn, &packet, None);
-        assert_eq!(number(5, Point::WiredIn, &packet, None), base);
-        assert_ne!(number(6, Point::WiredIn, &packet, None), base);
-        assert_ne!(number(5, Point::WiredOut, &packet, None), base);
-        assert_ne!(number(5, Point::WiredIn, &packet, Some("lost")), base);
-        assert_ne!(number(5, Point::WiredIn, &packet[..99], None), base, "the last bytes are no whole word");
+        let base = number(5, TapPoint::WiredIn, &packet, None);
+        assert_eq!(number(5, TapPoint::WiredIn, &packet, None), base);
+        assert_ne!(number(6, TapPoint::WiredIn, &packet, None), base);
+        assert_ne!(number(5, TapPoint::WiredOut, &packet, None), base);
+        assert_ne!(number(5, TapPoint::WiredIn, &packet, Some("lost")), base);
+        assert_ne!(
+            number(5, TapPoint::WiredIn, &packet[..99], None),
+            base,
+            "the last bytes are no whole word"
+        );
         for at in 0..packet.len() {
             let mut other = packet.clone();
             other[at] ^= 1;
-            assert_ne!(number(5, Point::WiredIn, &other, None), base, "byte {at}");
+            assert_ne!(number(5, TapPoint::WiredIn, &other, None), base, "byte {at}");
         }
     }
 
     #[test]
     fn a_length_beyond_the_headers_counts_and_a_byte_there_is_in_the_checksum() {
         let packet = vec![7; 1_500];
-        let base = number(5, Point::ClientIn, &packet, None);
-        assert_ne!(number(5, Point::ClientIn, &packet[..1_499], None), base);
+        let base = number(5, TapPoint::ClientIn, &packet, None);
+        assert_ne!(number(5, TapPoint::ClientIn, &packet[..1_499], None), base);
         let mut other = packet.clone();
         other[HEADERS - 1] = 8;
-        assert_ne!(number(5, Point::ClientIn, &other, None), base);
+        assert_ne!(number(5, TapPoint::ClientIn, &other, None), base);
     }
 
     #[test]
     fn the_order_of_packets_counts() {
         let both = |first: &[u8], second: &[u8]| {
             let mut log = PacketLog::new(LogMode::Hash, None);
-            log.note(Instant::ZERO, Point::ServerOut, first);
-            log.note(Instant::ZERO, Point::ServerOut, second);
+            log.note(Instant::ZERO, TapPoint::ServerOut, first);
+            log.note(Instant::ZERO, TapPoint::ServerOut, second);
             (log.hash(), log.packets())
         };
         assert_ne!(both(&[1], &[2]).0, both(&[2], &[1]).0);
@@ -217,9 +221,12 @@ mod tests {
     #[test]
     fn text_has_a_line_for_each_packet_and_remark_and_only_packets_at_hosts_are_kept() {
         let mut log = PacketLog::new(LogMode::Text, Some(HEADERS));
-        for (ms, point) in
-            [(1, Point::ServerOut), (2, Point::WiredIn), (3, Point::MobileOut), (4, Point::ClientIn)]
-        {
+        for (ms, point) in [
+            (1, TapPoint::ServerOut),
+            (2, TapPoint::WiredIn),
+            (3, TapPoint::MobileOut),
+            (4, TapPoint::ClientIn),
+        ] {
             log.note(Instant::from_millis(ms), point, &[0x45; 200]);
         }
         log.remark(Instant::from_millis(5), Some("dropped by plan"));
@@ -231,9 +238,9 @@ mod tests {
         assert_eq!(log.tail(100), log.text());
 
         let kept = log.take_kept();
-        let seen: Vec<(u64, Point)> =
+        let seen: Vec<(u64, TapPoint)> =
             kept.iter().map(|packet| (packet.at.as_millis(), packet.point)).collect();
-        assert_eq!(seen, [(1, Point::ServerOut), (4, Point::ClientIn)]);
+        assert_eq!(seen, [(1, TapPoint::ServerOut), (4, TapPoint::ClientIn)]);
         assert!(kept.iter().all(|packet| packet.bytes.len() == HEADERS && packet.wire_len == 200));
         assert!(log.take_kept().is_empty(), "told once");
     }

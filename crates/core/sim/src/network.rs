@@ -15,7 +15,7 @@ use crate::ping::Pinger;
 use crate::strangers::Strangers;
 use crate::{
     CheckConfig, DatagramConfig, DatagramLog, Endpoint, EndpointConfig, LogMode, MiddleboxUnderTest,
-    PacketLog, Path, PathConfig, Point, SimError, StrangerConfig, Violation,
+    PacketLog, Path, PathConfig, SimError, StrangerConfig, TapPoint, Violation,
 };
 use agenda::Agenda;
 
@@ -449,7 +449,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let mut from = 0;
         while let Some(radio) = self.due.links.next_due(from, self.now) {
             while let Some(packet) = self.radios[radio].down.poll(self.now) {
-                self.log.note(self.now, Point::ClientIn, &packet);
+                self.log.note(self.now, TapPoint::ClientIn, &packet);
                 self.arrive_at_client(&packet)?;
             }
             let arrivals = drain(&mut self.radios[radio].up, self.now);
@@ -458,7 +458,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             from = radio + 1;
         }
         while let Some(packet) = self.wan_up.poll(self.now) {
-            self.log.note(self.now, Point::ServerIn, &packet);
+            self.log.note(self.now, TapPoint::ServerIn, &packet);
             self.arrive_at_server(&packet)?;
         }
         Ok(())

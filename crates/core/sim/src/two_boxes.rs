@@ -13,7 +13,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{ConfigError, EngineConfig, Middlebox, Port, Transmit, Verdict};
-use handover::{Admission, Counters, Ended, Handover, Message, NextHop, Outcome, Peer};
+use handover::{Admission, Counters, Ended, Handover, HandoverOutcome, Message, NextHop, Peer};
 use units::{Bytes, Duration, Instant};
 use wire::{GsoType, Packet, VirtioNetHeader};
 
@@ -277,7 +277,7 @@ impl TwoBoxes {
             self.ship(usize::from(to), &Cargo::Message(message.encode()), now);
         }
         while let Some(ended) = self.boxes[which].protocol.take_ended() {
-            self.has_left |= ended.outcome == Outcome::Broken;
+            self.has_left |= ended.outcome == HandoverOutcome::Broken;
             self.ended.push(ended);
         }
         self.look_for_two_owners();

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use handover::{Outcome, Refusal};
+use handover::{HandoverOutcome, Refusal};
 use sim::{
     Between, Death, End, LogMode, Move, Network, Random, RandomRun, Replacement, SimError, Tolerance,
     TwoBoxes, Violation,
@@ -113,9 +113,9 @@ fn run(run: &RandomRun, boxes: TwoBoxes, tolerance: Tolerance, tally: &Tally, wh
     assert_eq!(boxes.twice(), None, "seed {seed}: a flow with two owners, {what}");
     for ended in boxes.ended().iter().filter(|ended| ended.is_going) {
         let at = match ended.outcome {
-            Outcome::Gone | Outcome::Come => 0,
-            Outcome::Stayed(_) | Outcome::Unanswered | Outcome::Unfrozen => 1,
-            Outcome::Broken => 2,
+            HandoverOutcome::Gone | HandoverOutcome::Come => 0,
+            HandoverOutcome::Stayed(_) | HandoverOutcome::Unanswered | HandoverOutcome::Unfrozen => 1,
+            HandoverOutcome::Broken => 2,
         };
         tally[at].fetch_add(1, Ordering::Relaxed);
     }
@@ -347,9 +347,9 @@ fn clients_stay_whose_packets_are_too_long_for_the_other_box() {
         network.run().unwrap();
         let boxes = network.middlebox();
         assert_eq!(boxes.twice(), None, "seed {seed}");
-        let is_too_long = |ended: &&handover::Ended| ended.outcome == Outcome::Stayed(Refusal::Mtu);
+        let is_too_long = |ended: &&handover::Ended| ended.outcome == HandoverOutcome::Stayed(Refusal::Mtu);
         refused.fetch_add(boxes.ended().iter().filter(is_too_long).count() as u64, Ordering::Relaxed);
-        let gone = boxes.ended().iter().filter(|ended| ended.outcome == Outcome::Gone).count();
+        let gone = boxes.ended().iter().filter(|ended| ended.outcome == HandoverOutcome::Gone).count();
         tally[0].fetch_add(gone as u64, Ordering::Relaxed);
     });
     let (gone, refused) = (tally[0].load(Ordering::Relaxed), refused.into_inner());

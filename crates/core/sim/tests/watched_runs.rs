@@ -66,7 +66,7 @@ fn looking_on_changes_nothing_and_shows_everything() {
     assert_eq!(plain.simulation.log_hash, watched.simulation.log_hash);
     assert!(notes.packets.windows(2).all(|pair| pair[0].at <= pair[1].at));
     let sent =
-        notes.packets.iter().filter(|p| p.point == sim::Point::ServerOut && p.wire_len == 1_500).count();
+        notes.packets.iter().filter(|p| p.point == sim::TapPoint::ServerOut && p.wire_len == 1_500).count();
     assert_eq!(sent as u64, watched.figures.retransmissions.segments - 1, "all but the last are full");
     assert!(
         notes

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use link::{Direction, Preset, Trace};
+use link::{LinkDirection, Preset, Trace};
 use units::Duration;
 
 use crate::ContestError;
@@ -34,7 +34,7 @@ impl TraceSource {
     /// A file that cannot be read, or is no trace.
     pub fn open(text: &str, from: Duration, length: Duration, seed: u64) -> Result<Self, ContestError> {
         let (down, up) = text.split_once('+').map_or((text, None), |(down, up)| (down, Some(up)));
-        let read = |name: &str, direction: Direction| {
+        let read = |name: &str, direction: LinkDirection| {
             let wrong = |problem: String| ContestError::Trace { name: name.to_owned(), problem };
             let trace = match preset(name) {
                 Some(preset) => preset
@@ -49,8 +49,8 @@ impl TraceSource {
         let name = Path::new(down).file_name().map_or(down.into(), |name| name.to_string_lossy());
         Ok(Self {
             name: name.into_owned(),
-            down: read(down, Direction::Down)?,
-            up: up.map(|up| read(up, Direction::Up)).transpose()?,
+            down: read(down, LinkDirection::Down)?,
+            up: up.map(|up| read(up, LinkDirection::Up)).transpose()?,
             is_drawn: [Some(down), up].into_iter().flatten().any(|name| preset(name).is_some()),
         })
     }

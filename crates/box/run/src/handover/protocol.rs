@@ -10,7 +10,7 @@ use std::time::Duration as StdDuration;
 
 use engine::FlowEnds;
 use handover::{
-    Claim, Copies, Ended, Flows, Freeze, Gone, Handover, Loaded, Note, Outcome, Peer, Survey, Urgency,
+    Claim, Copies, Ended, Flows, Freeze, Gone, Handover, HandoverOutcome, Loaded, Note, Peer, Survey, Urgency,
 };
 use io::Clock;
 use units::{Duration, Instant, SeqNum};
@@ -127,7 +127,7 @@ impl Protocol {
             if let Some(answer) = self.asked.remove(&ended.subscriber).filter(|_| ended.is_going) {
                 drop(answer.send(line_of(&ended)));
             }
-            debug_assert!(ended.outcome != Outcome::Come || !ended.is_going, "who comes does not go");
+            debug_assert!(ended.outcome != HandoverOutcome::Come || !ended.is_going, "who comes does not go");
             // Where the supervisor has gone nobody needs to hear.
             let _ = self.ended.send(ended);
             // A full pipe wakes as well.

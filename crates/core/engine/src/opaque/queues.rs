@@ -246,7 +246,7 @@ impl Queues {
     }
 }
 
-/// Fate of a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
+/// Verdict on a scalable sender's packet. It hears of each packet that waits too long, not of one of many: its
 /// marks are as frequent as that (RFC 9331 §5.1), and only its own queue is judged by them.
 fn step(sojourn: Duration, left: u64) -> QueueVerdict {
     match left > LEAST {

@@ -318,7 +318,7 @@ fn flows_that_are_new_are_named_first_and_those_that_nobody_named_are_doubted() 
         pair.talk(|one| matches!(one, Message::Prepare { .. }));
         pair.wait(AGAIN);
     }
-    assert_eq!((pair.counts(), pair.outcomes()), ([4, 0], vec![Outcome::Unanswered]));
+    assert_eq!((pair.counts(), pair.outcomes()), ([4, 0], vec![HandoverOutcome::Unanswered]));
     // One that nobody has named all the same.
     let (mut protocol, mut table) = victim();
     protocol.on_message(0, prepare(who(), 5_000, vec![flow(1)]), &mut table, now());

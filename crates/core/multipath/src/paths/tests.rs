@@ -3,12 +3,12 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{EventFile, Outcome, simulate};
+use crate::{EventFile, SimulationOutcome, simulate};
 
 const TWO: &str = "0 path wifi rtt 20ms\n0 path lte rtt 50ms\n0 address wifi 10.1.0.2\n0 address lte 10.2.0.2\n\
                    0 connections 1\n0 traffic wifi on\n0 traffic lte on\n";
 
-fn run(lines: &str) -> Outcome {
+fn run(lines: &str) -> SimulationOutcome {
     let outcome = simulate(&EventFile::parse(&format!("{TWO}{lines}")).unwrap(), Settings::default());
     for line in &outcome.lines {
         println!("{:>10} {:<5} {}", line.at_us, line.path, line.what);
@@ -16,7 +16,7 @@ fn run(lines: &str) -> Outcome {
     outcome
 }
 
-fn within(outcome: &Outcome, path: &str, what: &str, from: u64, within: u64) -> u64 {
+fn within(outcome: &SimulationOutcome, path: &str, what: &str, from: u64, within: u64) -> u64 {
     let at = outcome.first(path, what, from).unwrap_or_else(|| panic!("{path} never does `{what}`"));
     assert!(at <= from + within, "{path} does `{what}` at {at} ms, more than {within} ms after {from} ms");
     at
@@ -58,8 +58,13 @@ fn silence_counts_from_the_last_arrival_not_from_the_look_at_it() {
         let now = Instant::from_millis(ms);
         if ms % 20 == 0 {
             let arrived = u64::from(ms <= 1_000);
-            let sample =
-                Sample { arrived, arrived_us_ago: 15_000, is_due: true, subflows: 1, ..Sample::default() };
+            let sample = PathSample {
+                arrived,
+                arrived_us_ago: 15_000,
+                is_due: true,
+                subflows: 1,
+                ..PathSample::default()
+            };
             paths.handle(Event::Sample(id, sample), now);
         }
         while let Some(action) = paths.poll(now) {
@@ -215,7 +220,7 @@ fn an_endpoint_without_a_subflow_is_asked_for_again_ever_more_rarely() {
     let mut added = Vec::new();
     for ms in 0..40_000 {
         let now = Instant::from_millis(ms);
-        let sample = Sample { subflows: 1, ..Sample::default() };
+        let sample = PathSample { subflows: 1, ..PathSample::default() };
         paths.handle(Event::Sample(ids[0], sample), now);
         while let Some(action) = paths.poll(now) {
             match action {
@@ -241,7 +246,7 @@ fn a_pause_of_ones_own_is_not_the_paths_fault() {
     let mut now = Instant::ZERO;
     for ms in 0..2_000 {
         now = Instant::from_millis(ms);
-        let sample = Sample { subflows: 1, is_due: true, arrived: 1, ..Sample::default() };
+        let sample = PathSample { subflows: 1, is_due: true, arrived: 1, ..PathSample::default() };
         ids.iter().for_each(|id| paths.handle(Event::Sample(*id, sample), now));
         while let Some(action) = paths.poll(now) {
             if let Action::Probe(id, n) = action {
@@ -266,10 +271,13 @@ fn a_connection_that_lives_on_one_path_only_keeps_it() {
     for ms in 0..5_000 {
         let now = Instant::from_millis(ms);
         paths.handle(
-            Event::Sample(ids[0], Sample { subflows: 2, alone: 1, is_due: true, ..Sample::default() }),
+            Event::Sample(
+                ids[0],
+                PathSample { subflows: 2, alone: 1, is_due: true, ..PathSample::default() },
+            ),
             now,
         );
-        paths.handle(Event::Sample(ids[1], Sample { subflows: 1, ..Sample::default() }), now);
+        paths.handle(Event::Sample(ids[1], PathSample { subflows: 1, ..PathSample::default() }), now);
         while let Some(action) = paths.poll(now) {
             match action {
                 Action::Probe(id, n) if ms < 1_000 || id == ids[1] => {
@@ -293,7 +301,7 @@ fn any_event() -> impl Strategy<Value = (u64, Event, bool)> {
             |(id, arrived, is_due, s, alone)| {
                 Event::Sample(
                     id,
-                    Sample { arrived, is_due, subflows: s, alone: alone & s, ..Sample::default() },
+                    PathSample { arrived, is_due, subflows: s, alone: alone & s, ..PathSample::default() },
                 )
             }
         ),

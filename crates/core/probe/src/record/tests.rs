@@ -121,7 +121,8 @@ fn recorded(link: &mut Link<(u32, Instant)>, direction: Direction, rate_max: Rat
 
 #[test]
 fn a_varying_trace_comes_out_as_it_went_in_both_ways() {
-    let trace = Arc::new(Preset::Lte4g.generate(link::Direction::Down, Duration::from_secs(40), 3).unwrap());
+    let trace =
+        Arc::new(Preset::Lte4g.generate(link::LinkDirection::Down, Duration::from_secs(40), 3).unwrap());
     for direction in [Direction::Down, Direction::Up] {
         let capacity = Capacity::Trace(Arc::clone(&trace));
         let mut link = link(capacity, QueueLimit::Bytes(Bytes::new(300_000)), LossModel::None);

@@ -6,7 +6,7 @@
 
 use control::{ControllerConfig, CubicParams, NewRenoParams};
 use engine::{ClientEcn, Engine, EngineConfig, PassThrough};
-use link::{Aqm, Capacity, CoDelParams, Direction, DualPi2Params, Preset, QueueLimit};
+use link::{Aqm, Capacity, CoDelParams, DualPi2Params, LinkDirection, Preset, QueueLimit};
 use sim::{
     Application, EndpointConfig, FlowConfig, LineUp, LogMode, MarkResponse, MiddleboxUnderTest, Network, Role,
 };
@@ -39,7 +39,7 @@ impl Link {
         match self {
             Self::Steady(mbps) => Capacity::Constant(Rate::from_mbps(mbps)),
             Self::Trace(preset) => {
-                let trace = preset.generate(Direction::Down, Duration::from_secs(60), seed);
+                let trace = preset.generate(LinkDirection::Down, Duration::from_secs(60), seed);
                 Capacity::Trace(std::sync::Arc::new(trace.unwrap()))
             }
         }

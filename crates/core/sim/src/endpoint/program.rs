@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tcp::StreamBuffer;
 use units::{Duration, Instant};
 
-use super::Progress;
+use super::ReadProgress;
 use super::config::{Application, EndpointConfig};
 
 /// Marks of progress are at least this far apart.
@@ -68,9 +68,9 @@ impl Program {
         }
     }
 
-    pub(super) fn progress(&self) -> Progress<'_> {
+    pub(super) fn progress(&self) -> ReadProgress<'_> {
         let Self { first_read, last_read, marks, .. } = self;
-        Progress { first: *first_read, last: *last_read, marks }
+        ReadProgress { first: *first_read, last: *last_read, marks }
     }
 
     pub(super) fn response_times(&self) -> &[Duration] {

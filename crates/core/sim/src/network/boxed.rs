@@ -6,7 +6,7 @@ use wire::{ChecksumState, GsoType, Packet, TcpFlags, VirtioNetHeader};
 use super::hosts::Addressee;
 use super::{Network, count_one, is_intact};
 use crate::checks::Origin;
-use crate::{MiddleboxUnderTest, Point, Violation};
+use crate::{MiddleboxUnderTest, TapPoint, Violation};
 
 /// A packet that is about to enter the middlebox.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         if arrivals.is_empty() {
             return Ok(());
         }
-        let point = if from == Port::Wired { Point::WiredIn } else { Point::MobileIn };
+        let point = if from == Port::Wired { TapPoint::WiredIn } else { TapPoint::MobileIn };
         let mut are_intact = true;
         for packet in &arrivals {
             self.log.note(self.now, point, packet);
@@ -70,7 +70,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     pub(super) fn let_strangers_act(&mut self) {
         let Some(strangers) = self.strangers.as_mut() else { return };
         while let Some((from, packet)) = strangers.poll(&self.servers, &self.clients, self.now) {
-            let point = if from == Port::Wired { Point::WiredIn } else { Point::MobileIn };
+            let point = if from == Port::Wired { TapPoint::WiredIn } else { TapPoint::MobileIn };
             self.log.note(self.now, point, &packet);
             self.log.remark(self.now, Some("of a stranger"));
             let virtio = VirtioNetHeader::default();
@@ -211,7 +211,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
         }
         match to {
             Port::Wired => {
-                self.log.note(self.now, Point::WiredOut, &packet);
+                self.log.note(self.now, TapPoint::WiredOut, &packet);
                 let sent = self.wan_up.send(packet, self.now);
                 self.log.remark(self.now, sent.remark);
                 if let Some(answer) = sent.answer {
@@ -219,7 +219,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 }
             }
             Port::Mobile => {
-                self.log.note(self.now, Point::MobileOut, &packet);
+                self.log.note(self.now, TapPoint::MobileOut, &packet);
                 self.observers[0].observe(&packet, self.now);
                 let radio = self.radio_for(&packet);
                 let Some(link) = self.radios.get_mut(radio) else { return };

@@ -8,7 +8,7 @@ use wire::Transport;
 use super::{Network, count_one, ends};
 use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number, echo_reply};
-use crate::{MiddleboxUnderTest, Point, Violation};
+use crate::{MiddleboxUnderTest, TapPoint, Violation};
 
 /// Addressee of a packet.
 pub(super) enum Addressee {
@@ -119,7 +119,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
 
     /// Sends a server's packet into the WAN.
     fn send_down(&mut self, packet: Vec<u8>) {
-        self.log.note(self.now, Point::ServerOut, &packet);
+        self.log.note(self.now, TapPoint::ServerOut, &packet);
         let sent = self.wan_down.send(packet, self.now);
         self.log.remark(self.now, sent.remark);
         if let Some(answer) = sent.answer {
@@ -129,7 +129,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
 
     /// Sends a client's packet into its radio link.
     fn send_up(&mut self, radio: usize, packet: Vec<u8>) {
-        self.log.note(self.now, Point::ClientOut, &packet);
+        self.log.note(self.now, TapPoint::ClientOut, &packet);
         self.observers[1].observe(&packet, self.now);
         let link = &mut self.radios[radio];
         let sent = link.up.send(packet, self.now);

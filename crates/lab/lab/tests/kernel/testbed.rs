@@ -12,7 +12,7 @@ use io::{Clock, Namespace, PidFd, SpawnOptions, Tethered, Waiter};
 use lab::{
     Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, RADIO, WAN, Waking, server_address,
 };
-use link::{Capacity, DelayModel, Direction, Harq, LinkConfig, LossModel, Preset, QueueLimit};
+use link::{Capacity, DelayModel, Harq, LinkConfig, LinkDirection, LossModel, Preset, QueueLimit};
 use scenario::{Family, LinkPlan};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::{Bytes, Duration, Rate};
@@ -69,8 +69,8 @@ impl Radio {
             Capacity::Trace(Arc::new(trace))
         };
         Self {
-            down: trace(Direction::Down),
-            up: trace(Direction::Up),
+            down: trace(LinkDirection::Down),
+            up: trace(LinkDirection::Up),
             loss_down: burst_loss(1_500),
             loss_up: LossModel::Bernoulli { ppm: 1_000 },
             ..Self::steady(Rate::from_mbps(1))
