@@ -387,7 +387,7 @@ impl Handover {
         self.is_ending = true;
         let all: Vec<IpAddr> = self.going.keys().copied().collect();
         all.into_iter().for_each(|subscriber| {
-            self.keep(subscriber, HandoverOutcome::Stayed(Refusal::Ending), flows, now)
+            self.keep(subscriber, HandoverOutcome::Stayed(Refusal::Ending), flows, now);
         });
         let all: Vec<IpAddr> = self.coming.keys().copied().collect();
         all.into_iter().for_each(|subscriber| self.decline(subscriber, Refusal::Ending, flows, now));
