@@ -117,7 +117,7 @@ impl FilterFamily {
         }
     }
 
-    /// Hook of the family with a number.
+    /// Hook of the family that has this number.
     const fn hook(self, number: u32) -> Option<Hook> {
         match (self, number) {
             (Self::Netdev, 0) | (Self::Inet, 5) => Some(Hook::Ingress),
