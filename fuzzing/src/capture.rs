@@ -10,7 +10,7 @@ use analysis::{
 use capture::{Format, Health, Merged, Ordered, Reader, Reassembly, Record, Segment, datagram, decode};
 use units::{Duration, Instant};
 
-/// What may come out of a packed file at most, bytes: enough for any seed, too little to wait for.
+/// Longest content of a packed file, bytes: enough for any seed, too little to wait for.
 const UNPACKED_MAX: u64 = 1 << 18;
 
 /// Gives its bytes in pieces of one to 61 bytes, as a pipe may.
@@ -157,7 +157,7 @@ pub fn packed(bytes: &[u8]) {
     let _ = read(&all[..], None);
 }
 
-/// What the analysis found: the document, and what is counted beside it.
+/// Results of the analysis: the document, and what is counted beside it.
 struct Found {
     document: DocumentWriter<Vec<u8>>,
     flows: u64,

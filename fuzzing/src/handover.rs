@@ -1,5 +1,5 @@
-//! What boxes say to each other about subscribers that move, what they write down, and two of them with a stranger's
-//! words in between.
+//! Messages of boxes to each other about subscribers that move, what they write down, and two of them with a
+//! stranger's words in between.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -33,7 +33,7 @@ pub(crate) fn handover_note(bytes: &[u8]) {
     }
 }
 
-/// How a flow stands in an engine right after its handshake.
+/// State of a flow in an engine right after its handshake.
 ///
 /// # Panics
 /// If an engine does not accelerate it.
@@ -68,7 +68,7 @@ pub fn flow_record() -> FlowRecord {
 #[derive(Default)]
 struct Table {
     flows: BTreeMap<FlowEnds, ()>,
-    /// What was promised and led away: never what is here.
+    /// Subscribers and flows that were promised and led away: never what is here.
     led: BTreeMap<IpAddr, (Peer, Vec<FlowEnds>)>,
     notes: BTreeMap<IpAddr, Note>,
 }

@@ -1,5 +1,5 @@
-//! What a process leaves for the one after it, and what two machines keep of each other: journals, records, lists of
-//! what is kept, notes of hand-overs, states.
+//! Data that a process leaves for the one after it, and what two machines keep of each other: journals,
+//! records, lists of what is kept, notes of hand-overs, states.
 
 use engine::{
     Engine, EngineConfig, FlowEnds, FlowRecord, HandoverFlow, ImageError, JournalEntry, Middlebox, Port,
@@ -53,7 +53,7 @@ pub fn inventory(bytes: &[u8]) {
     }
 }
 
-/// What a new instance offers: what is read is written again the same, and each objection is one line.
+/// Offer of a new instance: what is read is written again the same, and each objection is one line.
 pub fn offer(bytes: &[u8]) {
     let Ok(offer) = serde_json::from_slice::<Offer>(bytes) else { return };
     let written = serde_json::to_vec(&offer).expect("it has a JSON form");

@@ -10,7 +10,7 @@ use units::{Duration, Instant};
 const STEPS_MAX: usize = 400;
 /// Deadlines between two lines that are waited for.
 const DEADLINES_MAX: usize = 40;
-/// What one call may ask for at most, for each path.
+/// Most actions that one call may ask for, for each path.
 const ACTIONS_MAX: usize = 64;
 /// Longer than this the network is not played.
 const PLAYED_MAX: Instant = Instant::from_millis(20_000);

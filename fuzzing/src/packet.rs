@@ -49,7 +49,7 @@ fn print(parsed: &Packet) {
     write!(text, "{parsed} {parsed:?}").expect("a String takes everything");
 }
 
-/// What holds for a part of a packet too.
+/// Checks conditions that hold for a part of a packet too.
 fn check_offsets(parsed: &Packet) {
     match &parsed.transport {
         Transport::Tcp(tcp) => {

@@ -1,4 +1,4 @@
-//! What `probe middlebox` reads: HTTP requests with orders, SYNs as they came, and segments to its own TCP.
+//! Input of `probe middlebox`: HTTP requests with orders, SYNs as they came, and segments to its own TCP.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! What the shells read: frames of packet sockets, rules of the packet filter, answers of the kernel, lines of a
-//! view, orders to a probe's server.
+//! Input of the shells: frames of packet sockets, rules of the packet filter, answers of the kernel, lines of
+//! a view, orders to a probe's server.
 
 use std::io::BufReader;
 use std::net::SocketAddr;

@@ -277,8 +277,8 @@ fn outcome(captures: &[CaptureFile]) -> ExitCode {
     }
 }
 
-/// What everything whose name contains `metric` means: fields and values of the JSON, and columns
-/// of the tables.
+/// Meanings of everything whose name contains `metric`: fields and values of the JSON, and columns of the
+/// tables.
 fn explain(metric: &str) -> Result<String, String> {
     let schema: Value = serde_json::from_str(include_str!("../../../schemas/analysis.schema.json"))
         .map_err(|error| format!("the schema of the results cannot be read: {error}"))?;

@@ -17,10 +17,10 @@ const CONDITION: &str = "ConditionFileIsExecutable=/usr/bin/cellerator";
 const UNITS: &str = "etc/systemd/system";
 /// There while systemd is the machine's service manager (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
-/// What a boot empties; the unit has others of its own (`PrivateTmp`).
+/// Directories that a boot empties; the unit has others of its own (`PrivateTmp`).
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Where the unit goes: this machine, or the tree of another one.
+/// Place of the unit: this machine, or the tree of another one.
 #[derive(Clone, Debug)]
 pub struct Place {
     root: PathBuf,
@@ -110,7 +110,7 @@ impl Place {
         }
     }
 
-    /// Where the link that enables it leads to, as the machine sees it.
+    /// Target of the link that enables it, as the machine sees it.
     fn own_link(&self) -> PathBuf {
         Path::new("/").join(UNITS).join(NAME)
     }
@@ -145,7 +145,7 @@ impl Place {
         property("MainPID").filter(|_| self.is_this_machine())?.parse().ok().filter(|process| *process > 0)
     }
 
-    /// What ends it for good; none where a boot does not start it.
+    /// Command that ends it for good; none where a boot does not start it.
     pub fn for_good(&self) -> Option<&'static str> {
         systemctl(&["is-enabled", NAME]).ok()?;
         Some(match self.unit().exists() {
@@ -227,7 +227,7 @@ fn property(name: &str) -> Option<String> {
     Some(said.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-/// What it says.
+/// Output of the command.
 fn systemctl(arguments: &[&str]) -> Result<String, String> {
     let done = Command::new("systemctl").args(arguments).output();
     let done = done.map_err(|error| format!("systemctl: {error}"))?;

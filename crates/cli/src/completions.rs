@@ -67,7 +67,7 @@ mod tests {
         assert!(text(ShellArg::Zsh).starts_with("#compdef cellerator\n"));
     }
 
-    /// What bash offers for the words, of which the last one is being written.
+    /// Completions that bash offers for the words, of which the last one is being written.
     fn offered(words: &str) -> String {
         let ask = format!(
             "COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \

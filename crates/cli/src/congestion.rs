@@ -111,7 +111,7 @@ fn load(args: &LoadArgs) -> Result<ExitCode, String> {
     Ok(interruption::code(signals.taken()))
 }
 
-/// What the verifier said, where it was the one who refused.
+/// Prints the log of the verifier, if the verifier refused.
 pub fn show_log(log: Option<&str>, is_whole: bool) {
     let Some(log) = log else { return };
     let lines: Vec<&str> = log.lines().collect();

@@ -21,13 +21,13 @@ const PARTS: [(&str, &str); 4] = [
     ("demo-5g-drive.toml", include_str!("../../../scenarios/demo-5g-drive.toml")),
     ("demo-phone.toml", include_str!("../../../scenarios/demo-phone.toml")),
 ];
-/// What the picture of random loss is drawn from: too many runs for real time.
+/// Measurements from which the picture of random loss is drawn: too many runs for real time.
 const LOSS: (&str, &str) = ("demo-loss.toml", include_str!("../../../scenarios/demo-loss.toml"));
 /// The parts that the other pictures are drawn from.
 const LTE: &str = "lte-drive";
 const FIVE_G: &str = "5g-drive";
 const PHONE: &str = "phone";
-/// How often it is looked whether the user has ended a simulation.
+/// Interval of the checks whether the user has ended a simulation.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Arguments of `cellerator demo`.

@@ -1,4 +1,4 @@
-//! What the help of each subcommand ends with: how it is called for common ends.
+//! Examples at the end of the help of each subcommand: calls for common ends.
 
 use clap::Command;
 

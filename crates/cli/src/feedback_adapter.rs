@@ -179,7 +179,7 @@ impl Sender<'_> {
         }
     }
 
-    /// What is wrong with a document in which nothing was found.
+    /// Problem with a document in which nothing was found.
     fn foreign(&self, document: &Value) -> String {
         let (input, number) = (&self.args.input, self.documents);
         let keys = match document.as_object() {

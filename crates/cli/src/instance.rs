@@ -23,7 +23,7 @@ mod watch;
 
 use watch::WatchArgs;
 
-/// How often a drain is looked at.
+/// Interval at which a drain is looked at.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Which instance is meant.
@@ -225,12 +225,12 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
     Ok(())
 }
 
-/// What is said of an interface that is not up.
+/// Remark on an interface that is not up.
 fn trouble(condition: &str) -> String {
     if ["", "up"].contains(&condition) { String::new() } else { format!(" ({condition})") }
 }
 
-/// What it is, and what it has at the moment.
+/// Lines with the identity of an instance and its present state.
 fn heading_lines(status: &Status) -> Vec<String> {
     let what = match status {
         _ if !status.stands_by.is_empty() => "standing by",
@@ -349,7 +349,7 @@ fn status_lines(status: &Status) -> Vec<String> {
     lines
 }
 
-/// Who goes on if the process dies, and what became of those before it.
+/// Lines about recovery: who goes on if the process dies, and what became of those before it.
 fn recovery_lines(recovery: &RecoveryStatus) -> Vec<String> {
     let RecoveryStatus { is_ready, why_not, deaths, last_death_ms, flows_recovered, flows_lost } = recovery;
     let successor = match (is_ready, why_not.as_str()) {
@@ -397,7 +397,7 @@ fn flow_lines(list: &FlowList, columns: usize) -> Vec<String> {
     lines
 }
 
-/// What became of flows that left for a reason: the end of one that was accelerated is no passing.
+/// Fate of flows that left for a reason: the end of one that was accelerated is no passing.
 fn became(reason: &str) -> &'static str {
     if PassReason::named(reason).is_some_and(PassReason::is_end) { "ended" } else { "passed" }
 }

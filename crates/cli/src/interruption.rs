@@ -1,5 +1,5 @@
-//! What happens when the user interrupts: what was finished is written, one line says where, and
-//! the exit code names the signal.
+//! Interruption by the user: what was finished is written, one line says where, and the exit code names the
+//! signal.
 
 use std::path::Path;
 use std::process::{self, ExitCode};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use io::{Interest, IoError, Signals, Waiter};
 use units::Duration;
 
-/// What a shell reports of a program that a signal ended, less the signal's number: 130 for Ctrl-C.
+/// Exit code that a shell reports of a program that a signal ended, less the signal's number: 130 for Ctrl-C.
 const SIGNAL_BASE: i32 = 128;
 
 /// The user's wish to end what has no descriptor to wait for: threads ask [`Interruption::flag`]

@@ -1,14 +1,14 @@
-//! What a process gives up that looks at accelerators, and shows what they tell: whoever takes it over by that has nothing of
-//! the machine.
+//! Privileges that a process gives up when it looks at accelerators and shows what they tell: an intruder who
+//! takes the process over gains nothing of the machine.
 
 use std::path::Path;
 
 use io::Allowed;
 
-/// Where processes are looked up.
+/// Directory in which processes are looked up.
 const PROCESSES: &str = "/proc";
 
-/// Where names of hosts are looked up.
+/// Directories in which names of hosts are looked up.
 const NAMES: [&str; 2] = ["/etc", "/run"];
 
 /// Gives up all that a process does not need which asks the accelerators of `state_directory` and keeps what they tell below

@@ -14,7 +14,7 @@ use crate::output::{self, Words};
 use crate::progress::Display;
 use crate::{interruption, writable};
 
-/// Where to write results.
+/// Paths of results.
 pub struct Files<'a> {
     /// The results as JSON.
     pub json: Option<&'a Path>,
@@ -105,7 +105,7 @@ pub fn run(
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How far the runs of `scenarios` came.
+/// Progress of the runs of `scenarios`.
 fn reached(results: &Results, scenarios: &[Scenario], only: Option<&str>) -> Result<Interrupted, String> {
     let runs = |scenario: &Scenario| {
         let cases = scenario.chosen(only).map_err(|e| e.to_string())?;
@@ -157,7 +157,7 @@ pub fn print(words: Words, result: &ScenarioResult) {
 }
 
 impl Files<'_> {
-    /// Where the words for people go.
+    /// Output for the words for people.
     pub fn words(&self) -> Result<Words, String> {
         Words::beside([self.json, self.html])
     }

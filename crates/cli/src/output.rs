@@ -1,4 +1,5 @@
-//! Where documents and words go: `-` is standard output, and then the words for people go to standard error.
+//! Outputs for documents and words: `-` is standard output, and then the words for people go to standard
+//! error.
 
 use std::ffi::OsString;
 use std::fs;
@@ -80,7 +81,7 @@ impl Words {
         }
     }
 
-    /// How many columns a table may have: the terminal's, or 80.
+    /// Number of columns that a table may have: the terminal's, or 80.
     pub fn columns(&self) -> usize {
         let is_terminal =
             if self.is_beside { std::io::stderr().is_terminal() } else { std::io::stdout().is_terminal() };

@@ -635,7 +635,7 @@ fn read_key(path: &Path) -> Result<Key, String> {
         .ok_or_else(|| format!("{} is empty: a key has at least one byte", path.display()))
 }
 
-/// What a measurement gives: its document, and why it is not the whole.
+/// Outcome of a measurement: its document, and why it is not the whole.
 type Outcome<D, E> = Result<(D, Option<MeasureError>), E>;
 
 impl ClientArgs {

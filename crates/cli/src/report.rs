@@ -12,7 +12,7 @@ use crate::looking::only_look;
 use crate::output::{self, Words};
 use crate::writable;
 
-/// Where histories are kept.
+/// Directory in which histories are kept.
 const DIRECTORY: &str = "/var/lib/cellerator";
 
 /// Arguments of `cellerator history`.
@@ -154,7 +154,7 @@ fn name(args: &ReportArgs) -> Result<String, String> {
     run::choose(all, args.name.as_deref()).map(|found| found.name)
 }
 
-/// What `cellerator history` has kept of the time that is meant.
+/// Slices that `cellerator history` has kept of the time that is meant.
 fn kept(args: &ReportArgs, name: &str) -> Result<(Vec<Slice>, u64, u64), String> {
     let path = HistoryFile::path(&args.directory, name);
     if !path.exists() {

@@ -114,7 +114,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(interruption.code())
 }
 
-/// How far experiments came that the user ended.
+/// Progress of experiments that the user ended.
 struct Ended {
     finished: usize,
     of: usize,
@@ -137,7 +137,7 @@ fn try_outputs(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the Markdown page goes.
+/// Path of the Markdown page.
 fn markdown_of(args: &Args) -> PathBuf {
     let name = if args.lab { "reproduction-lab.md" } else { "reproduction.md" };
     args.markdown.clone().unwrap_or_else(|| args.out.join(name))
@@ -282,7 +282,7 @@ fn run(
     Ok(None)
 }
 
-/// What an experiment found, on the terminal.
+/// Prints the outcome of an experiment on the terminal.
 fn tell(result: &Reproduction) {
     println!("{}: {}", result.experiment, result.outcome.we_see);
     for check in &result.outcome.checks {

@@ -26,7 +26,7 @@ pub fn main(settings: Settings) -> Result<ExitCode, String> {
     result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("run: {error}"))
 }
 
-/// How often a process in the background is looked at.
+/// Interval at which a process in the background is looked at.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Starts `cellerator run` with `words` and returns when it answers, which it does once it steers packets.

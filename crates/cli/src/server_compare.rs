@@ -129,7 +129,7 @@ fn lines(report: &CompareReport) -> Vec<String> {
     lines
 }
 
-/// What is in neither group.
+/// Connections that are in neither group.
 fn missing(report: &CompareReport) -> Vec<String> {
     let mut lines = Vec::new();
     for side in [&report.other, &report.adaptive] {

@@ -193,7 +193,7 @@ fn loaded_told(loaded: &Loaded) -> String {
     format!("{head}\n{}", Table { headings, rows })
 }
 
-/// How long a comparison has lasted.
+/// Duration of a comparison so far.
 fn time_of(comparison: &Comparison) -> String {
     let elapsed = (Clock::wall_nanos() / 1_000_000).saturating_sub(comparison.began_ms) / 1_000;
     comparison

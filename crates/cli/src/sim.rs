@@ -90,7 +90,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// How many runs go on at the same time.
+/// Number of runs at the same time.
 fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(io::sched::cpu_count).max(1)
 }
@@ -215,7 +215,7 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
 
 type Outcome = Result<sim::CaseOutcome, Unfinished>;
 
-/// Why a run came to no end.
+/// Reason why a run came to no end.
 enum Unfinished {
     /// Nobody waits for it any more.
     Stopped,
@@ -231,8 +231,8 @@ impl From<sim::SimError> for Unfinished {
     }
 }
 
-/// What came out of each job; nothing of those that the user did not wait for. `tells`: where no
-/// bar can be shown, a line says that one has ended.
+/// Outcome of each job; nothing of those that the user did not wait for. `tells`: where no bar can be shown,
+/// a line says that one has ended.
 fn run_all(
     jobs: &[Job],
     captured: &captures::Captured,
@@ -311,7 +311,7 @@ fn save_packets(out: &Path, result: &CaseResult, packets: &str) -> Result<(), St
     fs::write(&path, packets).map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
-/// What made the results. Neither the time nor the machine is named: the same command gives the same bytes.
+/// Maker of the results. Neither the time nor the machine is named: the same command gives the same bytes.
 fn made_by(args: &RunArgs) -> MadeBy {
     let mut command = format!("cellerator sim run {}", args.scenario.display());
     let mut option = |name: &str, value: Option<String>| {
@@ -330,7 +330,7 @@ fn made_by(args: &RunArgs) -> MadeBy {
     }
 }
 
-/// How long something took, for people.
+/// Duration in words, for people.
 fn in_words(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 120.0 { format!("{seconds:.1} s") } else { format!("{:.1} min", seconds / 60.0) }

@@ -175,7 +175,7 @@ fn listed(cases: &[Case]) -> String {
 
 const HEADINGS: [&str; 6] = ["Σ|α|", "|λ| B", "|λ| C", "1st quarter", "last quarter", "verdict"];
 
-/// What stands below [`HEADINGS`].
+/// Fields below [`HEADINGS`].
 fn fields(case: &Case) -> [String; 6] {
     let (b, c) = case.system.eigenvalues();
     let (first, last) = excursions(&case.queue);

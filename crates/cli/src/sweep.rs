@@ -195,7 +195,7 @@ fn cases(file: &Path, args: &EliminateArgs) -> Result<Vec<CaseCell>, String> {
 /// Columns that a narrow terminal does without.
 const MAY_GO: [&str; 1] = ["loss"];
 
-/// How often a line is printed where lines do not move.
+/// Interval at which a line is printed where lines do not move.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// One line with how far it is, how fast, and how long it still takes; it moves on a terminal.

@@ -32,7 +32,8 @@ pub fn frame() -> Seeds {
     ]
 }
 
-/// What a kernel has said of rules, as it was written down: of nft as messages, of iptables-legacy as `getsockopt(2)` gives it.
+/// Recorded answers of a kernel about rules: of nft as messages, of iptables-legacy as `getsockopt(2)` gives
+/// it.
 pub fn firewall() -> Seeds {
     let nft = include_bytes!("../../../fuzz/corpus/firewall/ruleset");
     let legacy = include_bytes!("../../../fuzz/corpus/firewall/iptables");

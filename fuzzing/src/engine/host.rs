@@ -16,7 +16,7 @@ pub(super) struct Host {
     pub(super) next: SeqNum,
     /// The next number it expects of the other host.
     pub(super) expects: SeqNum,
-    /// What it has beyond a hole, oldest first.
+    /// Data received beyond a hole, oldest first.
     pub(super) islands: Vec<SackBlock>,
     /// The highest number it has ever acknowledged in a packet that was whole.
     pub(super) acked: SeqNum,

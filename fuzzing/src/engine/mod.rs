@@ -450,8 +450,8 @@ fn check_whole(packet: &[u8]) {
     assert!(parsed.tcp().is_some_and(|tcp| !tcp.options.malformed), "its options are wrong: {parsed}");
 }
 
-/// What a sane flow may rely on, whatever was lost: bytes are the stream's, nothing is acknowledged
-/// that was never sent, and the server's FIN not before the client has everything.
+/// Checks the promises that a sane flow may rely on, whatever was lost: bytes are the stream's, nothing is
+/// acknowledged that was never sent, and the server's FIN not before the client has everything.
 fn check_promises(pair: &Pair, to: Port, tcp: &Tcp, packet: &[u8]) {
     let (host, peer) = (pair.host(to), pair.host(to.opposite()));
     if tcp.flags.intersects(TcpFlags::SYN | TcpFlags::RST) {

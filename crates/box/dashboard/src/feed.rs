@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::live_state::Seat;
 use crate::subscriber::{Had, Watched};
 
-/// What a page looks at. What comes while it takes nothing in is left out, or comes later in one piece.
+/// Subject of a page. What comes while it takes nothing in is left out, or comes later in one piece.
 pub(crate) enum View {
     /// All accelerators.
     Overview(watch::Receiver<Bytes>),

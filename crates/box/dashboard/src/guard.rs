@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use top::Secrets;
 use units::Instant;
 
-/// How long a session lasts, and how many there are: of more, the oldest ends.
+/// Duration of a session, and number of sessions: of more, the oldest ends.
 const SESSION_TIME: units::Duration = units::Duration::from_secs(12 * 3_600);
 const SESSIONS_MAX: usize = 64;
 
@@ -38,7 +38,7 @@ const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
 /// The cookie: its prefix has browsers take it over TLS alone, and from this very host.
 const COOKIE_NAME: &str = "__Host-cellerator";
 
-/// What the bearer of a request is.
+/// Role of the bearer of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bearer {
     /// One who may look.
@@ -71,7 +71,8 @@ impl Guard {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who sends a request with these headers. A program may show the token itself, as `Authorization: Bearer`.
+    /// Bearer of a request with these headers. A program may show the token itself, as `Authorization:
+    /// Bearer`.
     pub async fn bearer(&self, headers: &HeaderMap) -> Bearer {
         if let Some(token) = headers.get(AUTHORIZATION) {
             let token = token.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));

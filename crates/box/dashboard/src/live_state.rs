@@ -31,10 +31,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Subscribers that are looked at ten times a second, at a time.
 const WATCHED_MAX: usize = 4;
 
-/// How long an answer of the gate may take.
+/// Longest time that an answer of the gate may take.
 const PATIENCE: StdDuration = StdDuration::from_secs(20);
 
-/// What pages and the thread that asks share.
+/// State that pages and the thread that asks share.
 pub(crate) struct LiveState {
     wanted: Mutex<Wanted>,
     changed: Condvar,
@@ -154,7 +154,7 @@ impl LiveState {
     }
 }
 
-/// When something is due again that was due at `due`: what was missed is not made up for.
+/// Next time of something that was due at `due`: missed times are not made up for.
 fn after(due: Instant, every: Duration, now: Instant) -> Instant {
     let next = due + every;
     if next > now { next } else { now + every }

@@ -33,7 +33,7 @@ use crate::subscriber::Had;
 /// Longest line of secrets, bytes.
 const SECRETS_LEN_MAX: u64 = 1 << 20;
 
-/// What every answer says to browsers.
+/// Headers of every answer to browsers.
 const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
@@ -53,7 +53,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What the page is made of: path, type, text.
+/// Files of the page: path, type, text.
 const FILES: [(&str, &str, &str); 5] = [
     ("/", HTML, include_str!("page/page.html")),
     ("/page.js", SCRIPT, include_str!("page/page.js")),
@@ -62,7 +62,7 @@ const FILES: [(&str, &str, &str); 5] = [
     ("/words.js", SCRIPT, include_str!("page/words.js")),
 ];
 
-/// What everybody gets: nothing of it is secret.
+/// Style sheet for everybody: nothing of it is secret.
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
 
 /// The form that asks for the token, and what stands for `TITLE` and `SAID` in it.
@@ -175,7 +175,7 @@ async fn post(guard: &Guard, request: Request<Incoming>, path: &str) -> Answer {
     answer
 }
 
-/// What those get who may not look.
+/// Answer to those who may not look.
 fn unknown(path: &str, bearer: Bearer) -> Answer {
     let is_wrong = matches!(bearer, Bearer::Wrong);
     let mut answer = match path {

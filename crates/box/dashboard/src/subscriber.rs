@@ -30,13 +30,13 @@ const FLOWS_SHOWN_MAX: usize = 50;
 /// A minute of looks, and some.
 const POINTS_MAX: usize = 620;
 
-/// Which subscriber is looked at: the accelerator's name, and its address.
+/// Subscriber that is looked at: the accelerator's name, and its address.
 pub(crate) type Key = (String, IpAddr);
 
 /// A subscriber at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Point {
-    /// When, on a clock of the server's own, ms.
+    /// Time, on a clock of the server's own, ms.
     pub at_ms: u64,
     /// Payload that it got since the point before, bit/s; none before it was seen twice.
     pub delivered_bps: Option<u64>,
@@ -52,7 +52,7 @@ pub struct Point {
     pub queueing_us: Option<u64>,
 }
 
-/// What is known beside the points.
+/// Facts known beside the points.
 #[derive(Clone, Debug, Serialize)]
 struct Detail {
     is_known: bool,
@@ -64,7 +64,7 @@ struct Detail {
     passed: Vec<PassedLine>,
 }
 
-/// What pages have of it.
+/// State of it for pages.
 #[derive(Default)]
 pub(crate) struct Watched {
     ring: Mutex<Ring>,
@@ -79,7 +79,7 @@ struct Ring {
     details: u64,
 }
 
-/// What a page has had.
+/// Newest points and details that a page has had.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Had {
     at_ms: u64,
@@ -98,14 +98,14 @@ impl Watched {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where is told that there is something new.
+    /// Channel that announces that there is something new.
     pub fn news(&self) -> watch::Receiver<()> {
         let mut news = self.news.subscribe();
         news.mark_changed();
         news
     }
 
-    /// What is new for a page that has `had` the rest, as JSON; the first time the last minute.
+    /// News for a page that has `had` the rest, as JSON; the first time the last minute.
     pub fn since(&self, had: &mut Had) -> Option<Bytes> {
         let ring = self.ring();
         let points: Vec<Point> =

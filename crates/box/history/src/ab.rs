@@ -70,7 +70,7 @@ pub(crate) fn finding(report: &AbReport) -> Option<String> {
     })
 }
 
-/// What a phase compares, a row for each metric and direction.
+/// Comparison of a phase, a row for each metric and direction.
 #[must_use]
 pub fn comparison(report: &AbReport) -> Table {
     Table {
@@ -79,8 +79,8 @@ pub fn comparison(report: &AbReport) -> Table {
     }
 }
 
-/// How the subscribers of both groups lie: over the share of subscribers, what these have at most. None if the phase
-/// has no metric with enough subscribers in both groups.
+/// Distributions of the subscribers of both groups: over the share of subscribers, what these have at most.
+/// None if the phase has no metric with enough subscribers in both groups.
 #[must_use]
 pub fn distributions(report: &AbReport) -> Option<Chart> {
     let x = Axis::linear("share of the subscribers, %").over(Range::Between(0.0, 100.0));

@@ -1,16 +1,16 @@
-//! What can go wrong.
+//! Errors of histories and reports.
 
 use std::path::{Path, PathBuf};
 
-/// Why there is no history or no report.
+/// Reason why there is no history or no report.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// A file cannot be read or written.
     #[error("cannot {doing} {path}: {error}", path = .path.display())]
     File {
-        /// What was tried.
+        /// Action that was tried.
         doing: &'static str,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// The system's word.
         error: std::io::Error,
@@ -18,11 +18,11 @@ pub enum HistoryError {
     /// A file has something else than it should have.
     #[error("{path} is no {what}: {why}", path = .path.display())]
     Foreign {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it should be.
+        /// Kind of file that it should be.
         what: &'static str,
-        /// What is wrong.
+        /// Problem with the file.
         why: String,
     },
     /// The accelerator cannot be listened to.

@@ -28,7 +28,7 @@ impl HistoryFile {
         Ok(Self { path: Self::path(directory, name), keep_ms, since_look: LOOK_EVERY })
     }
 
-    /// Where the history of `name` is. What could lead elsewhere in a name is replaced.
+    /// Path of the history of `name`. What could lead elsewhere in a name is replaced.
     #[must_use]
     pub fn path(directory: &Path, name: &str) -> PathBuf {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);

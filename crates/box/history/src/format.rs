@@ -1,6 +1,6 @@
 //! Times, sizes and rates as reports write them.
 
-/// What stands where there is nothing to say.
+/// Text where there is nothing to say.
 pub(crate) const NONE: &str = "–";
 
 /// A time since 1970, ms, in the Gregorian calendar.

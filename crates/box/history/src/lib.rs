@@ -1,4 +1,4 @@
-//! What accelerators did over time: a bounded history of minutes, and a report of it with what was before.
+//! History of accelerators: a bounded history of minutes, and a report of it with what was before.
 //!
 //! ```text
 //!   run ◀─ control socket ─ Recorder ─ a Slice per minute ─▶ HistoryFile ─▶ Report::of ─▶ HTML, JSON, one page

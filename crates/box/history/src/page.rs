@@ -12,7 +12,7 @@ use crate::ab;
 use crate::format::{NONE, at_most, bytes, clock, mbits, or_none, percent, span};
 use crate::report::{ClassFigures, PassedFigures, Point, Report, Verdict};
 
-/// What the pages need beside the house's styles.
+/// Styles that the pages need beside the house's styles.
 const OWN_STYLE: &str = "
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(max(10.5rem, 25% - .8rem), 1fr)); gap: .8rem; margin: 1rem 0; }
 .tile { background: var(--card); padding: .7rem .9rem; border-radius: 4px; }
@@ -192,8 +192,8 @@ impl Report {
         Table { headings: vec![("flows", ""), ("count", ""), ("carried", "")], rows }
     }
 
-    /// What was sent to clients through the process, by kind: what was accelerated and what took turns with it; none if
-    /// nothing did.
+    /// Traffic that was sent to clients through the process, by kind: what was accelerated and what took
+    /// turns with it; none if nothing did.
     #[must_use]
     pub fn carried(&self) -> Option<Table> {
         let turns = &self.passed.in_turns;
@@ -245,7 +245,7 @@ impl Report {
         })
     }
 
-    /// What A/B phases have compared.
+    /// Comparisons of A/B phases.
     fn phases(&self) -> Markup {
         html! {
             @if !self.ab.is_empty() { h2 { "Control group" } }
@@ -261,7 +261,7 @@ impl Report {
         }
     }
 
-    /// How the subscribers of A/B phases lie.
+    /// Distributions of the subscribers of A/B phases.
     fn distributions(&self) -> Markup {
         html! {
             @for chart in self.ab.iter().filter_map(ab::distributions) {
@@ -299,7 +299,7 @@ impl Report {
     }
 }
 
-/// How many of each direction.
+/// Group sizes of each direction, as text.
 fn groups(groups: &[AbGroup]) -> String {
     let of = |group: &AbGroup| {
         format!("{}: {} subscribers, {} flows", group.direction, group.subscribers, group.flows)

@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So long it has to say what an A/B phase has shown.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// What records one accelerator, and those that take its place.
+/// Recorder of one accelerator, and those that take its place.
 #[derive(Debug)]
 pub struct Recorder {
     directory: PathBuf,
@@ -112,8 +112,8 @@ impl Recorder {
     }
 }
 
-/// What the A/B phase of the accelerator `name` below a directory has shown: the one under way, or the last one. None if
-/// there was none in its process, or nobody answers.
+/// Report of the A/B phase of the accelerator `name` below a directory: the one under way, or the last one.
+/// None if there was none in its process, or nobody answers.
 #[must_use]
 pub fn phase(directory: &Path, name: &str) -> Option<AbReport> {
     let found = run::find(directory).unwrap_or_default().into_iter().find(|found| found.name == name)?;

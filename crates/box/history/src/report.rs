@@ -19,7 +19,7 @@ pub const SIZE_CLASSES: [(&str, u64); 3] =
 /// Rates of a class that a document keeps, evenly from all: what another report is compared with.
 const RATES_KEPT: usize = 400;
 
-/// What the figures were made by.
+/// Program and command that made the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeBy {
     /// The program's version.
@@ -33,13 +33,13 @@ pub struct MadeBy {
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What made it.
+    /// Maker of the report.
     pub made_by: MadeBy,
     /// The accelerator's name.
     pub accelerator: String,
-    /// Where the stretch begins, ms since 1970.
+    /// Beginning of the stretch, ms since 1970.
     pub from_ms: u64,
-    /// Where it ends.
+    /// End of the stretch.
     pub to_ms: u64,
     /// Of that, time of which there are figures, ms. In the rest nobody recorded, or no accelerator was there.
     pub covered_ms: u64,
@@ -139,7 +139,7 @@ pub struct FlowsFigures {
 pub struct ClassFigures {
     /// One of [`SIZE_CLASSES`].
     pub size: String,
-    /// How many.
+    /// Number of flows.
     pub flows: u64,
     /// The median of payload over a flow's life, bit/s.
     pub rate_median_bps: Option<f64>,
@@ -154,7 +154,7 @@ pub struct ClassFigures {
 /// Flows that were passed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PassedFigures {
-    /// How many, by reason.
+    /// Number of flows, by reason.
     pub flows: BTreeMap<String, u64>,
     /// Bytes of TCP that passed, by the same reasons, headers included; nothing where programs do not steer. `unknown`
     /// are those of flows that began before the process.
@@ -163,7 +163,7 @@ pub struct PassedFigures {
     /// Packets of passed flows that stayed in the kernel; none where passed flows go through the process, which
     /// does not count them apart.
     pub kernel_packets: Option<u64>,
-    /// What took turns with accelerated flows of its client, QUIC and other UDP too.
+    /// Traffic that took turns with accelerated flows of its client, QUIC and other UDP too.
     #[serde(default)]
     pub in_turns: TurnsFigures,
 }
@@ -196,7 +196,7 @@ pub struct Verdict {
     pub rate_median_bps: [Option<f64>; 2],
     /// That both are one distribution (Mann-Whitney, two-sided); none with fewer than four flows.
     pub p_value: Option<f64>,
-    /// What may be said: `faster`, `slower`, `no difference shown`, or `too few flows`.
+    /// Verdict: `faster`, `slower`, `no difference shown`, or `too few flows`.
     pub says: String,
 }
 
@@ -254,7 +254,7 @@ impl ClassFigures {
     }
 }
 
-/// What a report is about.
+/// Subject of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// The accelerator.
@@ -268,7 +268,7 @@ pub struct About<'a> {
 }
 
 impl Report {
-    /// What `slices` say of a stretch of time.
+    /// Report of `slices` on a stretch of time.
     ///
     /// # Errors
     /// None of them lies in it.
@@ -377,7 +377,7 @@ impl Point {
     }
 }
 
-/// What the figures do not say. It is part of every report.
+/// Limits of the figures. They are part of every report.
 fn limits(flows: &FlowsFigures, passed: &PassedFigures, has_phase: bool) -> Vec<String> {
     let unknown = if has_phase {
         "Only the A/B phase says what flows would have got without acceleration, and that for its own time."

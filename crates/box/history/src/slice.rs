@@ -12,7 +12,7 @@ pub const FLOWS_PER_SLICE: usize = 100;
 /// Reasons that are ends of flows that were accelerated until then, and none for passing.
 const ENDS: [&str; 4] = ["closed", "reset", "idle", "client-gone"];
 
-/// What happened between two looks at an accelerator.
+/// Events between two looks at an accelerator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Slice {
@@ -22,7 +22,7 @@ pub struct Slice {
     pub span_ms: u64,
     /// The process that was asked; another one has taken its place where it differs.
     pub process: u32,
-    /// How packets came to the process.
+    /// Method by which packets came to the process.
     pub steering: String,
     /// Subscribers that were known at its end.
     pub subscribers: u64,
@@ -38,7 +38,7 @@ pub struct Slice {
     pub passed_bytes: BTreeMap<String, u64>,
     /// Packets of passed flows that stayed in the kernel.
     pub bypass_packets: u64,
-    /// What took turns with accelerated flows towards clients.
+    /// Traffic that took turns with accelerated flows towards clients.
     pub in_turns: TurnsFigures,
     /// Bytes that came from servers and were sent to clients through the process, IP headers included.
     pub wired_received_bytes: u64,
@@ -52,7 +52,7 @@ pub struct Slice {
     pub ended: u64,
     /// Figures of the first [`FLOWS_PER_SLICE`] of those.
     pub flows: Vec<FlowFigures>,
-    /// What the A/B phase has shown that was under way at its end, or that has ended since the slice before.
+    /// Report of the A/B phase that was under way at its end, or that has ended since the slice before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ab: Option<Box<AbReport>>,
 }
@@ -98,7 +98,7 @@ impl TurnsFigures {
     }
 }
 
-/// What was done in one direction.
+/// Figures of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HalfFigures {
@@ -118,7 +118,7 @@ pub struct HalfFigures {
     pub undelivered_bytes: u64,
     /// Round trips to receiving hosts, µs.
     pub round_trip: Distribution,
-    /// What of that is an estimate of time in queues, µs.
+    /// Part of that is an estimate of time in queues, µs.
     pub queueing: Distribution,
 }
 
@@ -154,7 +154,7 @@ impl FlowFigures {
     }
 }
 
-/// How much a counter has grown. One that has become smaller belongs to a new process and began at zero.
+/// Growth of a counter. One that has become smaller belongs to a new process and began at zero.
 fn grown(old: u64, new: u64) -> u64 {
     if new < old { new } else { new - old }
 }
@@ -212,7 +212,7 @@ impl HalfFigures {
 }
 
 impl Slice {
-    /// What happened between two snapshots, with the flows that have ended meanwhile.
+    /// Slice between two snapshots, with the flows that have ended meanwhile.
     #[must_use]
     pub fn between(old: &Snapshot, new: &Snapshot, at_ms: u64, span_ms: u64, ended: &[FlowFigures]) -> Self {
         let others = |name: &str| {

@@ -21,7 +21,7 @@ const SUBSCRIBERS_MAX: usize = 65_536;
 /// Quantiles of a group that are told: at 0, 5, … 100 %.
 const QUANTILES: usize = 21;
 
-/// What was measured of each subscriber's flows.
+/// Measurements of each subscriber's flows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     subscribers: BTreeMap<(bool, IpAddr), Sums>,
@@ -108,32 +108,32 @@ pub struct AbPhase {
     pub name: String,
     /// It goes on.
     pub is_running: bool,
-    /// What ended it: `time`, `request` or `upgrade`.
+    /// Cause of the end: `time`, `request` or `upgrade`.
     pub ended_by: Option<String>,
     /// Which half of the subscribers is the control group.
     pub seed: u32,
-    /// When it began, ms since 1970, by this machine's clock as it is.
+    /// Time of the beginning, ms since 1970, by this machine's clock as it is.
     #[serde(default)]
     pub began_ms: u64,
-    /// How long it was to last.
+    /// Planned duration, ms.
     pub planned_ms: u64,
-    /// How long it has lasted.
+    /// Time elapsed so far, ms.
     pub elapsed_ms: u64,
 }
 
-/// What an A/B phase has shown so far; `schemas/ab.schema.json`.
+/// Results of an A/B phase so far; `schemas/ab.schema.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AbReport {
-    /// Which one.
+    /// Identity and times of the phase.
     #[serde(flatten)]
     pub phase: AbPhase,
     /// Flows that were measured and had no room.
     pub lost_flows: u64,
-    /// Who was passed, by direction of data: downlink, then uplink if any flow was measured there.
+    /// Group that was passed, by direction of data: downlink, then uplink if any flow was measured there.
     pub control: Vec<AbGroup>,
-    /// Who was accelerated, the same.
+    /// Group that was accelerated, the same.
     pub accelerated: Vec<AbGroup>,
-    /// What is compared, of each direction.
+    /// Comparison of each metric, for each direction.
     pub metrics: Vec<AbMetric>,
 }
 
@@ -184,14 +184,14 @@ pub struct AbMetric {
     pub direction: String,
     /// `bit/s`, `ms` or `%`.
     pub unit: String,
-    /// Who was passed; none where nobody has such flows.
+    /// Value of the passed group; none where nobody has such flows.
     pub control: Option<Estimate>,
-    /// Who was accelerated.
+    /// Value of the accelerated group.
     pub accelerated: Option<Estimate>,
     /// What acceleration changes: for goodput the factor, otherwise the difference in the unit.
     pub change: Option<Estimate>,
-    /// How the values of those who were passed lie: quantiles at 0, 5, … 100 % of the subscribers, in rising order and
-    /// with four digits; all values where there are fewer.
+    /// Distribution of the values of the passed group: quantiles at 0, 5, … 100 % of the subscribers, in
+    /// rising order and with four digits; all values where there are fewer.
     #[serde(default)]
     pub control_quantiles: Vec<f64>,
     /// The same of those who were accelerated.
@@ -200,7 +200,7 @@ pub struct AbMetric {
 }
 
 impl AbReport {
-    /// What the shards have measured, each of other subscribers.
+    /// Report of a phase from the measurements of the shards, each of other subscribers.
     pub(crate) fn of(phase: AbPhase, tallies: &[SharedTally]) -> Self {
         let lost_flows = tallies.iter().map(|tally| tally.read(|tally| tally.lost)).sum();
         let mut report = Self { phase, lost_flows, ..Self::default() };
@@ -231,7 +231,7 @@ fn group(direction: &str, sums: &[Sums]) -> AbGroup {
     }
 }
 
-/// How something is compared.
+/// Way of comparing a metric.
 struct Kind {
     name: &'static str,
     unit: &'static str,

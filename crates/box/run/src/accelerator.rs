@@ -50,28 +50,28 @@ pub struct Accelerator {
     whole: EngineConfig,
     shards: usize,
     read_settings: Option<ReadSettings>,
-    /// What was read last and has to wait.
+    /// Settings read last that have to wait for a start.
     at_next_start: Vec<String>,
     /// Waits until the uplink is accelerated.
     uplink_journal: Option<Box<dyn Journal>>,
-    /// Where held data lies: another process can go on with it. None where the machine has no such memory.
+    /// Memory of held data: another process can go on with it. None where the machine has no such memory.
     arena: Option<Arc<RingArena>>,
     /// Longest packets to either side, as told.
     mtus: [u32; 2],
-    /// What was counted when the flows went to another process.
+    /// Counts at the time when the flows went to another process.
     given_up: Option<ProcessorStatus>,
-    /// What is ready for flows of another process.
+    /// Engine that is ready for flows of another process.
     expecting: Option<Arriving>,
     /// Flows of another process that are not ours yet.
     arriving: Option<Arriving>,
-    /// What was measured in an A/B phase.
+    /// Measurements of an A/B phase.
     measured: SharedTally,
     /// Subscribers that other boxes have, and the ways there.
     forwarding: ForwardingTable,
     /// Packets of subscribers that are being taken: the box that had them has sent them on.
     early: Early,
     outlets: Outlets,
-    /// What is written down of them.
+    /// Record of them on disk.
     ledger: Option<Ledger>,
 }
 
@@ -161,7 +161,7 @@ impl Accelerator {
         Ok(Arriving { engine, arena })
     }
 
-    /// What is to become of a packet that came from a side.
+    /// Decides the next hop of a packet that came from a side.
     fn next_hop(&mut self, packet: &[u8], from: Port) -> NextHop {
         if self.forwarding.is_empty() {
             return NextHop::Here;
@@ -200,7 +200,7 @@ fn engine_with(config: EngineConfig, arena: Option<&Arc<RingArena>>) -> Result<E
     Ok(engine)
 }
 
-/// What the kernel and the processor can do for an engine's memory.
+/// Memory advice that the kernel and the processor can follow for an engine.
 fn memory_advice() -> MemoryAdvice {
     MemoryAdvice { on_piece: io::prefer_huge_pages, populate: io::populate, prefetch: io::prefetch }
 }
@@ -213,8 +213,8 @@ fn arena_len(config: &EngineConfig) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX).min(ARENA_MAX)
 }
 
-/// What one of `shards` shards may take of what there is once. Limits of a subscriber are its own:
-/// it is in one shard.
+/// Share of one of `shards` shards in the limits of the whole. Limits of a subscriber are its own: it is in
+/// one shard.
 fn share_of(config: &EngineConfig, shards: usize) -> EngineConfig {
     let shards = shards.max(1);
     EngineConfig {

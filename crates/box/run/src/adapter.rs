@@ -16,7 +16,7 @@ use wire::FeedbackDatagram;
 /// Addresses by what a document calls the device.
 pub type Mapping = BTreeMap<String, IpAddr>;
 
-/// What a document said.
+/// Content of a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adapted {
     /// Reports, without sender and sequence.
@@ -49,7 +49,7 @@ fn report(subscriber: IpAddr, bandwidth: Rate, queue: Option<Bytes>, at: Stamp) 
     }
 }
 
-/// When a document's figures were measured, as far as it says.
+/// Time at which a document's figures were measured, as far as it says.
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
     us: u64,

@@ -30,7 +30,7 @@ use crate::{Config, EventSink, RunError};
 /// By what a waiter reports packets: of the wired side, of the mobile one.
 pub(crate) const PATHS: [u64; 2] = [0, 1];
 
-/// What an attachment stands on.
+/// Inputs that an attachment is built on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ground<'a> {
     pub config: &'a Config,
@@ -47,7 +47,7 @@ pub(crate) trait Site: Sized {
     where
         Self: 'a;
 
-    /// What the machine must allow.
+    /// Features that the machine must allow.
     const NEEDS: &'static [Feature];
 
     /// Whether one may be made while another process has the same interfaces, and stand behind that one's.
@@ -84,7 +84,7 @@ pub(crate) trait Site: Sized {
         [u32::MAX; 2]
     }
 
-    /// What packets have in front, where this machine has to know.
+    /// Headers that packets have in front, where this machine has to know.
     fn link_headers(&self) -> Option<&SharedHeaders> {
         None
     }
@@ -107,15 +107,15 @@ pub(crate) trait Attachment: Sized {
     /// As in the status.
     fn name(&self) -> &'static str;
 
-    /// What begins, in a few words.
+    /// Purpose of this run, in a few words.
     fn purpose(&self) -> String;
 
-    /// Where flows go that are left to the kernel, if they can be.
+    /// Bypass for flows that are left to the kernel, if there is one.
     fn bypass(&self) -> Option<&Arc<Bypass>> {
         None
     }
 
-    /// Where subscribers are led here by routes.
+    /// Routes that lead subscribers here, if there are any.
     fn subscribers(&self) -> Option<&Arc<SubscriberRoutes>> {
         None
     }
@@ -133,7 +133,7 @@ pub(crate) trait Attachment: Sized {
         Ok(false)
     }
 
-    /// What must stay as it is when this process dies, for a successor to go on; none where that cannot be.
+    /// Resources that must outlive this process for a successor to go on; none where that cannot be.
     fn lasting(&self) -> Option<Lasting<'_>> {
         None
     }
@@ -141,12 +141,12 @@ pub(crate) trait Attachment: Sized {
     /// Learns of the flows of the process before what only this machine's side of them needs, from its journals.
     fn learn(&self, _journals: &Journals) {}
 
-    /// What packets have in front, where this machine has to know.
+    /// Headers that packets have in front, where this machine has to know.
     fn link_headers(&self) -> Option<&SharedHeaders> {
         None
     }
 
-    /// What was inherited is ours from here on.
+    /// Takes ownership of what was inherited.
     ///
     /// # Errors
     /// When it cannot be written down.
@@ -194,7 +194,7 @@ pub(crate) trait Attachment: Sized {
         Ok(false)
     }
 
-    /// What packet filters of others are against the steering, if that has changed: none any more, or which.
+    /// Obstacle to the steering among packet filters of others, if that has changed: none any more, or which.
     fn news_of_filters(&mut self) -> Option<Option<String>> {
         None
     }
@@ -219,10 +219,10 @@ pub(crate) trait Attachment: Sized {
         waiter: &Waiter,
     ) -> Result<(), RunError>;
 
-    /// What is done about an interface that was made anew.
+    /// Remedy for an interface that was made anew.
     fn remedy(&self) -> &'static str;
 
-    /// What holds as long as that cannot be done.
+    /// Consequence while the remedy cannot be applied.
     fn consequence(&self) -> &'static str;
 
     /// Packets of an interface may be so long from here on.
@@ -253,7 +253,7 @@ pub(crate) trait Attachment: Sized {
         Box::new(move || drops)
     }
 
-    /// What an error of a path means.
+    /// Explains an error of a path.
     fn explain(&self, error: IoError) -> RunError {
         error.into()
     }

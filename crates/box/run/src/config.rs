@@ -7,11 +7,11 @@ use units::Duration;
 
 use crate::{FeedbackConfig, HandoverConfig};
 
-/// How the accelerator is attached to the machine.
+/// Settings of an instance: the attachment of the accelerator to the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What `cellerator status` and others call this instance; `WIRED-MOBILE` when empty.
+    /// Name of this instance for `cellerator status` and others; `WIRED-MOBILE` when empty.
     pub name: String,
     /// A running instance, by name or process number, whose place this one takes.
     pub replace: Option<String>,
@@ -22,7 +22,7 @@ pub struct Config {
     /// Be a bridge between the two interfaces instead of steering what a router forwards; what is
     /// to happen when it dies.
     pub inline: Option<InlineFallback>,
-    /// How TCP gets here.
+    /// Method that brings TCP here.
     pub steering: SteeringChoice,
     /// Leave flows that are passed to the kernel, where the steering allows it.
     pub bypass: bool,
@@ -44,22 +44,22 @@ pub struct Config {
     pub echo_markers: bool,
     /// Never sleep: one processor for each shard is busy all the time.
     pub busy_poll: bool,
-    /// How long before a deadline to stop sleeping and spin, µs. 0 lets a packet leave up to about
-    /// 0.1 ms late; more costs processor time at every paced packet.
+    /// Time before a deadline at which to stop sleeping and spin, µs. 0 lets a packet leave up to about 0.1
+    /// ms late; more costs processor time at every paced packet.
     pub spin_margin_us: u64,
-    /// What happens when it hangs.
+    /// Settings of the watchdog: treatment of a hang.
     pub watchdog: WatchdogConfig,
     /// Longest time to deliver what is owed to clients when asked to stop, ms.
     pub drain_ms_max: u64,
-    /// Where reports of base stations come in, if anywhere.
+    /// Reception of reports of base stations, if there is any.
     pub feedback: Option<FeedbackConfig>,
-    /// Where subscribers may go to, and come from, with their flows; nowhere if none.
+    /// Boxes that subscribers may go to, and come from, with their flows; nowhere if none.
     pub handover: Option<HandoverConfig>,
     /// Write down what happens to flows and subscribers, too.
     pub log_flows: bool,
     /// Number of the group whose members may look at the instance, and change nothing; none: root alone may.
     pub look_group: Option<u32>,
-    /// Where running instances are recorded.
+    /// Directory in which running instances are recorded.
     pub state_directory: PathBuf,
     /// The record of an instance that has died, with whose flows this one goes on. Its watchdog is at the
     /// other end of standard input.
@@ -70,7 +70,7 @@ pub struct Config {
     pub replaced_process: Option<u32>,
 }
 
-/// Who notices that it hangs, and what follows.
+/// Detection of a hang, and its consequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WatchdogConfig {
@@ -78,11 +78,11 @@ pub struct WatchdogConfig {
     pub is_wanted: bool,
     /// Silence after which the watchdog takes the steering away, ms. At least 100.
     pub hang_after_ms: u64,
-    /// What to do when it turns out that the watchdog did so.
+    /// Action when it turns out that the watchdog did so.
     pub after_hang: AfterHang,
     /// Program and first arguments that reach [`crate::watch`]; two arguments are appended.
     pub command: Vec<String>,
-    /// How long packets may wait for a successor after a death with debt, ms; 0 for not at all.
+    /// Longest time that packets may wait for a successor after a death with debt, ms; 0 for not at all.
     pub recover_within_ms: u64,
     /// After so many deaths within a minute there is no further successor.
     pub deaths_max: usize,
@@ -158,7 +158,7 @@ impl Config {
         *is_wanted && *recover_within_ms > 0 && !successor.is_empty()
     }
 
-    /// How often the packet loop tells the watchdog that it is alive.
+    /// Interval at which the packet loop tells the watchdog that it is alive.
     #[must_use]
     pub fn heartbeat(&self) -> Duration {
         self.hang_after() / 4
@@ -171,7 +171,7 @@ impl Config {
     }
 }
 
-/// What joins two interfaces when the process that did so dies or hangs.
+/// Link between the two interfaces when the process that joined them dies or hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InlineFallback {
@@ -181,7 +181,7 @@ pub enum InlineFallback {
     Bridge,
 }
 
-/// How TCP is steered into this process.
+/// Method that steers TCP into this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SteeringChoice {
@@ -193,11 +193,11 @@ pub enum SteeringChoice {
     Rules,
 }
 
-/// When to install the nft table that keeps connection tracking away from the mobile side.
+/// Condition for installing the nft table that keeps connection tracking away from the mobile side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Notrack {
-    /// When the machine has NAT or connection tracking rules.
+    /// Install it when the machine has NAT or connection tracking rules.
     Auto,
     /// Always; a missing `nft` is an error.
     Always,
@@ -205,7 +205,7 @@ pub enum Notrack {
     Never,
 }
 
-/// What to do after a hang, when the steering is gone and the process goes on.
+/// Action after a hang, when the steering is gone and the process goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterHang {

@@ -41,12 +41,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Questions that wait for the end of what they are about, at most.
 const WAITING_MAX: usize = 256;
 
-/// Who may ask what through a socket.
+/// Permission to ask questions through a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     /// Everything: root, and the user of this process.
     Change,
-    /// What changes nothing: these, and a group.
+    /// Questions that change nothing: these, and a group.
     Look { group: Option<u32> },
 }
 
@@ -66,7 +66,7 @@ impl Level {
         }
     }
 
-    /// Why somebody may not ask a question here, in one line.
+    /// Reason why the caller may not ask a question here, in one line.
     fn objection(self, caller: &Caller, question: &Question) -> Option<String> {
         let is_trusted = caller.uid == 0 || caller.uid == io::effective_user();
         let is_member = |group: u32| caller.groups.contains(&group);
@@ -112,7 +112,8 @@ struct Socket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Who is being served: cut off at the end, or one that says nothing would keep everything waiting.
+/// Connection that is being served: cut off at the end, or one that says nothing would keep everything
+/// waiting.
 type Guest = Arc<Mutex<Option<UnixStream>>>;
 
 /// A question that waits for its answer.
@@ -120,7 +121,7 @@ type Guest = Arc<Mutex<Option<UnixStream>>>;
 pub(crate) struct Asked {
     pub question: Question,
     answer: mpsc::Sender<Reply>,
-    /// Who asked is not to be cut off any more.
+    /// Set once the connection of the caller must not be cut off any more.
     is_answered: Arc<AtomicBool>,
 }
 
@@ -292,7 +293,7 @@ fn place_of(path: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
-/// Where the thread that does the talking hands questions in.
+/// Queue in which the thread that does the talking hands questions in.
 #[derive(Debug)]
 struct QuestionQueue {
     ask: mpsc::Sender<Asked>,
@@ -302,7 +303,7 @@ struct QuestionQueue {
     broadcaster: EventBroadcaster,
     /// Threads that answer later.
     waiting: Arc<AtomicUsize>,
-    /// Who may ask here, and what.
+    /// Level of permission of those who ask here.
     level: Level,
 }
 

@@ -7,7 +7,7 @@ use wire::{GsoType, VirtioNetHeader};
 /// RFC 768.
 const UDP_HEADER_LEN: usize = 8;
 
-/// What happened so far.
+/// Counts of all that has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// By the side a packet came from or, for sent ones, left to: wired, then mobile.
@@ -29,7 +29,7 @@ impl Counters {
     }
 }
 
-/// What happened on one side. A super-packet counts as one.
+/// Counts of one side. A super-packet counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideCounters {
     /// Packets the kernel handed over.
@@ -42,9 +42,9 @@ pub struct SideCounters {
     pub sent_packets: u64,
     /// Packets the kernel refused to take.
     pub refused_packets: u64,
-    /// What came, as it was on the link.
+    /// Packets received, as they were on the link.
     pub received_on_link: OnLink,
-    /// What was written, as it is going to be on the link.
+    /// Packets written, as they are going to be on the link.
     pub sent_on_link: OnLink,
 }
 
@@ -62,7 +62,7 @@ impl SideCounters {
 /// Packets as they are on a link: a super-packet is what it was made of, or what the kernel cuts it into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnLink {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of those, IP headers included.
     pub bytes: u64,
@@ -117,7 +117,7 @@ pub(crate) struct PacketTime {
 }
 
 impl PacketTime {
-    /// When a turn begins, if it is to be timed.
+    /// Time at which a turn begins, if it is to be timed.
     pub(crate) fn begin(&self) -> Option<Instant> {
         (self.turns_left == 0).then(Clock::now)
     }
@@ -148,10 +148,10 @@ impl PacketTime {
     }
 }
 
-/// What the loop has answered between its turns: questions for metrics, the status, subscribers, flows.
+/// Answers that the loop has given between its turns: questions for metrics, the status, subscribers, flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answering {
-    /// How many.
+    /// Number of answers.
     pub count: u64,
     /// Processor time of the loop's thread for them, ns.
     pub sum_ns: u64,

@@ -13,7 +13,7 @@ mod interface;
 mod kernel;
 mod machine;
 
-/// What was found; `schemas/doctor.schema.json`.
+/// Findings of a diagnosis; `schemas/doctor.schema.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// Version of this program.
@@ -31,11 +31,11 @@ pub struct Diagnosis {
 /// One thing that was looked at. Texts are empty where there is nothing to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// Subject of the look.
     pub subject: String,
-    /// How good that is.
+    /// Verdict on it.
     pub health: Health,
-    /// What there is.
+    /// State that was found.
     pub found: String,
     /// What that means for the user.
     pub means: String,
@@ -49,7 +49,7 @@ fn finding(subject: &str, health: Health, [found, means, mend]: [&str; 3]) -> Fi
     Finding { subject: subject.to_owned(), health, found, means, mend }
 }
 
-/// How good something is for an accelerator.
+/// Verdict on a finding, for an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {

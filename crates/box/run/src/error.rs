@@ -2,7 +2,7 @@
 
 use io::IoError;
 
-/// Why the accelerator cannot start or go on; the message is one line with what to do.
+/// Reason why the accelerator cannot start or go on; the message is one line with what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -25,7 +25,7 @@ pub enum RunError {
     AlreadySteered {
         /// The interface.
         interface: String,
-        /// What was found that steers it.
+        /// Kind of steering that was found.
         how: String,
     },
     /// Steering by tcx was asked for and is not possible.
@@ -37,9 +37,9 @@ pub enum RunError {
         not_tcx.as_ref().map_or_else(String::new, |why| format!(" (not by tcx: {why})"))
     )]
     Filtered {
-        /// Which, and what to add to it.
+        /// Rule, and what to add to it.
         rule: String,
-        /// Why programs do not steer, if that was looked at.
+        /// Reason why programs do not steer, if that was looked at.
         not_tcx: Option<String>,
     },
     /// No free number was found for the routing tables.
@@ -66,9 +66,9 @@ pub enum RunError {
     /// The running instance has not handed over.
     #[error("'{name}' goes on as before, and this start ends: {why}")]
     NotReplaced {
-        /// What it was called by.
+        /// Name that was asked for.
         name: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
     /// The watchdog cannot be started.

@@ -12,7 +12,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use units::Bytes;
 
-/// What became of the flows.
+/// Fate of the flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Outcome {
     /// Flows whose receiving host turned out to have everything.
@@ -31,7 +31,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// How much attention an event asks for.
+/// Degree of attention that an event asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -44,7 +44,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// What stands before a line of it.
+    /// Prefix of a line of this severity.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ macro_rules! events {
         $(#[$doc:meta])*
         $severity:ident $name:ident $({ $($(#[$field_doc:meta])* $field:ident: $kind:ty),* $(,)? })? => $text:literal;
     )*) => {
-        /// What has happened. Its text is one line without a severity.
+        /// Event of an instance. Its text is one line without a severity.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[serde(tag = "event", rename_all = "kebab-case")]
         #[non_exhaustive]
@@ -112,7 +112,7 @@ events! {
     } => "{command}";
     /// Something of the machine's that may be in the way.
     Warning Caution {
-        /// What, and what to do.
+        /// Finding, and what to do.
         advice: String,
     } => "{advice}";
     /// Leftovers of a killed instance were undone.
@@ -122,43 +122,43 @@ events! {
     } => "removed what process {process} left behind";
     /// The flows that a killed instance owed something were seen to.
     Warning DebtOfKilledSettled {
-        /// What became of them.
+        /// Fate of the flows.
         outcome: String,
     } => "a killed process owed data: {outcome}";
     /// They could not be.
     Warning DebtOfKilledLeft {
-        /// How many.
+        /// Number of flows.
         flows: usize,
-        /// Why.
+        /// Reason of the failure.
         error: String,
     } => "cannot reset {flows} flows that will stall: {error}";
     /// The instance whose place this one takes was told to end.
     Info Replacing {
-        /// What it was called by.
+        /// Name given in the command.
         name: String,
     } => "replacing '{name}'";
     /// Its flows are ours.
     Info FlowsTakenOver {
-        /// How many.
+        /// Number of flows.
         flows: u64,
         /// Time from its answer to the end, µs.
         took_us: u64,
     } => "took over {flows} flows of it";
     /// Its devices are not: this instance stands behind it until it has ended.
     Info DevicesNotTakenOver {
-        /// Why.
+        /// Reason.
         why: String,
     } => "its devices stay with it, and new ones stand behind them: {why}";
     /// They are not.
     Warning FlowsNotTakenOver {
-        /// Why.
+        /// Reason.
         why: String,
     } => "its flows stay with it until nothing is owed to them: {why}";
     /// A subscriber has gone to another box with its flows, or come from one.
     Info SubscriberMoved {
         /// An address of it.
         client: String,
-        /// What the other box is called.
+        /// Name of the other box.
         peer: String,
         /// `to` or `from`.
         way: &'static str,
@@ -170,21 +170,21 @@ events! {
         records: u64,
         /// Bytes of data of the flow that held most; 0 where it came.
         most: u64,
-        /// How long nobody had it, µs; 0 where it came.
+        /// Time during which nobody had it, µs; 0 where it came.
         frozen_us: u64,
     } => "subscriber {client} has moved {way} {peer}: {moved} flows, {held} bytes held, nobody's for {frozen_us} µs";
     /// A subscriber has not gone to another box, or nobody knows.
     Warning SubscriberNotMoved {
         /// An address of it.
         client: String,
-        /// What the other box is called.
+        /// Name of the other box.
         peer: String,
-        /// Why.
+        /// Reason.
         why: String,
     } => "subscriber {client} has not moved to or from {peer}: {why}";
     /// The flows are another instance's, and this one ends.
     Info HandedOver {
-        /// How many.
+        /// Number of flows.
         flows: u64,
         /// Memory that they hold, bytes.
         held: u64,
@@ -193,7 +193,7 @@ events! {
     } => "handed over {flows} flows; packets waited {waited_us} µs";
     /// This process goes on with the flows of one that has died.
     Info FlowsRecovered {
-        /// How many.
+        /// Number of flows.
         flows: u64,
         /// Data that they hold.
         bytes: Amount,
@@ -208,19 +208,19 @@ events! {
     } => "going on with {flows} flows of the process that died, {bytes} held; {lost} are lost; it took {took_us} µs";
     /// If this process dies, no other one goes on with its flows.
     Warning NoSuccessor {
-        /// Why.
+        /// Reason.
         error: String,
     } => "{error}: if this process dies, its flows are reset";
     /// Another instance wanted them and has not taken them.
     Warning NotHandedOver {
-        /// Why.
+        /// Reason.
         why: String,
     } => "the flows stay here: {why}";
     /// It has.
     Info ReplacedEnded => "the replaced one has ended";
     /// Reports of base stations cannot be received.
     Warning WithoutReports {
-        /// Why.
+        /// Reason of the failure.
         error: String,
     } => "{error}: going on without reports of base stations";
     /// A bridge of the kernel's takes over when this process dies or hangs.
@@ -235,17 +235,17 @@ events! {
     /// Nothing does.
     Warning NothingStandsBy => "\
         when this process ends the wire is cut; --inline-fallback bridge has the kernel take over";
-    /// What is about to be done may be claimed by a patent.
+    /// Technique about to be used that may be claimed by a patent.
     Notice PatentClaim => "\
         `opportunistic` together with early acknowledgements and rate control is claimed by US 9,548,936 \
         B2; read the file NOTICE before using it on a network (not legal advice)";
     /// Packets pass.
     Info Ready {
-        /// How they come here.
+        /// Way in which packets come here.
         attachment: &'static str,
-        /// What is done, in a few words.
+        /// Purpose of this run, in a few words.
         purpose: String,
-        /// Why nobody would go on with the flows if this process died; none if another one would.
+        /// Reason why nobody would go on with the flows if this process died; none if another one would.
         no_successor: Option<String>,
     } => "ready: {purpose}";
 
@@ -267,14 +267,14 @@ events! {
     Info InterfaceNew {
         /// Its name.
         interface: String,
-        /// What is done about it.
+        /// Remedy that is applied.
         remedy: &'static str,
     } => "interface '{interface}' was made anew: {remedy}";
     /// It cannot be attached to for now.
     Warning NotFollowed {
-        /// Why.
+        /// Reason of the failure.
         error: String,
-        /// What holds meanwhile.
+        /// Consequence meanwhile.
         consequence: &'static str,
     } => "{error}: {consequence}, and it is tried again";
     /// An interface takes packets of another length.
@@ -296,21 +296,21 @@ events! {
 
     /// This process was silent for too long, and packets went past it.
     Warning Hung {
-        /// What stood in.
+        /// Substitute for this process.
         by: StandIn,
-        /// What is done about it.
+        /// Action that follows.
         aftermath: &'static str,
     } => "this process had hung and {by}: {aftermath}";
     /// The watchdog has died.
     Warning WatchdogDied => "the watchdog has ended: starting another one";
     /// It cannot be started.
     Warning WatchdogMissing {
-        /// Why.
+        /// Reason of the failure.
         error: String,
     } => "{error}: trying again";
     /// The kernel has refused something for the moment: told the first time.
     Warning KernelRefused {
-        /// What and why.
+        /// Operation and reason.
         error: String,
     } => "{error}: trying again, now and whenever it happens again (kernel_refusals in the status counts)";
     /// A table or memory is full: at most once in ten seconds.
@@ -324,26 +324,26 @@ events! {
     Warning NotrackVanished => "the nft table had vanished and was installed again";
     /// A packet filter has come up that decides otherwise of steered TCP.
     Warning FilterAppeared {
-        /// Which, and what to add to it.
+        /// Rule of the filter, and what to add to it.
         rule: String,
     } => "\
         a filter has come up that would be passed by, or would break flows: {rule}; new flows pass, and those that are \
         accelerated are handed back";
     /// A packet filter has come up that does not see what is bridged here.
     Warning FilterUnseen {
-        /// Which.
+        /// Rule of the filter.
         rule: String,
     } => "a filter has come up that this bridge passes by: {rule}; end the accelerator, or filter elsewhere";
     /// Nothing is steered, and the process waits.
     Warning StandsBy {
-        /// What is against it.
+        /// Obstacle to the steering.
         why: String,
     } => "stands by, and TCP is forwarded without acceleration, until nothing is against it any more: {why}";
     /// The process has waited for that.
     Info StandbyEnds => "nothing is against it any more: starting again";
     /// The same, and the settings say to go on.
     Warning FilterBypassed {
-        /// Which.
+        /// Rule of the filter.
         rule: String,
     } => "--bypass-filters: {rule}";
     /// Nearly all connections are opened from the side where servers should be.
@@ -359,19 +359,19 @@ events! {
     Info FilterResolved => "no filter is passed by any more";
     /// Policy rules were taken away by somebody.
     Warning RulesVanished {
-        /// How many.
+        /// Number of rules.
         rules: usize,
     } => "{rules} policy rules had vanished and were installed again; does another program manage them?";
     /// A journal has no room left.
     Warning JournalFull {
-        /// Why it cannot grow.
+        /// Reason why it cannot grow.
         why: String,
     } => "\
         the journal is full ({why}): should this process be killed, flows that are not in it stall \
         instead of being reset; make room and start anew";
     /// The directory with what is written down cannot be made anew.
     Warning DirectoryMissing {
-        /// Why.
+        /// Reason of the failure.
         error: String,
     } => "\
         {error}: until that is possible nobody can ask this process anything, and if it is killed together with its \
@@ -381,9 +381,9 @@ events! {
         the directory with what is written down was missing, and was made anew; does another program clean it up?";
     /// An A/B phase has begun: half of the subscribers are passed, for comparison.
     Info AbBegan {
-        /// Which half.
+        /// Seed that decides which half.
         seed: u32,
-        /// How long it is to last.
+        /// Planned duration, s.
         time_s: u64,
     } => "an A/B phase of {time_s} s has begun: half of the subscribers are passed (seed {seed})";
     /// It has ended: new flows of all subscribers are accelerated.
@@ -393,12 +393,12 @@ events! {
     } => "the A/B phase has ended ({why})";
     /// Settings were read anew.
     Info Reloaded {
-        /// What holds.
+        /// Settings that hold.
         outcome: String,
     } => "reloaded: {outcome}";
     /// They could not be.
     Warning NotReloaded {
-        /// Why.
+        /// Reason of the refusal.
         problem: String,
     } => "not reloaded, all is as before: {problem}";
 
@@ -408,23 +408,23 @@ events! {
     Warning Undelivered {
         /// Acknowledged to one host and not delivered to the other.
         bytes: Amount,
-        /// How many flows they are of.
+        /// Number of flows that the bytes belong to.
         flows: usize,
     } => "{bytes} could not be delivered to {flows} flows in time: resetting them";
     /// Flows that were owed something were reset.
     Warning FlowsReset {
-        /// What became of them.
+        /// Fate of the flows.
         outcome: Outcome,
     } => "{outcome}";
     /// A shard has ended by itself.
     Warning ShardFailed {
-        /// Why.
+        /// Reason of the failure.
         error: String,
     } => "{error}";
 
     // What was counted.
 
-    /// What came in from one side.
+    /// Traffic that came in from one side.
     Info Received {
         /// `servers` or `clients`.
         from: &'static str,
@@ -433,43 +433,43 @@ events! {
         /// IP headers included.
         bytes: Amount,
     } => "from {from}: {packets} packets, {bytes}";
-    /// What was done for the flows of one direction.
+    /// Service to the flows of one direction.
     Info Delivered {
         /// `accelerated` or `uplink accelerated`.
         what: &'static str,
-        /// How many flows.
+        /// Number of flows.
         flows: u64,
         /// To the receiving hosts.
         delivered: Amount,
         /// Sent more than once.
         again: Amount,
     } => "{what}: {flows} flows, {delivered} delivered, {again} sent again";
-    /// What was done for flows under `drwa`.
+    /// Changes made to flows under `drwa`.
     Info WindowsLowered {
-        /// How many flows.
+        /// Number of flows.
         flows: u64,
         /// Acknowledgements changed.
         acks: u64,
     } => "windows lowered: {flows} flows, {acks} acknowledgements";
     /// Flows that were not treated opportunistically to their end.
     Info FellBack {
-        /// How many.
+        /// Number of flows.
         flows: u64,
     } => "fell back to honour: {flows} flows, whose clients discarded what lay beyond their window";
     /// Flows that were passed, or ended, for a reason.
     Info Passed {
-        /// How many.
+        /// Number of flows.
         flows: u64,
-        /// Why.
+        /// Reason.
         reason: String,
     } => "passed or ended: {flows} flows, {reason}";
-    /// What was acknowledged in vain.
+    /// Bytes that were acknowledged in vain.
     Warning Lost {
-        /// How much.
+        /// Amount.
         bytes: Amount,
-        /// Whom it was acknowledged to.
+        /// Hosts that the bytes were acknowledged to.
         hosts: &'static str,
-        /// Who never got it.
+        /// Host that never got the bytes.
         other: &'static str,
     } => "{bytes} were acknowledged to {hosts} and never by the {other}";
     /// Packets that were not taken.
@@ -495,7 +495,7 @@ impl Event {
     }
 }
 
-/// What stood in for this process.
+/// Substitute that stood in for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StandIn {

@@ -24,39 +24,39 @@ use units::Instant;
 
 use crate::{Event, EventSink, Processor};
 
-/// What may wait to be told, of all packet loops together.
+/// Most items that may wait to be told, of all packet loops together.
 const ITEMS_MAX: usize = 2_048;
 
 /// Lines that may wait for one listener.
 const LINES_MAX: usize = 1_024;
 
-/// Who may listen at a time.
+/// Most listeners at a time.
 const LISTENERS_MAX: usize = 8;
 
-/// How often it is looked whether a listener to whom nothing is said is still there.
+/// Interval of the checks whether a listener to whom nothing is said is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long those who listen may take in what is left when all ends.
+/// Time in which listeners may take in what is left when all ends.
 const PARTING: Duration = Duration::from_millis(100);
 
-/// Who listens within this time after a death hears of it: as long as others look for who goes on.
+/// Time after a death within which new listeners are told of it: as long as others look for the successor.
 const DEATH_IS_RECENT: units::Duration = units::Duration::from_secs(10);
 
 const EVENTS: u8 = 1;
 const ENDED: u8 = 2;
 
-/// What a listener wants to hear.
+/// Kinds of events that a listener wants to hear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wishes {
-    /// What happens to the instance.
+    /// Events of the instance.
     pub events: bool,
-    /// What happens to its flows and subscribers.
+    /// Events of its flows and subscribers.
     pub flows: bool,
     /// A record of each flow that has ended.
     pub ended: bool,
 }
 
-/// What a line is about.
+/// Subject of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Topic {
     Instance,
@@ -82,10 +82,10 @@ pub enum FlowEvent {
     FlowAccelerated(FlowOf),
     /// A flow is not.
     FlowPassed {
-        /// Which one.
+        /// Flow in question.
         #[serde(flatten)]
         flow: FlowOf,
-        /// Why, as in the counters.
+        /// Reason, as in the counters.
         reason: String,
     },
     /// A time-out was found needless and taken back.
@@ -137,14 +137,14 @@ pub enum Direction {
 /// A flow that has ended, in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRecord {
-    /// Which one.
+    /// Flow in question.
     #[serde(flatten)]
     pub flow: FlowOf,
     /// The other direction was accelerated, too, and has a record of its own with the same packets.
     pub is_both: bool,
-    /// Why it has ended, as in the counters; none when its ports were opened anew.
+    /// Reason of its end, as in the counters; none when its ports were opened anew.
     pub reason: Option<String>,
-    /// When its first packet came, ms since 1970; none when that was before anybody listened for records.
+    /// Time of its first packet, ms since 1970; none when that was before anybody listened for records.
     pub began_ms: Option<u64>,
     /// When its last packet came, ms since 1970.
     pub ended_ms: u64,
@@ -228,7 +228,7 @@ impl From<Notice> for FlowEvent {
     }
 }
 
-/// What waits to be told.
+/// Item that waits to be told.
 enum Item {
     /// Of the instance, as a line.
     Event(String),
@@ -247,7 +247,7 @@ struct Listener {
 
 #[derive(Debug)]
 struct Shared {
-    /// What packet loops are to note.
+    /// Kinds of events that packet loops are to note.
     wants: AtomicU8,
     items: SyncSender<Item>,
     /// Notices that had no room.
@@ -259,7 +259,7 @@ struct Shared {
     death: Mutex<Option<(Instant, Arc<str>)>>,
 }
 
-/// Where it is told what happens. The thread behind it ends with the last of its copies.
+/// Sender of events to the broadcasting thread, which ends with the last copy of it.
 #[derive(Clone, Debug)]
 pub(crate) struct EventBroadcaster(Arc<Shared>);
 

@@ -29,18 +29,19 @@ const AGE_MAX: Duration = Duration::from_secs(10);
 /// Memory of the smallest difference between a sender's clock and ours.
 const CLOCK_MEMORY: Duration = Duration::from_secs(30);
 
-/// How reports are received.
+/// Settings for the reception of reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeedbackConfig {
     /// Address and port to listen at.
     pub listen: SocketAddr,
-    /// What reports must be signed with; without it anyone who reaches the port can slow subscribers down.
+    /// Key that reports must be signed with; without it anyone who reaches the port can slow subscribers
+    /// down.
     pub key: Option<Vec<u8>>,
-    /// How old the fastest report of a sender is whose clock does not agree with ours, µs.
+    /// Age of the fastest report of a sender whose clock does not agree with ours, µs.
     pub delay_us: u64,
 }
 
-/// What became of the datagrams that came.
+/// Counts of the datagrams that came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FeedbackCounters {
     pub(crate) accepted: u64,
@@ -87,7 +88,7 @@ impl FeedbackCounters {
     }
 }
 
-/// What is known of a sender.
+/// State of a sender.
 #[derive(Debug)]
 struct Sender {
     sequence: u64,
@@ -105,7 +106,7 @@ struct Inbox {
     /// The last order of each sender: its number, and when it came.
     orders: BTreeMap<u32, (u64, Instant)>,
     counters: FeedbackCounters,
-    /// When the last report came that was not refused.
+    /// Time of the last report that was not refused.
     last_accepted: Option<Instant>,
 }
 
@@ -260,7 +261,7 @@ impl FeedbackReceiver {
         self.inbox.counters
     }
 
-    /// When the last report came that was not refused, whatever subscriber it was about.
+    /// Time of the last report that was not refused, whatever subscriber it was about.
     pub(crate) fn last_accepted(&self) -> Option<Instant> {
         self.inbox.last_accepted
     }

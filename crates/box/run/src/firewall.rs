@@ -1,4 +1,5 @@
-//! What packet filters of others do that matters to us: whether they would decide otherwise of TCP once it is steered.
+//! Effects of packet filters of others that matter here: whether they would decide otherwise of TCP once it
+//! is steered.
 //!
 //! Steered TCP passes the hooks under the names of the TUN devices. Where programs steer it passes them once, from the
 //! other side's device to the interface it leaves by; where rules steer also before that, from the interface it came
@@ -21,19 +22,20 @@ pub(crate) use residual::Face;
 use residual::{Line, Passage, Residual, sees};
 use wire::protocol;
 
-/// What was found.
+/// Findings about the packet filters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Firewall {
     /// NAT or connection tracking is in use.
     pub tracks_connections: bool,
-    /// Why a filter would be passed by or break flows where programs steer: the first thing found.
+    /// Reason why a filter would be passed by or break flows where programs steer: the first thing found.
     pub against_tcx: Option<String>,
     /// The same where rules steer.
     pub against_rules: Option<String>,
-    /// Why frames are not to be taken from the interfaces by sockets, in place of a bridge of the kernel's.
+    /// Reason why frames are not to be taken from the interfaces by sockets, in place of a bridge of the
+    /// kernel's.
     pub against_frames: Option<String>,
-    /// Why other packets to subscribers than TCP are not to be steered, by programs and by rules: a filter would decide
-    /// otherwise of them.
+    /// Reasons why other packets to subscribers than TCP are not to be steered, by programs and by rules: a
+    /// filter would decide otherwise of them.
     pub against_turns: [Option<String>; 2],
     /// One line for each thing that is no reason against either, and to be known.
     pub cautions: Vec<String>,
@@ -56,7 +58,7 @@ pub(crate) struct Names<'a> {
     pub mobile_tun: &'a str,
 }
 
-/// What the kernel has, and what could not be read of it.
+/// Reads the rules of the kernel, and notes what could not be read of them.
 pub(crate) fn read() -> (Ruleset, Vec<String>) {
     let mut unknown = Vec::new();
     let read = PacketFilter::open().and_then(|filter| filter.read());
@@ -225,7 +227,7 @@ struct Look {
     is_ipv6: bool,
 }
 
-/// What is examined, and between what.
+/// Packets that are examined, and the interfaces between which they pass.
 #[derive(Clone, Copy)]
 struct Scene<'a> {
     ruleset: &'a Ruleset,
@@ -305,7 +307,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Why frames should not be taken from the interfaces, and put out at the other one.
+    /// Reason why frames should not be taken from the interfaces, and put out at the other one.
     fn at_frames(&self) -> Option<String> {
         if let Some((rule, name)) = self.at_arrival() {
             return Some(format!("{rule} sees what comes in by {name}, which a socket takes before it"));
@@ -340,7 +342,7 @@ impl<'a> Scene<'a> {
         None
     }
 
-    /// Where programs steer: TCP comes once, from a device.
+    /// Difference where programs steer: TCP comes once, from a device.
     fn differs_by_programs(&self, look: Look) -> Option<String> {
         let ends = match look.way {
             Way::Up => [self.wired_tun(), self.wired()],
@@ -356,8 +358,8 @@ impl<'a> Scene<'a> {
         ))
     }
 
-    /// Where rules steer: TCP comes twice, and on the mobile side untracked. A filter has to work once, and must not be
-    /// in the way the other time.
+    /// Difference where rules steer: TCP comes twice, and on the mobile side untracked. A filter has to work
+    /// once, and must not be in the way the other time.
     fn differs_by_rules(&self, look: Look) -> Option<String> {
         let [mobile, wired] = match look.way {
             Way::Up => [[self.mobile(), self.mobile_tun()], [self.wired_tun(), self.wired()]],
@@ -392,7 +394,7 @@ impl<'a> Scene<'a> {
         Some(self.advise(look.chain, line, is_wired))
     }
 
-    /// What to add where rules steer.
+    /// Advice on what to add where rules steer.
     fn advise(&self, chain: usize, line: &Line, is_wired: bool) -> String {
         let rule = self.describe(line);
         let Names { wired, mobile, wired_tun, mobile_tun } = self.names;

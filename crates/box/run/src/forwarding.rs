@@ -43,7 +43,7 @@ pub(crate) fn is_consistent(interface: &str) -> bool {
     !is_on("all") || is_on(interface)
 }
 
-/// What switching forwarding on changes.
+/// Change of the setting that switches forwarding on.
 pub(crate) fn change(family: Family) -> Result<RecordedSysctl, IoError> {
     let path = switch(family).to_owned();
     Ok(RecordedSysctl { before: sysctl::read_here(&path)?, during: "1".to_owned(), path })

@@ -57,16 +57,16 @@ const MESSAGES_MAX: usize = 64;
 /// Jobs that are done between two turns of a packet loop.
 pub(crate) const JOBS_MAX: usize = 64;
 
-/// How long who asked for a hand-over waits for its end: less than the console's patience.
+/// Time that the caller of a hand-over waits for its end: less than the console's patience.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
 
 /// Flows that are shown one by one when a subscriber has gone.
 const SHOWN_MAX: usize = 64;
 
-/// How long the protocol may take to stop for an upgrade: packets wait.
+/// Longest time that the protocol may take to stop for an upgrade: packets wait.
 const PAUSED_WITHIN: units::Duration = units::Duration::from_millis(300);
 
-/// Where subscribers may go to and come from.
+/// Boxes that subscribers may go to and come from.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverConfig {
     /// Address and port to listen at.
@@ -75,10 +75,10 @@ pub struct HandoverConfig {
     pub certificate: String,
     /// Its key, as PEM.
     pub key: String,
-    /// Who vouches for peers that are known by their names, as PEM.
+    /// Authorities that vouch for peers that are known by their names, as PEM.
     #[serde(default)]
     pub authorities: Option<String>,
-    /// How packets are encapsulated here, in a word that all boxes have in common; empty where they are not.
+    /// Encapsulation of packets here, in a word that all boxes have in common; empty where they are not.
     #[serde(default)]
     pub encapsulation: String,
     /// The other boxes.
@@ -88,9 +88,9 @@ pub struct HandoverConfig {
 /// Another box.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerConfig {
-    /// What it is called.
+    /// Name of the peer.
     pub name: String,
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     /// The certificate that it shows, as PEM: this very one. Empty where an authority vouches for its name.
     pub certificate: String,
@@ -103,7 +103,7 @@ pub struct PeerConfig {
 }
 
 impl PeerConfig {
-    /// What it may move.
+    /// Rights of the peer over subscribers.
     ///
     /// # Errors
     /// One line: what is no prefix.
@@ -117,7 +117,7 @@ impl PeerConfig {
         rights.map_err(|why: String| format!("peer '{}': {why}", self.name))
     }
 
-    /// What it may do because nothing is said of it, and what to say: one line.
+    /// Warning about rights that it has because nothing is said of it, and what to say: one line.
     pub(crate) fn caution(&self) -> Option<String> {
         let name = &self.name;
         self.gives.is_none().then(|| {
@@ -147,7 +147,7 @@ pub struct Relayed {
     pub packet: Vec<u8>,
 }
 
-/// What goes to a peer.
+/// Frame that goes to a peer.
 #[derive(Debug)]
 pub enum Frame {
     /// Of the protocol, as bytes.
@@ -161,7 +161,7 @@ pub enum Frame {
 /// Ways to the peers, by their numbers.
 pub type Outlets = Vec<mpsc::SyncSender<Frame>>;
 
-/// What a packet loop is asked to do with its subscribers' flows; who does not answer has none.
+/// Request to a packet loop about its subscribers' flows; a loop that does not answer has none.
 #[derive(Debug)]
 pub enum HandoverRequest {
     /// As [`handover::Flows::survey`].
@@ -241,7 +241,7 @@ pub(crate) enum Job {
 /// Gives work to a packet loop.
 pub(crate) type Hand = Box<dyn Fn(Job) + Send + Sync>;
 
-/// Which packet loop has a client, and the way to each.
+/// Ways to the packet loops, and the choice of the loop for a client.
 pub(crate) struct Hands {
     pub all: Vec<Hand>,
     pub shard_of: Box<dyn Fn(IpAddr) -> usize + Send + Sync>,
@@ -271,7 +271,7 @@ impl Hands {
     }
 }
 
-/// What others see of the protocol.
+/// State of the protocol as others see it.
 #[derive(Debug, Default)]
 struct Board {
     counters: Mutex<Counters>,
@@ -282,7 +282,7 @@ struct Board {
     connected: Vec<AtomicBool>,
 }
 
-/// What the protocol is told.
+/// Input of the protocol.
 enum Input {
     /// The last one is dropped when it is handled: the peer may say more then.
     Message(Peer, Message, places::Waiting),
@@ -308,7 +308,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// What is written down is in `directory`.
+    /// Creates the protocol; its notes are in `directory`.
     ///
     /// # Errors
     /// Certificates or key are none, or the directory cannot be made.
@@ -326,7 +326,7 @@ impl Prepared {
         self.ledger.clone()
     }
 
-    /// What peers may do because nothing is said of them.
+    /// Warnings about rights that peers have because nothing is said of them.
     pub fn cautions(&self) -> Vec<String> {
         self.config.peers.iter().filter_map(PeerConfig::caution).collect()
     }
@@ -473,7 +473,7 @@ impl Handovers {
         self.ended.try_recv().ok()
     }
 
-    /// What a peer is called.
+    /// Name of a peer.
     pub fn name_of(&self, peer: Peer) -> String {
         self.config.peers.get(usize::from(peer)).map_or_else(String::new, |peer| peer.name.clone())
     }
@@ -536,7 +536,7 @@ impl Handovers {
         None
     }
 
-    /// What is written down is of no use any more, if all is decided.
+    /// Deletes the notes, which are of no use any more, if all is decided.
     pub fn close(self) {
         self.ledger.close();
     }
@@ -547,7 +547,7 @@ impl Handovers {
         self.board.is_to_end.load(Ordering::Acquire) || self.board.is_undecided.load(Ordering::Acquire)
     }
 
-    /// What is counted, by the names that `cellerator status` shows.
+    /// Counts, by the names that `cellerator status` shows.
     pub fn named(&self) -> Vec<(String, u64)> {
         let counters = *self.board.counters.lock().unwrap_or_else(PoisonError::into_inner);
         let connected = self.board.connected.iter().filter(|one| one.load(Ordering::Relaxed)).count();
@@ -573,7 +573,7 @@ impl Handovers {
     }
 }
 
-/// What has become of a hand-over, in a line; it begins with `stayed: ` if it stayed.
+/// Outcome of a hand-over, in a line; it begins with `stayed: ` if it stayed.
 fn line_of(ended: &Ended) -> String {
     let [asking, copying, frozen] = ended.phases;
     match ended.outcome {
@@ -601,7 +601,7 @@ fn line_of(ended: &Ended) -> String {
     }
 }
 
-/// What is told of the end of a hand-over.
+/// Event about the end of a hand-over.
 pub(crate) fn event_of(ended: &Ended, peer: String) -> Event {
     let client = ended.subscriber.to_string();
     let way = if ended.is_going { "to" } else { "from" };

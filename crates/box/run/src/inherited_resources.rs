@@ -38,7 +38,7 @@ const TEXT_LEN_MAX: usize = 64 * 1024;
 /// Deaths within this time count together.
 const DEATHS_WITHIN: Duration = Duration::from_secs(60);
 
-/// What is kept, in the order of its descriptors.
+/// Resources that are kept, in the order of their descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inventory {
     /// The process that is watched.
@@ -61,11 +61,11 @@ pub(crate) struct Inventory {
     pub has_lifeline: bool,
     /// Of each shard, whether its held data can be found.
     pub has_memory: Vec<bool>,
-    /// How long packets may wait for a successor, ms.
+    /// Longest time that packets may wait for a successor, ms.
     pub within_ms: u64,
-    /// When processes of this line have died within a minute, ms by the clock.
+    /// Times at which processes of this line have died within a minute, ms by the clock.
     pub deaths_ms: Vec<u64>,
-    /// What became of all that have died.
+    /// Fate of all that have died.
     #[serde(default)]
     pub history: History,
     /// After so many of those within a minute nobody goes on.
@@ -82,7 +82,7 @@ pub(crate) struct Inventory {
     /// Flows, as a processor counts them.
     #[serde(default)]
     pub flows: u64,
-    /// What the process has written down; none where another one has that, or nobody keeps it.
+    /// Record of what the process has set up; none where another one has that, or nobody keeps it.
     #[serde(default)]
     pub record: Option<Record>,
     /// Of so many shards there are journals, two of each.
@@ -100,7 +100,7 @@ impl Inventory {
         self.shards > 0 && !self.successor.is_empty()
     }
 
-    /// How many descriptors there are; as many as can be counted where there are more.
+    /// Number of descriptors; as many as can be counted where there are more.
     pub(crate) fn descriptors(&self) -> usize {
         let memories = self.has_memory.iter().filter(|has| **has).count();
         let maps = usize::from(self.has_shared()) + usize::from(self.has_passed());
@@ -146,9 +146,9 @@ impl Inventory {
 /// The deaths in a line of processes, each of which went on with the flows of the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct History {
-    /// How many.
+    /// Number of deaths.
     pub deaths: u64,
-    /// When the last one was, ms by the clock.
+    /// Time of the last one, ms by the clock.
     pub last_death_ms: u64,
     /// Flows that another process went on with.
     pub recovered: u64,

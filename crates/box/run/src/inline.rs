@@ -51,7 +51,7 @@ pub(crate) struct BridgedSite {
     headers: SharedHeaders,
     /// The filter that is passed by, as the settings allow.
     known: Option<String>,
-    /// What another process has set up.
+    /// Resources that another process has set up.
     inherited: Option<Inheritance>,
 }
 
@@ -166,7 +166,7 @@ fn find_links(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError>
     Ok([netlink.link(&config.wired)?, netlink.link(&config.mobile)?])
 }
 
-/// What is looked at at the interfaces: `known` was there at the start.
+/// Watch over the filters at the interfaces: `known` was there at the start.
 fn watched(config: &Config, known: Option<String>) -> Watched {
     let interfaces = [config.wired.clone(), config.mobile.clone()];
     Watched { interfaces, tuns: Default::default(), way: WatchedWay::Frames(fallback::NAME), known }

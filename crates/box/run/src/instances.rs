@@ -65,12 +65,12 @@ pub fn choose(all: Vec<Found>, name: Option<&str>) -> Result<Found, String> {
 }
 
 impl Found {
-    /// Where it keeps its files.
+    /// Directory of its files.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What it has set up.
+    /// Record of what it has set up.
     pub(crate) fn record(&self) -> Option<Record> {
         Record::parse(&std::fs::read_to_string(self.directory.join("record")).ok()?)
     }

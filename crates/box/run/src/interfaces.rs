@@ -28,7 +28,7 @@ impl Condition {
     }
 }
 
-/// What has become of an interface since it was looked at last.
+/// Change of an interface since it was looked at last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     /// It is down or gone.
@@ -41,10 +41,10 @@ pub(crate) struct Change {
     pub mtu: Option<u32>,
 }
 
-/// What is known of one.
+/// State of an interface as last seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
-    /// When it was up last.
+    /// Index of the interface when it was up last.
     index: InterfaceIndex,
     mtu: u32,
     condition: Condition,
@@ -121,7 +121,7 @@ impl Interfaces {
         change
     }
 
-    /// What to tell of a change, if anything; `remedy` is what is done about one that was made anew.
+    /// Event that tells of a change, if anything; `remedy` is what is done about one that was made anew.
     pub fn event(&self, side: Port, change: Change, remedy: &'static str) -> Option<Event> {
         let interface = self.name(side).to_owned();
         if change.is_lost {

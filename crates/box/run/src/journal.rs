@@ -68,10 +68,10 @@ const SINK: usize = 2;
 const SOURCE: usize = 6;
 const PORTS: usize = 10;
 const NUMBERS: usize = 16;
-/// Which of the records is valid: 0 or 1.
+/// Word that says which of the records is valid: 0 or 1.
 const NEWEST: usize = 30;
-/// Which of the places of link headers is valid, 0 or 1, and above that bit how many changes of headers there
-/// were when they were written.
+/// Word that says which of the places of link headers is valid, 0 or 1, and above that bit how many changes
+/// of headers there were when they were written.
 const LINKS_NEWEST: usize = 31;
 const RECORDS: [usize; 2] = [32, 32 + RECORD_WORDS];
 const LINKS: [usize; 2] = [22, RECORDS[1] + RECORD_WORDS];
@@ -91,10 +91,10 @@ const KIND_LINKS: u32 = 0b11 * (KIND_LINK | KIND_TAG);
 pub(crate) struct Left {
     /// The flow.
     pub entry: JournalEntry,
-    /// Where its sink is.
+    /// Side of its sink.
     pub receiver: Port,
-    /// What packets have in front that go to the wired side, and to the mobile one, where this
-    /// machine bridged.
+    /// Headers in front of packets that go to the wired side, and to the mobile one, where this machine
+    /// bridged.
     pub links: [Option<LinkHeader>; 2],
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct FlowJournal {
     is_full: bool,
     alarm: FullAlarm,
     receiver: Port,
-    /// Where this machine bridges.
+    /// Link headers, where this machine bridges.
     headers: Option<SharedHeaders>,
     /// Somebody may go on with the flows.
     wants_records: bool,

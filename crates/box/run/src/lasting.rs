@@ -2,12 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 
-/// What leads packets into queues, whoever reads from those.
+/// Resources that lead packets into queues, whoever reads from those.
 #[derive(Debug)]
 pub(crate) struct Lasting<'a> {
     /// The devices: wired, mobile. None of a bridge, whose queues are sockets at its interfaces.
     pub tuns: Option<[String; 2]>,
-    /// Where programs steer, or keep frames from the bridge that stands by.
+    /// Programs, where they steer or keep frames from the bridge that stands by.
     pub programs: Option<LastingPrograms<'a>>,
     /// As long as somebody has it, the nft table is there.
     pub lifeline: Option<BorrowedFd<'a>>,

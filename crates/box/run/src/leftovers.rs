@@ -15,10 +15,10 @@ use crate::record::Record;
 use crate::reset_orphans::{self, Haste};
 use crate::{Config, Event};
 
-/// How long to wait for a watchdog that is undoing a killed instance.
+/// Time to wait for a watchdog that is undoing a killed instance.
 const UNDO_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// What was undone.
+/// Resources that were undone.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
     /// One for each instance.

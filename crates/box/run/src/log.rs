@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 use crate::event_broadcaster::{EventBroadcaster, Wishes};
 use crate::{Event, EventSink, RunError, Severity};
 
-/// What the journal calls us.
+/// Name of this program in the journal.
 const IDENTIFIER: &str = "cellerator";
 
-/// Where events are written down.
+/// Place to which events are written down.
 #[derive(Debug)]
 pub struct Log {
     journal: Option<SystemJournal>,
@@ -36,7 +36,7 @@ impl Log {
         Self { journal: SystemJournal::of_standard_error(), is_stream, instance: instance.to_owned() }
     }
 
-    /// What happened to a flow or a subscriber: a line of JSON.
+    /// Tells an event of a flow or a subscriber: a line of JSON.
     fn flow(&self, line: &str) {
         if let Ok(Value::Object(event)) = serde_json::from_str(line) {
             self.say(Severity::Info, &flow_text(&event), &event);
@@ -55,15 +55,15 @@ impl Log {
         journal.write(&fields(&self.instance, severity, text, event)).is_ok()
     }
 
-    /// What stands before a line: as `SyslogLevelPrefix` of systemd has it (sd-daemon(3)).
+    /// Prefix of a line: as `SyslogLevelPrefix` of systemd has it (sd-daemon(3)).
     fn priority(&self, severity: Severity) -> String {
         if self.is_stream { format!("<{}>", level(severity)) } else { String::new() }
     }
 }
 
 impl EventSink for Log {
-    /// What was set up goes to standard output, what needs attention to standard error. A reader who has gone
-    /// away is no reason to stop.
+    /// Writes what was set up to standard output, and what needs attention to standard error. A reader who
+    /// has gone away is no reason to stop.
     fn on_event(&mut self, event: &Event) {
         let severity = event.severity();
         if let Ok(Value::Object(object)) = serde_json::to_value(event)
@@ -106,7 +106,7 @@ pub(crate) fn follow_flows(broadcaster: &EventBroadcaster, instance: &str) -> Re
     Ok(())
 }
 
-/// What happened to a flow or a subscriber, in words.
+/// Text of an event of a flow or a subscriber, in words.
 #[must_use]
 pub fn flow_text(event: &Map<String, Value>) -> String {
     let name = event.get("event").and_then(Value::as_str).unwrap_or_default().replace('-', " ");

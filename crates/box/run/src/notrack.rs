@@ -24,10 +24,10 @@ use crate::record::Record;
 
 const SIGKILL: i32 = 9;
 
-/// How long `nft` may take to install two rules.
+/// Longest time that `nft` may take to install two rules.
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What is steered: TCP, ICMP and ICMPv6, as numbers, because a small system has no /etc/protocols
+/// Protocols that are steered: TCP, ICMP and ICMPv6, as numbers, because a small system has no /etc/protocols
 /// to resolve names by.
 const PROTOCOLS: &str = "{ 6, 1, 58 }";
 
@@ -86,7 +86,7 @@ pub(crate) struct NotrackTable {
     is_left: bool,
 }
 
-/// Who holds it.
+/// Holder of the table.
 #[derive(Debug)]
 enum Holder {
     /// Whoever has the owner's socket.

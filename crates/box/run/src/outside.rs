@@ -52,7 +52,8 @@ pub fn record(text: &str) -> Option<String> {
     Some(record.to_text())
 }
 
-/// What a watchdog keeps, written again, with the number of descriptors that have to come beside it.
+/// Inventory that a watchdog keeps, written again, with the number of descriptors that have to come beside
+/// it.
 ///
 /// # Errors
 /// What the text is instead.
@@ -80,7 +81,7 @@ pub fn question(line: &str) -> Result<crate::Question, String> {
     crate::question::question_of(line)
 }
 
-/// Why flows do not go to who makes an offer, for holders of every kind.
+/// Reasons why flows do not go to the maker of an offer, for holders of every kind.
 #[must_use]
 pub fn objections(offer: &Offer) -> Vec<String> {
     let holder = Holder {
@@ -119,7 +120,7 @@ pub fn moved(virtio: VnetHeader, by: i16) -> VnetHeader {
     frame::moved(virtio, by)
 }
 
-/// What flows have in front, as a bridge learns it of frames.
+/// Headers in front of flows' packets, as a bridge learns them from frames.
 #[derive(Debug)]
 pub struct Learnt(SharedHeaders);
 
@@ -140,7 +141,7 @@ impl Learnt {
         is_its
     }
 
-    /// What packets of a flow that go to `to` have in front.
+    /// Header in front of packets of a flow that go to `to`.
     #[must_use]
     pub fn get(&self, flow: Ends, to: Port) -> Option<([u8; 12], Option<[u8; 4]>)> {
         self.0.lock().get(flow, to).map(|header| (header.addresses, header.tag))
@@ -153,7 +154,8 @@ impl Default for Learnt {
     }
 }
 
-/// What is said of rules as the kernel gives those of nft, and of those of the older iptables of both families.
+/// Findings about rules as the kernel gives those of nft, and of those of the older iptables of both
+/// families.
 #[must_use]
 pub fn firewall(bytes: &[u8]) -> Vec<String> {
     let names = Names { wired: "w0", mobile: "m0", wired_tun: "cellw0", mobile_tun: "cellm0" };

@@ -28,7 +28,7 @@ const READ_BUDGET_BYTES: usize = 256 * 1024;
 /// Packets sent on the processor's behalf before the devices are read again.
 const TRANSMIT_BUDGET_PACKETS: usize = 256;
 
-/// How long a loop that ends hands on what has come in: what sockets and devices hold takes far
+/// Time during which a loop that ends hands on what has come in: what sockets and devices hold takes far
 /// less. It is shorter than any time after which a process without a heartbeat is taken for hung.
 pub(crate) const LAST_TURNS: Duration = Duration::from_millis(100);
 
@@ -57,7 +57,7 @@ pub(crate) struct PacketLoop<P> {
     answering: Answering,
     /// Packets read, and made by the processor.
     handled: u64,
-    /// Where flows go that the processor takes no part in.
+    /// Bypass for flows that the processor takes no part in.
     bypass: Option<Arc<Bypass>>,
     routes: Option<Arc<SubscriberRoutes>>,
     reporter: Option<Reporter>,
@@ -100,7 +100,7 @@ impl<P: PacketPath> PacketLoop<P> {
         self.counters
     }
 
-    /// What there is to show as metrics, of this loop and of what handles its packets.
+    /// Metrics of this loop and of what handles its packets.
     pub fn meters(&self, processor: &impl Processor) -> ShardMeters {
         let Self { counters, packet_time, answering, .. } = self;
         let (counters, packet_time, answering) = (*counters, *packet_time, *answering);

@@ -17,7 +17,7 @@ pub(crate) struct Received<'a> {
 /// Packets that were read together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
-    /// How many they are.
+    /// Number of packets.
     pub len: usize,
     /// There are no more for now.
     pub is_last: bool,

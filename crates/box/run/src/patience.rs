@@ -31,7 +31,7 @@ impl Patience {
         }
     }
 
-    /// How often something failed for the moment.
+    /// Number of times that something failed for the moment.
     pub const fn failed(self) -> u64 {
         self.failed
     }

@@ -25,7 +25,7 @@ pub fn certificates_of(text: &str) -> Result<Vec<CertificateDer<'static>>, Strin
     if all.is_empty() { Err("nothing in it".to_owned()) } else { Ok(all) }
 }
 
-/// What is said of a certificate that nobody vouches for.
+/// Error for a certificate that nobody vouches for.
 pub(crate) fn unknown() -> Error {
     Error::InvalidCertificate(CertificateError::UnknownIssuer)
 }
@@ -68,7 +68,7 @@ impl Signatures {
 pub struct Pinned {
     certificates: Vec<CertificateDer<'static>>,
     authority: Option<Arc<WebPkiServerVerifier>>,
-    /// What it is called, if not as the connection's name says.
+    /// Name of the peer, if not as the connection's name says.
     name: Option<ServerName<'static>>,
     signatures: Signatures,
 }

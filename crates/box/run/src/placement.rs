@@ -3,7 +3,7 @@
 use io::IoError;
 use io::netlink::{Cidr, Family, Netlink, Table};
 
-/// What is to be known of `wired` and `mobile`, a line each.
+/// Warnings about `wired` and `mobile`, a line each.
 ///
 /// # Errors
 /// When the kernel does not answer.

@@ -23,13 +23,13 @@ const PRIORITY_BASE: u32 = 206;
 /// Most instances side by side in one namespace.
 const SLOTS: u32 = 100;
 
-/// How far behind the table of its wired side that of an instance's subscribers is.
+/// Distance of the table of an instance's subscribers behind that of its wired side.
 const SUBSCRIBERS_BEHIND: u32 = 2 * SLOTS;
 
 /// Packets a TUN holds for us: a bare echo lost 600 segments in 3 s with 1,000.
 pub(crate) const QUEUE_LEN_PACKETS: u32 = 10_000;
 
-/// What one side gets.
+/// Plan for one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SidePlan {
     /// The interface whose TCP is steered.
@@ -46,7 +46,7 @@ pub(crate) struct SidePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) sides: [SidePlan; 2],
-    /// How packets are steered, and why not by tcx.
+    /// Steering method, and why not by tcx.
     pub(crate) method: Method,
     pub(crate) families: Vec<Family>,
     /// The interfaces: wired, then mobile.
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     /// Whether only packets may come in through the wired and the mobile interface whose source is
     /// reached through it.
     pub(crate) strict_interfaces: [bool; 2],
-    /// Why rules may not steer in place of programs.
+    /// Reason why rules may not steer in place of programs.
     against_rules: Option<String>,
     /// The filter that is known to be passed by, as the settings allow.
     bypassed: Option<String>,
@@ -169,7 +169,7 @@ impl Plan {
         })
     }
 
-    /// What another instance has set up and noted in `record`, as it still is: to go on with.
+    /// Plan from what another instance has set up and noted in `record`, as it still is: to go on with.
     ///
     /// # Errors
     /// When the interfaces cannot be used, or the settings want it otherwise.
@@ -240,7 +240,7 @@ impl Plan {
         cautions.for_each(|advice| events.on_event(&Event::Caution { advice }));
     }
 
-    /// What has to be known to watch packet filters while it is at work.
+    /// Facts needed to watch packet filters while it is at work.
     pub(crate) fn watched(&self, config: &Config) -> firewall::Watched {
         firewall::Watched {
             interfaces: self.sides.each_ref().map(|side| side.interface.clone()),
@@ -385,7 +385,7 @@ impl Plan {
     }
 }
 
-/// What `config` wants otherwise than it is with the instance that has `kept`.
+/// Difference between `config` and the instance that has `kept`; none if there is none.
 fn difference(config: &Config, kept: &Inventory) -> Option<String> {
     let shards = plan_shards(config, &mut Vec::new());
     let hang_after_ms = config.hang_after().as_millis();
@@ -409,7 +409,7 @@ fn difference(config: &Config, kept: &Inventory) -> Option<String> {
     Some(format!("it has {has}, the settings say {wanted}"))
 }
 
-/// How many shards: one where the kernel cannot lead each subscriber's packets to its own.
+/// Number of shards: one where the kernel cannot lead each subscriber's packets to its own.
 fn plan_shards(config: &Config, warnings: &mut Vec<String>) -> usize {
     let wanted = if config.shards == 0 { shards::suitable(config.busy_poll) } else { config.shards };
     if wanted == 1 {
@@ -534,7 +534,7 @@ fn free_slot(
     Err(RunError::NoFreeSlot)
 }
 
-/// What to change so that packets are forwarded, or a warning that they are not.
+/// Change so that packets are forwarded, or a warning that they are not.
 fn plan_forwarding(
     config: &Config,
     netlink: &Netlink,

@@ -1,4 +1,4 @@
-//! What an accelerator may do of what root may.
+//! Privileges of an accelerator, out of those that root has.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

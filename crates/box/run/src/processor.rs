@@ -18,7 +18,7 @@ use crate::{
     SubscriberView,
 };
 
-/// What a processor knows of its flows, as it goes from process to process.
+/// State of a processor's flows, as it goes from process to process.
 #[derive(Debug)]
 pub struct FlowState {
     /// The state, complete ([`io::MappedState`]).
@@ -67,10 +67,10 @@ pub trait Processor: Middlebox {
     /// Packets to a side may be `mtu` bytes long from here on: so its interface says.
     fn set_mtu(&mut self, _to: Port, _mtu: u32, _now: Instant) {}
 
-    /// What it sends may not be longer than the path's packets from here on.
+    /// Limits packets that it sends to the length of the path's packets from here on.
     fn refuse_super_packets(&mut self) {}
 
-    /// What passes is forwarded at once from here on, and does not take turns.
+    /// Forwards passed packets at once from here on, and does not take turns.
     fn refuse_to_schedule(&mut self) {}
 
     /// Reads its settings anew from wherever they came from.
@@ -89,12 +89,12 @@ pub trait Processor: Middlebox {
         Err("there are no settings to put in force".to_owned())
     }
 
-    /// What it has counted.
+    /// Counts of the processor.
     fn status(&self) -> ProcessorStatus {
         ProcessorStatus::default()
     }
 
-    /// What is shown of it as metrics: copied, and nothing made of it, since packets wait meanwhile.
+    /// Metrics of the processor: copied and not evaluated, since packets wait meanwhile.
     fn meters(&self) -> EngineMeters {
         EngineMeters::default()
     }
@@ -108,12 +108,12 @@ pub trait Processor: Middlebox {
     /// Takes in what was measured of flows since the last time; a few times a second.
     fn gather_measured(&mut self) {}
 
-    /// What was measured since the A/B phase began, and is until the next one begins.
+    /// Measurements of the A/B phase; they go on until the next one begins.
     fn measured(&mut self) -> SharedTally {
         SharedTally::default()
     }
 
-    /// What was noted first and not taken yet.
+    /// Takes the oldest notice, if there is one.
     fn take_notice(&mut self) -> Option<Notice> {
         None
     }
@@ -133,7 +133,7 @@ pub trait Processor: Middlebox {
         FlowList::default()
     }
 
-    /// How many flows it has.
+    /// Number of its flows.
     fn flow_count(&self) -> usize {
         0
     }
@@ -209,10 +209,10 @@ pub trait Processor: Middlebox {
     /// subscriber.
     fn set_outlets(&mut self, _outlets: Outlets, _ipv6_prefix_len: u8, _ledger: Ledger) {}
 
-    /// What was written down of subscribers that are elsewhere, or may be.
+    /// Takes in the notes of subscribers that are elsewhere, or may be.
     fn remember(&mut self, _notes: &[Note]) {}
 
-    /// How long a host may be silent that is owed something.
+    /// Time that a host may be silent that is owed something.
     fn debt_timeout(&self) -> Duration {
         Duration::ZERO
     }
@@ -260,7 +260,7 @@ impl Processor for PassThrough {
 /// The same, and all that is sent to one subscriber comes to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BarePath {
-    /// Who that is, as long as it has not been said.
+    /// Address of the subscriber, as long as it has not been said.
     pub wanted: Option<IpAddr>,
 }
 

@@ -17,16 +17,16 @@ use crate::upgrade::transfer::Offer;
 pub(crate) const CONSOLE: &str = "console";
 pub(crate) const LOOK: &str = "look";
 
-/// How long either end may take to say or to take in its line.
+/// Longest time that either end may take to say or to take in its line.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What can be asked of a running instance.
+/// Question to a running instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// Counters and levels.
     Status,
-    /// What is shown as metrics.
+    /// Metrics.
     Metrics,
     /// Tell what happens from here on: the answer is one line, and what was wished follows, a line of JSON each.
     Listen(Wishes),
@@ -57,16 +57,16 @@ pub enum Question {
     MoveSubscriber {
         /// An address of it.
         client: IpAddr,
-        /// What the other box is called in the settings.
+        /// Name of the other box in the settings.
         to: String,
     },
     /// Read the settings anew.
     Reload,
     /// Begin an A/B phase: half of the subscribers are passed from here on, for comparison.
     BeginAb {
-        /// How long it lasts, ms.
+        /// Duration, ms.
         time_ms: u64,
-        /// Which half; from the clock if not given.
+        /// Seed that decides which half; from the clock if not given.
         seed: Option<u32>,
     },
     /// End the A/B phase under way.
@@ -103,7 +103,7 @@ impl Question {
     }
 }
 
-/// What a running instance answers.
+/// Answer of a running instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {

@@ -53,7 +53,7 @@ pub(crate) struct RecordedRule {
 /// A rule for every protocol is written down so.
 const ANY_PROTOCOL: u8 = 0;
 
-/// What rules were for when that was not written down.
+/// Protocol of rules where none was written down.
 const fn tcp() -> u8 {
     wire::protocol::TCP
 }
@@ -155,8 +155,8 @@ impl Record {
         Ok(bridge.is_some_and(|bridge| links.iter().any(|link| link.bridge == Some(bridge.index))))
     }
 
-    /// What nobody of `others` has set up, or needs. Rules and bridges have names that are used again: whoever is to
-    /// undo a process that has died may come late, or a second time.
+    /// Resources that nobody of `others` has set up, or needs. Rules and bridges have names that are used
+    /// again: whoever is to undo a process that has died may come late, or a second time.
     pub fn without(&self, others: &[Self]) -> Self {
         let others = || others.iter().filter(|other| other.namespace.is(&self.namespace));
         let is_theirs = |setting: &RecordedSysctl| {

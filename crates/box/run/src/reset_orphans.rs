@@ -37,19 +37,19 @@ use crate::journal::Left;
 
 mod medium;
 
-/// What a waiter reports beside packets.
+/// Token of a waiter for the lifeline, beside those for packets.
 const LIFELINE: u64 = 1;
 
 pub(crate) use medium::Passage;
 use medium::{Heard, Medium};
 
-/// When the ends that have not answered are asked again: after this time, then after twice that,
-/// and so on. Longer than the time in which Linux answers one connection's old segments at most
-/// once (`tcp_invalid_ratelimit`, 500 ms) from the second time on.
+/// Time until the ends that have not answered are asked again: after this time, then after twice that, and so
+/// on. Longer than the time in which Linux answers one connection's old segments at most once
+/// (`tcp_invalid_ratelimit`, 500 ms) from the second time on.
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 
-/// How long the receiving hosts have to say what they have: data and acknowledgements that were
-/// under way arrive.
+/// Time that the receiving hosts have to say what they have: data and acknowledgements that were under way
+/// arrive.
 const HEARING: Duration = Duration::from_millis(500);
 
 /// Flows that are asked before answers are taken in, and packets that are taken in then: of many flows the answers would
@@ -60,11 +60,11 @@ const HEARD_AT_ONCE: usize = 8 * ASKED_AT_ONCE;
 /// An end that has said nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an interface may be away; then those behind it are given up. Time without it does not
+/// Longest time that an interface may be away; then those behind it are given up. Time without it does not
 /// count as silence.
 const ABSENCE_MAX: Duration = Duration::from_secs(60);
 
-/// How often is looked whether it is back.
+/// Interval of the checks whether it is back.
 const ABSENCE_LOOK: Duration = Duration::from_millis(100);
 
 /// The window field of everything sent here, which no end looks at: the taps hear our own packets too.
@@ -143,14 +143,14 @@ struct End {
     address: SocketAddr,
     /// The number it expects next, as far as known.
     expects: SeqNum,
-    /// What the other end of the flow has acknowledged of it, as far as known.
+    /// Number up to which the other end of the flow has acknowledged of it, as far as known.
     acked: SeqNum,
     /// Newest TSval of the segments sent to it, and of its own.
     timestamps: Option<Timestamps>,
     is_reset: bool,
-    /// Where it is.
+    /// Side of this end.
     side: Port,
-    /// What packets to it have in front, where frames are bridged.
+    /// Header in front of packets to it, where frames are bridged.
     link: Option<LinkHeader>,
 }
 
@@ -158,7 +158,7 @@ struct End {
 struct DeadFlow {
     /// Receiving host, sending host: client and server, but for an uplink's debt.
     ends: [End; 2],
-    /// What the sending host was told that the receiving one has.
+    /// Number up to which the sending host was told that the receiving one has data.
     told: SeqNum,
     /// A question to the end on the wired side was seen to leave there: its packets come in with those addresses.
     is_way_known: bool,

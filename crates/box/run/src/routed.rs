@@ -37,7 +37,7 @@ pub(crate) struct RoutedSite {
     tcx: Option<Tcx>,
     /// One for each shard.
     paths: Vec<TunPath>,
-    /// What another instance has installed, and what its nft table lives by.
+    /// Resources that another instance has installed, and what its nft table lives by.
     inherited: Option<(Record, Option<OwnedFd>)>,
 }
 
@@ -332,7 +332,8 @@ impl Attachment for Routed<'_> {
         Port::BOTH.map(|side| link(side).map_or(0, |link| link.stats.tx_dropped))
     }
 
-    /// Who asks for a device waits for the lock of the network configuration.
+    /// Defers the reading of the drops: a request for a device waits for the lock of the network
+    /// configuration.
     fn queue_drops_later(&self, _path: &TunPath) -> Box<dyn FnOnce() -> [u64; 2] + Send> {
         let names = Port::BOTH.map(|side| self.plan.side(side).tun.clone());
         Box::new(move || {

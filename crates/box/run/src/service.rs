@@ -23,16 +23,16 @@ use units::{Duration, Instant};
 
 use crate::inherited_resources::{self, Inventory};
 
-/// How often the manager is told who is the main process, where it wants no sign of life.
+/// Interval at which the manager is told who is the main process, where it wants no sign of life.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// What the manager is told; nothing where there is none.
+/// Messages to the manager; nothing where there is none.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     manager: Option<ServiceManager>,
     every: Duration,
     next: Instant,
-    /// What it is still to keep: it could not be told so.
+    /// Descriptor that the manager is still to keep: it could not be told so.
     unstored: Option<OwnedFd>,
 }
 
@@ -107,7 +107,7 @@ impl Service {
         self.manager.iter().for_each(|manager| drop(manager.forget(stored_name(directory))));
     }
 
-    /// Whose end is the end of the service from here on.
+    /// Names the process whose end is the end of the service from here on.
     pub fn main_is(&self, process: u32) {
         self.tell(&format!("MAINPID={process}"));
     }

@@ -85,7 +85,7 @@ pub struct Settings {
     recover: Option<PathBuf>,
 }
 
-/// What `cellerator run` is asked to do.
+/// Task of `cellerator run`.
 pub enum Task {
     /// Be the watchdog over the record at this path, acting after so much silence.
     Watch(PathBuf, Duration),
@@ -99,9 +99,9 @@ pub enum Task {
 
 /// Settings that fit together, and where to read them anew.
 pub struct Job {
-    /// How the accelerator is attached to the machine.
+    /// Settings of the instance.
     pub config: Config,
-    /// How flows are accelerated.
+    /// Settings of the engine.
     pub engine: EngineConfig,
     /// Reads the settings file anew, if there is one.
     pub read: Option<ReadSettings>,
@@ -116,7 +116,7 @@ struct Line {
 }
 
 impl Settings {
-    /// What is to be done, with the settings of the file that is named, below the flags `given`: those that
+    /// Task that results from the settings of the file that is named, below the flags `given`: those that
     /// `self` was read from.
     ///
     /// # Errors

@@ -38,13 +38,13 @@ use crate::steering::bypass::Bypass;
 use crate::{Counters, FlowList, FlowState, Processor, SubscriberList, SubscriberView};
 use worker::Worker;
 
-/// How long a shard may take to answer.
+/// Longest time that a shard may take to answer.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
-/// How long all together may take to end once they are told to.
+/// Longest time that all together may take to end once they are told to.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How often is looked whether they have.
+/// Interval of the checks whether they have.
 const END_LOOK: Duration = Duration::from_millis(1);
 
 /// More shards than this are made on request only.
@@ -60,7 +60,7 @@ fn suits(processors: usize, busy_poll: bool) -> usize {
     processors.saturating_sub(usize::from(busy_poll)).clamp(1, SHARDS_MAX)
 }
 
-/// What the supervisor tells a shard.
+/// Command of the supervisor to a shard.
 #[derive(Debug)]
 pub(crate) enum Command<S> {
     /// Say what was counted.
@@ -123,7 +123,7 @@ pub(crate) enum FreezeEnd {
     Succeeded,
 }
 
-/// What a shard shows without being asked.
+/// State that a shard shows without being asked.
 #[derive(Debug, Default)]
 pub(crate) struct Beacon {
     /// Counts up with each heartbeat.
@@ -136,14 +136,14 @@ pub(crate) struct Beacon {
     refusals: AtomicU64,
 }
 
-/// What all shards need to know.
+/// Settings that all shards need to know.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// How often a shard shows that it is alive.
+    /// Interval at which a shard shows that it is alive.
     pub heartbeat: Duration,
     /// Silence of a shard after which packets may go past all of them.
     pub hang_after: Duration,
-    /// Where packets go past if all are silent for so long, where that can be seen.
+    /// Bypass of packets while all shards are silent, where that can be seen.
     pub bypass: Option<Arc<Bypass>>,
     pub spin_margin: Duration,
 }
@@ -159,7 +159,7 @@ struct Shard<P: Processor> {
     thread: JoinHandle<Outcome<P>>,
 }
 
-/// Where the state of a shard comes, or why it has none to give.
+/// Channel on which the state of a shard comes, or why it has none to give.
 type Stored = mpsc::Receiver<Result<FlowState, String>>;
 
 /// Shards that were told to stop. Dropped, they go on with their flows.
@@ -201,7 +201,7 @@ impl Frozen {
     }
 }
 
-/// How a shard ended.
+/// Outcome of a shard.
 #[derive(Debug)]
 struct Outcome<P> {
     processor: P,
@@ -300,7 +300,7 @@ impl<P: Processor + Send + 'static> Shards<P> {
         self.all.iter().zip(things).map(tell).collect()
     }
 
-    /// How many there are, with shard 0.
+    /// Number of shards, with shard 0.
     pub fn count(&self) -> usize {
         self.all.len() + 1
     }
@@ -340,7 +340,7 @@ impl<P: Processor + Send + 'static> Shards<P> {
         (sum(|beacon| &beacon.feedback_accepted), sum(|beacon| &beacon.feedback_unknown))
     }
 
-    /// What their processors have refused, because a table or memory was full.
+    /// Number of refusals by their processors because a table or memory was full.
     pub fn refusals(&self) -> u64 {
         self.all.iter().map(|shard| shard.beacon.refusals.load(Ordering::Relaxed)).sum()
     }
@@ -357,7 +357,7 @@ impl<P: Processor + Send + 'static> Shards<P> {
         self.all.iter().map(hand).collect()
     }
 
-    /// What any thread may ask the shards by.
+    /// Handle by which any thread may ask the shards.
     pub fn asker(&self) -> Asker<P::Settings> {
         Asker { all: self.all.iter().map(Shard::address).collect() }
     }
@@ -400,7 +400,7 @@ impl<P: Processor> Drop for Shards<P> {
     }
 }
 
-/// Where commands for a shard go.
+/// Channel for commands to a shard.
 #[derive(Clone, Debug)]
 struct Address<S> {
     commands: mpsc::Sender<Command<S>>,
@@ -442,12 +442,12 @@ pub(crate) struct Asker<S> {
 }
 
 impl<S> Asker<S> {
-    /// What each has counted; nothing for one that does not answer.
+    /// Counts of each shard; nothing for one that does not answer.
     pub fn reports(&self) -> Vec<Report> {
         self.ask(|answer| Command::Report { answer })
     }
 
-    /// What each shows as metrics; nothing for one that does not answer.
+    /// Metrics of each shard; nothing for one that does not answer.
     pub fn meters(&self) -> Vec<ShardMeters> {
         self.ask(|answer| Command::Meter { answer })
     }
@@ -472,7 +472,7 @@ impl<S> Asker<S> {
         answered.recv_timeout(PATIENCE).unwrap_or_default()
     }
 
-    /// What each has measured in an A/B phase; nothing of one that does not answer.
+    /// Measurements of each shard in an A/B phase; nothing of one that does not answer.
     pub fn measured(&self) -> Vec<SharedTally> {
         self.ask(|answer| Command::Measured { answer })
     }

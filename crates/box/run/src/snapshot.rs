@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::counters::{Answering, Counters, PACKET_TIME_BOUNDS_NS, PacketTime};
 use crate::status::RecoveryStatus;
 
-/// What a shard hands over.
+/// Metrics that a shard hands over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardMeters {
     pub counters: Counters,
@@ -23,7 +23,7 @@ pub(crate) struct ShardMeters {
     pub engine: EngineMeters,
 }
 
-/// What an engine hands over.
+/// Metrics that an engine hands over.
 #[derive(Clone, Debug, Default)]
 pub struct EngineMeters {
     /// Of the downlink, and of all flows where only it is accelerated; none without an engine.
@@ -34,7 +34,7 @@ pub struct EngineMeters {
     pub subscribers: u64,
 }
 
-/// What one direction hands over.
+/// Metrics of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct HalfMeters {
     /// Its counters.
@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub process: u32,
     /// The program's version.
     pub version: String,
-    /// How packets come here.
+    /// Method by which packets come here.
     pub steering: String,
     /// Names of the interfaces: wired, mobile; empty from another version.
     pub interface_names: [String; 2],
@@ -90,15 +90,15 @@ pub struct Snapshot {
     pub answers: u64,
     /// Processor time of the packet loops for those answers, of all shards together, ns.
     pub answering_ns: u64,
-    /// Who goes on if this process dies, and what became of those that have died.
+    /// State of recovery: who goes on if this process dies, and what became of those that have died.
     pub recovery: RecoveryStatus,
     /// Upgrades in which a process of this line took the place of another one with its devices.
     #[serde(rename = "hand_overs")]
     pub upgrades: u64,
     /// Time since the last report of a base station that was not refused, ms; none if there was none.
     pub feedback_age_ms: Option<u64>,
-    /// What is counted beside the flows: reports of base stations, flows left to the kernel, what the kernel
-    /// has refused.
+    /// Counts beside the flows: reports of base stations, flows left to the kernel, what the kernel has
+    /// refused.
     pub others: BTreeMap<String, u64>,
     /// By the side that packets came from or left to: wired, mobile.
     pub sides: [SideSnapshot; 2],
@@ -118,7 +118,7 @@ pub struct Snapshot {
     pub packet_time: Distribution,
 }
 
-/// What passed one side.
+/// Counts of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SideSnapshot {
@@ -134,7 +134,7 @@ pub struct SideSnapshot {
     pub dropped_packets: u64,
 }
 
-/// What a shard has.
+/// Metrics of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShardSnapshot {
@@ -158,11 +158,11 @@ pub struct HalfSnapshot {
     pub counters: BTreeMap<String, u64>,
     /// Round trips to the receiving hosts, µs.
     pub round_trip: Distribution,
-    /// What of that is an estimate of time in queues, µs.
+    /// Part of that is an estimate of time in queues, µs.
     pub queueing: Distribution,
 }
 
-/// How often values were seen.
+/// Counts of values, by size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Distribution {
@@ -250,7 +250,7 @@ impl Snapshot {
         self
     }
 
-    /// What engines show, without anything around them.
+    /// Snapshot of engines, without anything around them.
     #[must_use]
     pub fn of_engines(shards: &[EngineMeters]) -> Self {
         let meters = |engine: &EngineMeters| ShardMeters { engine: engine.clone(), ..ShardMeters::default() };

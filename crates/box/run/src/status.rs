@@ -1,4 +1,4 @@
-//! What a running instance shows of itself, as it goes through the control socket and into JSON.
+//! Status of a running instance, as it goes through the control socket and into JSON.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -37,15 +37,16 @@ pub struct Status {
     pub uptime_s: u64,
     /// Memory of its process, bytes; 0 when unknown.
     pub resident_bytes: u64,
-    /// Who goes on if this process dies, and what became of those before it that have died.
+    /// State of recovery: who goes on if this process dies, and what became of those before it that have
+    /// died.
     #[serde(default)]
     pub recovery: RecoveryStatus,
     /// What passed through, by the side it came from or left to: wired, then mobile.
     pub sides: [SideStatus; 2],
-    /// What each shard took in and has; one for each thread that handles packets.
+    /// Counts and state of each shard; one for each thread that handles packets.
     #[serde(default)]
     pub shards: Vec<ShardStatus>,
-    /// What the processors counted.
+    /// Counts of the processors.
     #[serde(flatten)]
     pub processor: ProcessorStatus,
 }
@@ -73,12 +74,13 @@ impl Status {
     }
 }
 
-/// Who goes on if a process dies, and what became of those that have died. Upgrades do not begin it anew.
+/// State of recovery: who goes on if a process dies, and what became of those that have died. Upgrades do not
+/// begin it anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryStatus {
     /// The watchdog has what another process needs to go on with the flows.
     pub is_ready: bool,
-    /// Why it has not, or why nobody would use it; empty if it is ready.
+    /// Reason why it has not, or why nobody would use it; empty if it is ready.
     pub why_not: String,
     /// Processes that have died, and whose flows another one was to go on with.
     pub deaths: u64,
@@ -90,7 +92,7 @@ pub struct RecoveryStatus {
     pub flows_lost: u64,
 }
 
-/// What passed through one side; a super-packet counts as one.
+/// Traffic that passed through one side; a super-packet counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideStatus {
     /// Packets the kernel handed over.
@@ -114,7 +116,7 @@ pub struct ShardStatus {
     pub flows_now: u64,
 }
 
-/// What a processor counts.
+/// Counts of a processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorStatus {
     /// Acknowledged to senders and not by receivers, over all flows, bytes.
@@ -185,8 +187,7 @@ pub struct FlowLine {
     pub srtt_us: Option<u64>,
     /// The window the receiver advertises, bytes.
     pub client_window_bytes: u64,
-    /// What is sent to the subscriber at most, over all its flows, bit/s; none where a window alone
-    /// limits it.
+    /// Highest rate to the subscriber, over all its flows, bit/s; none where a window alone limits it.
     pub subscriber_rate_bps: Option<u64>,
     /// Time since its last packet, ms.
     pub idle_ms: u64,
@@ -199,11 +200,11 @@ pub struct PassedLine {
     pub client: SocketAddr,
     /// The server's.
     pub server: SocketAddr,
-    /// Why, as in the counters.
+    /// Reason, as in the counters.
     pub reason: String,
 }
 
-/// What a shard has counted.
+/// Counts of a shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub counters: Counters,

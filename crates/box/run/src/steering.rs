@@ -67,7 +67,7 @@ fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
     Ok(tun)
 }
 
-/// What leads all that is sent to some subscribers here.
+/// Means that lead all that is sent to some subscribers here.
 #[derive(Clone, Debug)]
 pub(crate) enum SubscriberSteering {
     Programs(Arc<Bypass>),
@@ -84,7 +84,7 @@ impl SubscriberSteering {
     }
 }
 
-/// What leads subscribers into the wired device by routes.
+/// Routes that lead subscribers into the wired device.
 fn subscribers_of(plan: &Plan, netlink: &Netlink) -> Result<SubscriberRoutes, IoError> {
     let device = netlink.index_of(&plan.side(Port::Wired).tun)?;
     SubscriberRoutes::keep(plan.subscribers_table(), device, plan.ipv6_prefix_len)
@@ -97,14 +97,14 @@ pub(crate) struct Steering<'a> {
     netlink: &'a Netlink,
     instance: &'a Instance,
     record: Record,
-    /// Where programs steer.
+    /// Programs, where they steer.
     tcx: Option<Tcx>,
     /// Whether reverse paths were checked on all interfaces when that was last looked at.
     was_filter_for_all: Option<bool>,
     notrack: Option<NotrackTable>,
     /// Name and commands of the nft table that is needed now.
     table: Option<(String, Vec<String>)>,
-    /// What steers the packets of the instance before, as long as that one is there.
+    /// Rules that steer the packets of the instance before, as long as that one is there.
     chain: Vec<Rule>,
     /// Of the rules: wired, mobile.
     priorities: [u32; 2],
@@ -173,14 +173,14 @@ impl<'a> Steering<'a> {
         Ok(steering)
     }
 
-    /// What leads subscribers here.
+    /// Steering that leads subscribers here.
     pub fn subscriber_steering(&self) -> Option<SubscriberSteering> {
         let by_programs = self.bypass().map(|bypass| SubscriberSteering::Programs(Arc::clone(bypass)));
         let by_rules = || self.subscribers.clone().map(SubscriberSteering::Routes);
         by_programs.or_else(by_rules)
     }
 
-    /// What leads subscribers here, where rules steer.
+    /// Routes that lead subscribers here, where rules steer.
     pub fn subscribers(&self) -> Option<&Arc<SubscriberRoutes>> {
         self.subscribers.as_ref()
     }
@@ -228,8 +228,8 @@ impl<'a> Steering<'a> {
         Ok(())
     }
 
-    /// What another instance has installed: `record` is what it wrote down, `tcx` its programs, `lifeline` what
-    /// its nft table lives by. It is that one's until [`Steering::own`].
+    /// Takes over what another instance has installed: `record` is what it wrote down, `tcx` its programs,
+    /// `lifeline` what its nft table lives by. It is that one's until [`Steering::own`].
     pub fn inherit(
         plan: &'a Plan,
         (record, tcx, lifeline): (Record, Option<Tcx>, Option<OwnedFd>),
@@ -262,7 +262,7 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// What was inherited is ours from here on.
+    /// Takes ownership of what was inherited.
     ///
     /// # Errors
     /// When it cannot be written down.
@@ -278,7 +278,7 @@ impl<'a> Steering<'a> {
         self.is_anothers = true;
     }
 
-    /// What must stay as it is for a successor; `tuns` are the devices.
+    /// Resources that must stay for a successor; `tuns` are the devices.
     pub fn lasting(&self, tuns: [String; 2]) -> Lasting<'_> {
         let lifeline = self.notrack.as_ref().and_then(NotrackTable::lifeline);
         Lasting { tuns: Some(tuns), programs: self.tcx.as_ref().map(Tcx::lasting), lifeline }
@@ -291,7 +291,7 @@ impl<'a> Steering<'a> {
         }
     }
 
-    /// Where flows go that are left to the kernel, if they can be.
+    /// Bypass for flows that are left to the kernel, if they can be.
     pub fn bypass(&self) -> Option<&Arc<Bypass>> {
         self.tcx.as_ref().map(Tcx::bypass)
     }

@@ -1,5 +1,5 @@
-//! What a running instance shows of subscribers: in parts of bounded size, found in a time that does not depend on
-//! how many flows there are, so that a live view may ask every second.
+//! View of subscribers: in parts of bounded size, found in a time that does not depend on how many flows
+//! there are, so that a live view may ask every second.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ const NO_WINDOW: u64 = 1 << 50;
 pub struct SubscriberList {
     /// Those at the places that were looked at.
     pub subscribers: Vec<SubscriberLine>,
-    /// Where to ask on; none behind the last one.
+    /// Place at which to ask on; none behind the last one.
     pub next: Option<u64>,
 }
 
@@ -54,25 +54,27 @@ pub struct SubscriberLine {
     pub srtt_us: Option<u64>,
     /// Estimate of the time in queues, µs: smoothed round trips less the shortest one of their flow.
     pub queueing_us: Option<u64>,
-    /// What its controller sends at, bit/s; none where a window alone limits it, and before there was data.
+    /// Rate at which its controller sends, bit/s; none where a window alone limits it, and before there was
+    /// data.
     pub rate_bps: Option<u64>,
-    /// What its controller lets be in flight, bytes; none where a rate alone limits it, and before there was data.
+    /// Amount of data that its controller lets be in flight, bytes; none where a rate alone limits it, and
+    /// before there was data.
     pub window_bytes: Option<u64>,
-    /// What passes to it in one schedule with its flows, or alone; none before anything did.
+    /// Traffic that passes to it in one schedule with its flows, or alone; none before anything did.
     #[serde(default)]
     pub opaque: Option<OpaqueLine>,
 }
 
-/// What passes to a subscriber in its schedule.
+/// Traffic that passes to a subscriber in its schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpaqueLine {
     /// Bytes that wait for their turn.
     pub waiting_bytes: u64,
     /// Payload under way to it, as far as that is known.
     pub in_flight_bytes: u64,
-    /// How it is known: `accelerated` (acknowledgements of accelerated flows), `passed-tcp` (those of TCP that
-    /// passes), `echo` (replies to echo requests), `none`, or `contradicted` (they do not fit a queue that is first in, first out); with the last two
-    /// nothing waits.
+    /// Evidence for the queue: `accelerated` (acknowledgements of accelerated flows), `passed-tcp` (those of
+    /// TCP that passes), `echo` (replies to echo requests), `none`, or `contradicted` (they do not fit a
+    /// queue that is first in, first out); with the last two nothing waits.
     pub evidence: String,
     /// Bytes of packets that have passed so far: of TCP.
     #[serde(default)]
@@ -101,13 +103,13 @@ pub struct SubscriberView {
     pub subscriber: Option<SubscriberLine>,
     /// Its flows among those at the places that were looked at.
     pub flows: Vec<FlowLine>,
-    /// Where to ask on for more of its flows; none behind the last one.
+    /// Place at which to ask on for more of its flows; none behind the last one.
     pub next: Option<u64>,
     /// Flows of it among the 256 of its shard that were passed or ended last, newest first.
     pub passed: Vec<PassedLine>,
 }
 
-/// Which shard a place in the table of all shards is in, and where there.
+/// Shard that a place in the table of all shards is in, and where there.
 pub(crate) fn shard_and_place(from: u64) -> (usize, u64) {
     let shard = from >> SHARD_SHIFT;
     (usize::try_from(shard).unwrap_or(usize::MAX), from & ((1 << SHARD_SHIFT) - 1))

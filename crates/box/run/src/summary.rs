@@ -1,4 +1,4 @@
-//! What an instance tells when it has ended: what passed, what was done, what was lost.
+//! Summary of an instance that has ended: what passed, what was done, what was lost.
 
 use engine::PassReason;
 use units::Bytes;
@@ -16,7 +16,7 @@ impl Ended {
         self.tell_losses(events);
     }
 
-    /// What was done for flows, and which were passed.
+    /// Tells what was done for flows, and which were passed.
     fn tell_flows(&self, events: &mut dyn EventSink) {
         for (what, prefix) in [("accelerated", ""), ("uplink accelerated", "uplink_")] {
             let of = |name: &str| self.processor.counters.get(&format!("{prefix}{name}")).copied();

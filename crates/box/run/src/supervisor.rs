@@ -45,16 +45,16 @@ mod upkeep;
 
 pub use start::{accelerate, dry_run, pass_all, run};
 
-/// How an instance ended.
+/// End of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Why.
+    /// Reason.
     pub why: Why,
-    /// What passed through.
+    /// Traffic that passed through.
     pub counters: Counters,
     /// Packets lost because the devices' queues were full: wired, then mobile.
     pub queue_drops: [u64; 2],
-    /// What the processors have counted.
+    /// Counts of the processors.
     pub processor: ProcessorStatus,
 }
 
@@ -70,7 +70,7 @@ impl Ended {
     }
 }
 
-/// Why an instance ended in good order.
+/// Reason why an instance ended in good order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// A signal (its number) asked for it.
@@ -87,7 +87,7 @@ pub enum Why {
     Abandoned,
 }
 
-/// What a waiter reports, beside packets ([`crate::attachment::PATHS`]).
+/// Token that a waiter reports, beside packets ([`crate::attachment::PATHS`]).
 const SIGNAL: u64 = 2;
 const WATCHDOG: u64 = 3;
 const CONSOLE: u64 = 4;
@@ -100,7 +100,7 @@ const LIFELINE: u64 = 9;
 /// While packets keep coming, reports are looked for this often.
 const FEEDBACK_EVERY: Duration = Duration::from_millis(1);
 
-/// When an interface has changed, it is looked at so much later: a change comes in several pieces.
+/// Pause between the change of an interface and the look at it: a change comes in several pieces.
 const LINK_PAUSE: Duration = Duration::from_millis(5);
 
 /// The end, asked for: why, and until when to deliver what is owed.
@@ -158,13 +158,13 @@ struct Links {
     /// The least that routes through them state.
     route_mtus: [u32; 2],
     changes: LinkEvents,
-    /// Why a new interface could not be followed, as said last.
+    /// Reason why a new interface could not be followed, as said last.
     said: Option<Event>,
 }
 
-/// How it shows that it is alive.
+/// Means by which it shows that it is alive.
 struct Pulse {
-    /// When all shards were known to be alive.
+    /// Time when all shards were known to be alive.
     last_alive: Instant,
     next_beat: Instant,
     guardian: Option<Guardian>,
@@ -173,7 +173,7 @@ struct Pulse {
 }
 
 impl Pulse {
-    /// Whose end is the end of the service: the watchdog's, which outlives this process's death.
+    /// Process whose end is the end of the service: the watchdog's, which outlives this process's death.
     fn main_process(&self) -> u32 {
         self.guardian.as_ref().and_then(Guardian::process).unwrap_or_else(std::process::id)
     }
@@ -189,7 +189,7 @@ impl Pulse {
 /// Reports of base stations.
 struct Reports {
     receiver: Option<FeedbackReceiver>,
-    /// When they are looked for again.
+    /// Time of the next look for them.
     next_look: Instant,
 }
 

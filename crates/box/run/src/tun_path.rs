@@ -22,11 +22,11 @@ const BATCH_BYTES: usize = 48 * 1024;
 pub(crate) struct TunPath {
     queues: [TunQueue; 2],
     virtio: [VnetHeader; BATCH_PACKETS],
-    /// Where each packet of the batch ends; the next one begins there.
+    /// Position at which each packet of the batch ends; the next one begins there.
     ends: [usize; BATCH_PACKETS],
     len: usize,
     bytes: Vec<u8>,
-    /// Where the batch came in.
+    /// Side on which the batch came in.
     from: Port,
     /// Packets come through routing and go through it again, and are to have passed one hop.
     gives_back_hop: bool,

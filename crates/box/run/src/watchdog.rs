@@ -39,7 +39,7 @@ mod watch;
 
 pub use watch::watch;
 
-/// How it went with a process that was watched.
+/// Outcome for a process that was watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// It has ended in good order, or another one goes on.
@@ -71,10 +71,10 @@ const OWN_FILE: &str = "/proc/self/exe";
 /// A dead watchdog is replaced after this time at the earliest.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a watchdog may take to end once it is not needed.
+/// Longest time that a watchdog may take to end once it is not needed.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// What the watchdog did, as the packet loop hears of it.
+/// News of what the watchdog did, as the packet loop hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// It took the steering away because the loop was silent.
@@ -153,7 +153,7 @@ impl Guardian {
         self.running.as_ref().map(|(child, _)| child.id())
     }
 
-    /// What to watch for news.
+    /// Descriptor to watch for news.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.running.as_ref().map(|(_, socket)| socket.as_fd())
     }
@@ -218,7 +218,7 @@ impl Guardian {
         }
     }
 
-    /// What has happened, if anything.
+    /// News of what has happened, if anything.
     pub fn news(&mut self) -> Option<News> {
         let (child, socket) = self.running.as_mut()?;
         let mut word = [0];
@@ -251,7 +251,8 @@ impl Guardian {
     }
 }
 
-/// What starts `program`. This program itself is listed (`ps`) by the words that it was started with, not by that path.
+/// Command that starts `program`. This program itself is listed (`ps`) by the words that it was started with,
+/// not by that path.
 fn command_of(program: &str) -> Command {
     let mut command = Command::new(program);
     if program == OWN_FILE

@@ -11,19 +11,19 @@ use units::{Duration as Time, Instant};
 use crate::TelemetryError;
 use crate::ipfix::Exporter;
 
-/// How long a record may wait for others to share a message with.
+/// Longest time that a record may wait for others to share a message with.
 const WAIT_MAX: Time = Time::from_secs(1);
 
 /// Over UDP, templates are sent again so often: RFC 7011 §8.1 leaves the time to us.
 const TEMPLATES_EVERY: Time = Time::from_secs(60);
 
-/// How long a connection may take to be opened, or to take a message in.
+/// Longest time that a connection may take to be opened, or to take a message in.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// After a failure the collector is left alone for so long.
 const PAUSE: Time = Time::from_secs(2);
 
-/// How messages travel.
+/// Transport of messages.
 #[derive(Debug)]
 enum Way {
     Udp(UdpSocket),
@@ -36,7 +36,7 @@ pub struct Collector {
     to: SocketAddr,
     way: Way,
     exporter: Exporter,
-    /// When the message with what waits goes at the latest.
+    /// Latest time for the message with the records that wait.
     due: Option<Instant>,
     templates_due: Instant,
     /// Nothing is tried before then.

@@ -1,12 +1,12 @@
-//! What can go wrong.
+//! Errors of telemetry.
 
-/// Why something cannot be shown.
+/// Reason why something cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The system refused something.
     #[error("cannot {doing}: {error}")]
     System {
-        /// What was tried.
+        /// Action that was tried.
         doing: String,
         /// The system's word.
         error: std::io::Error,

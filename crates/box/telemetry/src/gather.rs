@@ -18,7 +18,7 @@ const FRESH_FOR: Duration = Duration::from_millis(500);
 /// Longest time an instance has to answer.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// What an instance said.
+/// Answer of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
     /// Its name, or what it was asked for by.

@@ -33,8 +33,8 @@ use patient::Patient;
 pub use places::Place;
 use places::Places;
 
-/// How long a client may take to send the head of a request, or to agree on TLS, and how long its connection may
-/// last: who is still there connects again.
+/// Longest time for a client to send the head of a request, or to agree on TLS, and longest time of its
+/// connection: a client that is still there connects again.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
@@ -47,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Reply how serving ended; dropped where that was well.
 pub type End = oneshot::Sender<Result<(), TelemetryError>>;
 
-/// What is served.
+/// Site that is served.
 pub trait Site: Clone + Send + 'static {
     /// Of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
@@ -60,7 +60,7 @@ pub trait Site: Clone + Send + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// Where and how is served.
+/// Endpoint: the address, and the way of serving.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     /// The address to listen at.

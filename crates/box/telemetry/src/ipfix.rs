@@ -40,7 +40,7 @@ const PROTOCOL_TCP: u8 = 6;
 /// Information Elements" has the numbers.
 type Element = (u16, u16, bool);
 
-/// What both templates have, before addresses.
+/// Elements at the beginning of both templates, before addresses.
 const BEGIN: [Element; 2] = [
     // flowStartMilliseconds, flowEndMilliseconds
     (152, 8, false),
@@ -61,9 +61,9 @@ const REST: [Element; 8] = [
     (2, 8, true),
 ];
 
-/// What acceleration adds, as elements of an enterprise: their numbers and lengths. Payload sent again in bytes,
-/// time-outs, least and last smoothed round trip to the receiving host in µs ([`UNKNOWN`] where there is none), and
-/// the direction that was accelerated: 0 to the client, 1 from it.
+/// Additions by acceleration, as elements of an enterprise: their numbers and lengths. Payload sent again in
+/// bytes, time-outs, least and last smoothed round trip to the receiving host in µs ([`UNKNOWN`] where there
+/// is none), and the direction that was accelerated: 0 to the client, 1 from it.
 pub const OWN: [(u16, u16); 5] = [(1, 8), (2, 8), (3, 8), (4, 8), (5, 1)];
 
 /// A round trip that was not measured.
@@ -89,7 +89,7 @@ const LACK_OF_RESOURCES: u8 = 5;
 #[derive(Clone, Debug)]
 pub struct Exporter {
     domain: u32,
-    /// Whose elements tell what acceleration adds.
+    /// Number of the enterprise whose elements tell what acceleration adds.
     enterprise: Option<u32>,
     /// Records in the messages made so far.
     sequence: u32,

@@ -1,4 +1,4 @@
-//! What others see of running accelerators: metrics for Prometheus, a stream of events, records of ended flows.
+//! Outside views of running accelerators: metrics for Prometheus, a stream of events, records of ended flows.
 //!
 //! ```text
 //!   run ◀─ control socket ─ reader (may use it) ◀─ one byte ─ server (nobody) ◀─ HTTP ─ Prometheus

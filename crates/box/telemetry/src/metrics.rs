@@ -13,7 +13,7 @@ use run::{Distribution, HalfSnapshot, ShardSnapshot, SideSnapshot, Snapshot};
 
 use crate::Answered;
 
-/// What all names begin with.
+/// Prefix of all names.
 pub const PREFIX: &str = "cellerator";
 
 /// The label that has the accelerator's name.
@@ -21,14 +21,14 @@ const ACCELERATOR: &str = "accelerator";
 
 const SIDES: [&str; 2] = ["wired", "mobile"];
 
-/// What kind of metric one is.
+/// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows; its name ends in `_total`.
     Counter,
     /// A level.
     Gauge,
-    /// How often values were seen, by classes.
+    /// Counts of values, by classes.
     Histogram,
     /// A gauge that is always 1, and says what it says by its labels.
     Info,
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// Where the values of a metric stand.
+/// Source of the values of a metric.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// Whether it answers: the only one that is there if it does not.
@@ -93,7 +93,7 @@ pub enum Source {
     Times(fn(&HalfSnapshot) -> &Distribution),
     /// Time per packet, in ns.
     PacketTime,
-    /// What it is.
+    /// Identity of the instance.
     About,
 }
 
@@ -106,7 +106,7 @@ pub struct Family {
     pub unit: Option<&'static str>,
     /// Its kind.
     pub kind: Kind,
-    /// What it means.
+    /// Meaning of the metric.
     pub help: &'static str,
     source: Source,
 }
@@ -287,7 +287,7 @@ families! {
     Gauge "shard_held" in "bytes" Source::Shard(|shard| shard.held_bytes) => "Memory in buffers of a shard's flows";
 }
 
-/// What became of reports of base stations: the name of the counter, and the label.
+/// Outcomes of reports of base stations: the name of the counter, and the label.
 const REPORTS: [(&str, &str); 7] = [
     ("feedback_accepted", "accepted"),
     ("feedback_malformed", "malformed"),
@@ -298,7 +298,7 @@ const REPORTS: [(&str, &str); 7] = [
     ("feedback_unknown_subscriber", "unknown-subscriber"),
 ];
 
-/// What the accelerators said, in the OpenMetrics text format.
+/// Metrics of the accelerators, in the OpenMetrics text format.
 #[must_use]
 pub fn exposition(answers: &[Answered]) -> String {
     let mut registry = Registry::default();

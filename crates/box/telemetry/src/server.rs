@@ -67,11 +67,11 @@ impl Reader {
     }
 }
 
-/// What can be asked for.
+/// Pages that can be asked for.
 #[derive(Clone)]
 struct Pages(Arc<Mutex<Source>>);
 
-/// Where the metrics come from: one question at a time.
+/// Source of the metrics: one question at a time.
 struct Source {
     reader: Reader,
     /// The page asked for last, and when that was.

@@ -13,11 +13,12 @@ use crate::TelemetryError;
 /// A line may take so long; then there is none for now.
 const LINE_TIME: Duration = Duration::from_millis(500);
 
-/// How long it is looked for another process in the place of one that has ended, and how often.
+/// Duration of the search for another process in the place of one that has ended, and the interval of its
+/// checks.
 const HEIR_TIME: units::Duration = units::Duration::from_secs(5);
 const LOOK_EVERY: units::Duration = units::Duration::from_millis(50);
 
-/// What an accelerator tells, from now on.
+/// Messages of an accelerator, from now on.
 #[derive(Debug)]
 pub struct Stream {
     directory: PathBuf,
@@ -29,7 +30,7 @@ pub struct Stream {
     line: Vec<u8>,
 }
 
-/// What came next.
+/// Next item of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A line of JSON, without its end.

@@ -10,7 +10,7 @@ use crate::{Focus, Sample};
 /// Lines that a page key moves by.
 const PAGE: isize = 10;
 
-/// What is shown.
+/// Screen that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Screen {
     /// Totals and subscribers.
@@ -24,13 +24,13 @@ pub enum Screen {
 pub enum Column {
     /// Its address.
     Address,
-    /// What it gets.
+    /// Rate that it gets.
     Rate,
     /// Time in queues.
     Queueing,
     /// Round trip.
     RoundTrip,
-    /// What is sent again.
+    /// Share of bytes sent again.
     Retransmitted,
     /// Memory in buffers.
     Held,
@@ -64,7 +64,7 @@ impl Column {
         }
     }
 
-    /// What rows are ordered by: the largest first, but addresses from the smallest on.
+    /// Value that orders the rows: the largest first, but addresses from the smallest on.
     fn value(self, row: &Row) -> u64 {
         let value = match self {
             Self::Address => None,
@@ -82,11 +82,11 @@ impl Column {
 /// The view.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Where the accelerators are: `this machine`, or `HOST:PORT`.
+    /// Place of the accelerators: `this machine`, or `HOST:PORT`.
     pub place: String,
     /// Nothing is told by its colour if this is false.
     pub has_colour: bool,
-    /// What is shown.
+    /// Screen that is shown.
     pub screen: Screen,
     /// The column that orders the subscribers.
     pub column: Column,
@@ -100,12 +100,12 @@ pub struct App {
     pub has_help: bool,
     /// Flows of the subscriber that are left out above.
     pub flows_above: usize,
-    /// Why there is no new sample.
+    /// Reason why there is no new sample.
     pub trouble: Option<String>,
     /// The user wants to go.
     pub is_over: bool,
     history: History,
-    /// What is shown while the view stands still.
+    /// History shown while the view stands still.
     frozen: Option<Box<History>>,
     wanted: Option<String>,
     selected: Option<(IpAddr, Option<u16>)>,
@@ -140,7 +140,7 @@ impl App {
         self.history.add(sample);
     }
 
-    /// What is shown comes from here.
+    /// History that is shown.
     #[must_use]
     pub fn history(&self) -> &History {
         self.frozen.as_deref().unwrap_or(&self.history)
@@ -152,7 +152,7 @@ impl App {
         self.frozen.is_some()
     }
 
-    /// What is to be asked for.
+    /// Accelerator and client to ask about.
     #[must_use]
     pub fn focus(&self) -> Focus {
         let client = match self.screen {

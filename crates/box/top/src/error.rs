@@ -1,12 +1,12 @@
-//! What can go wrong.
+//! Errors of the live view.
 
-/// Why there is nothing to show.
+/// Reason why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum TopError {
     /// The system refused something.
     #[error("cannot {doing}: {error}")]
     System {
-        /// What was tried.
+        /// Action that was tried.
         doing: String,
         /// The system's word.
         error: std::io::Error,

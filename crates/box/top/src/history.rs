@@ -12,13 +12,13 @@ use crate::totals::{Totals, per_second};
 /// Totals that are kept: as many as the widest sparkline shows.
 const TOTALS_MAX: usize = 240;
 
-/// How far back a subscriber's chart goes.
+/// Time span of a subscriber's chart, ms.
 pub(crate) const CHART_MS: u64 = 60_000;
 
 /// A subscriber with its rates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// What was said of it last.
+    /// Newest line about it.
     #[serde(flatten)]
     pub line: SubscriberLine,
     /// Payload that it got, bit/s; none before it was seen twice.
@@ -31,13 +31,13 @@ pub struct Row {
     round: u64,
 }
 
-/// What a subscriber is known by.
+/// Key of a subscriber.
 type Key = (IpAddr, Option<u16>);
 
 /// A moment of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// When, ms.
+    /// Time, ms.
     pub at_ms: u64,
     /// Payload that it got since the moment before, bit/s.
     pub delivered_bps: Option<u64>,
@@ -68,14 +68,14 @@ pub struct Detail {
     round: u64,
 }
 
-/// What has been seen of an accelerator.
+/// Samples of an accelerator.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The accelerators that run.
     pub names: Vec<String>,
     /// The one that is looked at.
     pub name: Option<String>,
-    /// What it said last, and when, ms.
+    /// Newest snapshot of it, and its time, ms.
     pub last: Option<(Snapshot, u64)>,
     /// Its totals, oldest first.
     pub totals: VecDeque<Totals>,
@@ -83,7 +83,7 @@ pub struct History {
     pub detail: Option<Detail>,
     /// All subscribers have been seen.
     pub is_whole: bool,
-    /// What could not be found out with the last sample, and why.
+    /// Parts that could not be found out with the last sample, and why.
     pub trouble: Option<String>,
     rows: BTreeMap<Key, Row>,
     round: u64,

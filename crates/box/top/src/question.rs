@@ -15,7 +15,7 @@ pub const PROTOCOL: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Which accelerators run.
+    /// Names of the accelerators that run.
     Names,
     /// Counters and levels of one.
     Metrics {
@@ -72,18 +72,18 @@ pub trait Source {
     fn ask(&mut self, question: &Ask) -> Result<Reply, TopError>;
 }
 
-/// What a view says first.
+/// First message of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The protocol that it speaks.
     pub protocol: u32,
     /// The program's version.
     pub version: String,
-    /// What shows that it may ask.
+    /// Proof that it may ask.
     pub token: String,
 }
 
-/// What it hears.
+/// Reply to the first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Greeting {
@@ -93,7 +93,7 @@ pub enum Greeting {
     WrongToken,
     /// It speaks otherwise.
     OtherProtocol {
-        /// What it speaks.
+        /// Version of the protocol that the server speaks.
         protocol: u32,
         /// The program's version.
         version: String,

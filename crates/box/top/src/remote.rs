@@ -84,7 +84,7 @@ impl Remote {
         }
     }
 
-    /// What to say of a handshake that failed.
+    /// Error for a handshake that failed.
     fn no_handshake(&self, error: std::io::Error) -> TopError {
         let at = &self.at;
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());

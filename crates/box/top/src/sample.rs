@@ -15,7 +15,7 @@ const LIST_PARTS_MAX: usize = 4;
 /// Parts of the table of flows: 1,000 places each.
 const FLOW_PARTS_MAX: usize = 2;
 
-/// What is looked at.
+/// Subject of the look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Focus {
     /// The accelerator; the first one if none is named.
@@ -24,11 +24,11 @@ pub struct Focus {
     pub client: Option<IpAddr>,
 }
 
-/// What was found at a moment.
+/// State that was found at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// When, on a clock of the view's own, ms.
+    /// Time, on a clock of the view's own, ms.
     pub at_ms: u64,
     /// The accelerators that run.
     pub names: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Sample {
     pub is_round_over: bool,
     /// The subscriber that is looked at, and part of its flows.
     pub subscriber: Option<SubscriberView>,
-    /// Whose that is.
+    /// Client of those flows.
     pub client: Option<IpAddr>,
     /// The same of its flows.
     pub are_flows_over: bool,
@@ -55,7 +55,7 @@ pub struct Sample {
 pub struct Sampler<S> {
     source: S,
     focus: Focus,
-    /// Where the next part of the subscribers begins, and that of the flows.
+    /// Places at which the next part of the subscribers begins, and that of the flows.
     from: u64,
     flows_from: u64,
     /// Parts of the subscribers in one sample.

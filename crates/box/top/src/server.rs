@@ -24,10 +24,10 @@ use crate::{PROTOCOL, TopError};
 /// Connections at a time; another one is closed at once.
 const CONNECTIONS_MAX: usize = 32;
 
-/// How long a view may take until it is known to be one.
+/// Longest time until a view is known to be one.
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How long it may be silent, and how long it may take to take an answer in.
+/// Longest silence of a view, and longest time for taking an answer in.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -40,7 +40,7 @@ const WRONG_TOKEN_PAUSE: std::time::Duration = std::time::Duration::from_millis(
 /// After a connection could not be taken in, it waits so long: as a rule no descriptor is left.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// What all connections share.
+/// State that all connections share.
 struct Shared {
     secrets: Secrets,
     tls: Arc<ServerConfig>,

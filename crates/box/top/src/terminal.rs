@@ -11,13 +11,13 @@ use units::Duration;
 
 use crate::{App, Focus, Sample, Sampler, Source, TopError, draw};
 
-/// How often is looked for samples and signals while no key comes.
+/// Interval of the checks for samples and signals while no key comes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How the view is to be.
+/// Settings of the live view.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Where the accelerators are, as the screen says it.
+    /// Place of the accelerators, as the screen says it.
     pub place: String,
     /// Time between samples.
     pub interval: Duration,

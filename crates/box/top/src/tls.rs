@@ -15,7 +15,8 @@ use crate::TopError;
 /// Shortest token: 64 bits and more, whichever way it is written.
 const TOKEN_LEN_MIN: usize = 16;
 
-/// What the server shows and asks for. Read by whoever may, and handed to the process that serves.
+/// Secrets of the server: what it shows and asks for. Read by whoever may, and handed to the process that
+/// serves.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
     certificate: String,
@@ -52,7 +53,7 @@ impl Secrets {
         own.len() == other.len() && differences == 0
     }
 
-    /// What a server speaks TLS by.
+    /// TLS settings of a server.
     ///
     /// # Errors
     /// These are no certificate and its key.

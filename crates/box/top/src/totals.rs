@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use run::{Distribution, HalfSnapshot, Snapshot};
 use serde::Serialize;
 
-/// What an accelerator does as a whole.
+/// Figures of an accelerator as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Payload that clients acknowledged, bit/s; none with the first sample, as all rates.
@@ -73,7 +73,7 @@ impl Totals {
     }
 }
 
-/// What was carried since the start, by kind; without kinds that have nothing.
+/// Bytes carried since the start, by kind; without kinds that have nothing.
 fn carried(now: &Snapshot) -> BTreeMap<String, u64> {
     let of = |name| now.downlink.counter(name);
     let accelerated =

@@ -16,7 +16,7 @@ use crate::app::{App, Screen};
 pub use figures::three_digits;
 pub(crate) use figures::{bits_per_s, bytes, duration_s, micros};
 
-/// How things look. Without colour nothing is lost: what matters is bold, or reversed.
+/// Styles of the screen. Without colour nothing is lost: what matters is bold, or reversed.
 #[derive(Clone, Copy, Debug)]
 struct Theme {
     has_colour: bool,

@@ -12,7 +12,7 @@ use units::Duration;
 
 use crate::direction::Direction;
 
-/// What a moment of a flow was spent on.
+/// Cause on which a moment of a flow was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeCause {
@@ -53,7 +53,7 @@ impl TimeCause {
         Self::Unclear,
     ];
 
-    /// Why a flow is slow that spends its time so, as the end of a sentence.
+    /// Reason why a flow is slow that spends its time so, as the end of a sentence.
     const fn reason(self) -> &'static str {
         match self {
             Self::Handshake => "of the handshake",
@@ -70,7 +70,7 @@ impl TimeCause {
     }
 }
 
-/// Where the time of a flow went, nanoseconds. The parts sum to `total_ns`, the time from the first packet to
+/// Split of the time of a flow, nanoseconds. The parts sum to `total_ns`, the time from the first packet to
 /// the last.
 ///
 /// In JSON it has its sentence, too ([`TimeBudget::slow_because`]).
@@ -236,7 +236,7 @@ impl Parts {
         self.0[cause as usize]
     }
 
-    /// What was on `from` was on `to`.
+    /// Moves the time of cause `from` to cause `to`.
     pub(crate) fn rename(&mut self, from: TimeCause, to: TimeCause) {
         let time = std::mem::take(&mut self.0[from as usize]);
         self.add(to, time);

@@ -42,7 +42,7 @@ const HAS_COPY: u16 = 1 << 15;
 /// [`Seen::before`] of the first of a list.
 const NONE: u16 = HAS_COPY - 1;
 
-/// What is known of the flow of a packet.
+/// Context of the flow of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyContext {
     /// Payload of a piece of a super-packet.
@@ -64,7 +64,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Where a packet with this identity is looked for and remembered; none before the first packet.
+    /// Place where a packet with this identity is looked for and remembered; none before the first packet.
     #[inline]
     pub(crate) fn place_of(&self, whole: Identity) -> Option<usize> {
         self.heads.get(list(whole.0)).map(|head| std::ptr::from_ref(head) as usize)
@@ -161,7 +161,7 @@ fn list(identity: u64) -> usize {
     identity as usize % LISTS
 }
 
-/// What is the same in all copies of a packet that is no super-packet, in 64 bits.
+/// Fingerprint of the fields that are the same in all copies of a packet that is no super-packet, in 64 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Identity(u64);
 

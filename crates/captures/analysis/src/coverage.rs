@@ -21,17 +21,17 @@ pub(crate) fn first_position(seq: SeqNum) -> u64 {
 pub(crate) struct Hole {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// When the segment above it was seen.
+    /// Time when the segment above it was seen.
     pub(crate) since: Instant,
     /// That segment's timestamp value.
     pub(crate) stamp: Option<u32>,
     /// The receiver has acknowledged it: the capture missed it.
     pub(crate) is_acked: bool,
-    /// When a segment above it was last repaired, while this one was not.
+    /// Time when a segment above it was last repaired, while this one was not.
     pub(crate) passed: Instant,
 }
 
-/// What adding a range found.
+/// Result of adding a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Added {
     /// Bytes not seen before.
@@ -46,7 +46,7 @@ pub(crate) struct Added {
     pub(crate) recovered: u64,
 }
 
-/// What of the bytes acknowledged the capture missed.
+/// Bytes acknowledged that the capture missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missed {
     pub(crate) bytes: u64,

@@ -1,4 +1,4 @@
-//! What held a flow back: each [`Diagnosis`] in one line with its evidence.
+//! Diagnoses of a slow flow: each [`Diagnosis`] in one line with its evidence.
 
 use crate::budget::TimeBudget;
 use crate::direction::Direction;

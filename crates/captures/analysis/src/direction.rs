@@ -66,7 +66,7 @@ impl<T> PerDirection<T> {
         Self([from_first, from_second])
     }
 
-    /// What `of` gives for each direction.
+    /// Value of `of` for each direction.
     #[inline]
     pub fn each(of: impl FnMut(Direction) -> T) -> Self {
         Self(Direction::BOTH.map(of))

@@ -99,7 +99,7 @@ impl<W: Write> Sink for DocumentWriter<W> {
     }
 }
 
-/// What is known when all captures have been read, besides flows and events.
+/// Results known when all captures have been read, besides flows and events.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The captures, in the order given.
@@ -112,7 +112,7 @@ pub struct Findings {
     pub udp: UdpReport,
 }
 
-/// What made a result.
+/// Maker of a result.
 #[derive(Clone, Debug, Serialize)]
 pub struct MadeBy {
     /// Version of the program.

@@ -13,7 +13,7 @@ use crate::timestamps::is_newer;
 const TICKS_MIN: u32 = 20;
 const TIME_MIN: Duration = Duration::from_millis(100);
 
-/// What is known of a receiver's clock, and the round trips found.
+/// Knowledge of a receiver's clock, and the round trips found.
 #[derive(Clone, Debug)]
 pub(crate) struct Echoes {
     first: (u32, Instant),
@@ -46,7 +46,7 @@ impl Echoes {
         }
     }
 
-    /// When the clock had this value.
+    /// Time when the clock had this value.
     fn left_at(&self, stamp: u32) -> Option<Instant> {
         let ((first, since), (newest, until)) = (self.first, self.newest);
         let (ticks, time) = (newest.wrapping_sub(first), until.saturating_since(since));

@@ -13,13 +13,13 @@ pub struct Event {
     pub flow: u64,
     /// Nanoseconds since 1970-01-01 UTC.
     pub time_ns: u64,
-    /// Who sent it.
+    /// Direction of the packet: its sender.
     pub direction: Direction,
     /// Position in the stream, bytes after the first seen; negative below it.
     pub offset: i64,
     /// Bytes.
     pub len: u64,
-    /// What happened.
+    /// Kind of the event.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -30,17 +30,17 @@ pub struct Event {
 pub enum EventKind {
     /// Bytes were seen again.
     Retransmission {
-        /// Why.
+        /// Cause of the retransmission.
         cause: Cause,
     },
     /// An earlier retransmission turned out to be spurious; the event's place and time are those of the
     /// finding.
     Spurious {
-        /// Why it had been sent again.
+        /// Cause for which it had been sent again.
         cause: Cause,
-        /// How it is known.
+        /// Evidence for it.
         by: SpuriousBy,
-        /// When it had been sent again.
+        /// Time when it had been sent again.
         sent_ns: u64,
     },
     /// A probe of a zero window.

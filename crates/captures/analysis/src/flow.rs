@@ -49,7 +49,7 @@ pub(crate) struct Flow {
     pub(crate) lingers: bool,
     /// [`Flow::waiting_syn`] has one.
     pub(crate) has_waiting_syn: bool,
-    /// Where the capture was made, as far as known yet.
+    /// Place of the capture on the path, as far as known yet.
     vantage: Option<Vantage>,
     // The next line, with what few packets need.
     pub(crate) id: u64,
@@ -146,7 +146,7 @@ impl Flow {
         if self.first_is_low { [low, high] } else { [high, low] }
     }
 
-    /// What both SYNs say, if both were seen.
+    /// Values in both SYNs, if both were seen.
     pub(crate) fn opening_mark(&self) -> Option<OpeningMark> {
         let client = self.opening.client?;
         let halves = [client, client.reverse()].map(|direction| &self.halves[direction].cold);
@@ -209,7 +209,7 @@ impl Flow {
         late.filter(|late| *late >= TIME_OUT).unwrap_or(Duration::ZERO)
     }
 
-    /// What tells whether `segment` is a copy of one seen before.
+    /// Facts that tell whether `segment` is a copy of one seen before.
     #[inline]
     pub(crate) fn copy_context(&self, direction: Direction, segment: &SegmentRecord) -> CopyContext {
         let (own, other) = (&self.halves[direction], &self.halves[direction.reverse()]);
@@ -289,7 +289,7 @@ impl Flow {
         }
     }
 
-    /// What happened with a segment, at its place in the stream.
+    /// Event at a segment, at its place in the stream.
     fn event(&self, direction: Direction, segment: &SegmentRecord, kind: EventKind) -> Event {
         let coverage = self.halves[direction].edge.coverage.as_ref();
         let distance = segment.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
@@ -309,7 +309,7 @@ impl Flow {
         self.vantage.is_some_and(|place| !place.sees_sender(direction))
     }
 
-    /// Where the capture was made: from the handshake, or from the shortest round trips of data.
+    /// Place of the capture on the path: from the handshake, or from the shortest round trips of data.
     pub(crate) fn place(&self) -> Option<Vantage> {
         let opening = &self.opening;
         let client = opening.client.unwrap_or(Direction::FromFirst);

@@ -47,7 +47,7 @@ pub(crate) struct HopLimits {
     pub(crate) data: Option<u8>,
 }
 
-/// What a SYN offers.
+/// Offer of a SYN.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SynOptions {
     pub(crate) mss: Option<u16>,
@@ -86,7 +86,7 @@ pub(crate) struct Half {
     pub(crate) time: TimeSpent,
 }
 
-/// What every packet of both directions needs.
+/// Fields that every packet of both directions needs.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Edge {
@@ -108,7 +108,7 @@ impl Edge {
     }
 }
 
-/// What every packet of this direction changes, and in the second line what only some do.
+/// Fields that every packet of this direction changes, and in the second line what only some do.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Packets {
@@ -129,13 +129,13 @@ pub(crate) struct Packets {
     pub(crate) windows: Windows,
     pub(crate) exceptions: PacketExceptions,
     pub(crate) hop_limits: HopLimits,
-    /// When the last edge of its window was remembered, in microseconds that wrap, and how long until the next
-    /// one is; zero for none yet.
+    /// Time when the last edge of its window was remembered, in microseconds that wrap, and how long until
+    /// the next one is; zero for none yet.
     pub(crate) edge_at_us: u32,
     pub(crate) edge_gap_us: u32,
 }
 
-/// What data of this direction changes, and acknowledgements of it.
+/// Fields that data of this direction changes, and acknowledgements of it.
 ///
 /// Acknowledgements need what is in the first line, data what is in the first two, and both the last one if
 /// they have timestamps.
@@ -177,7 +177,7 @@ pub(crate) struct RoundTrips {
     pub(crate) timestamps: Samples<Duration>,
 }
 
-/// What few packets change. The first two lines of 64 bytes are what SYN and FIN need.
+/// Fields that few packets change. The first two lines of 64 bytes are what SYN and FIN need.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Cold {
@@ -255,10 +255,10 @@ impl Half {
     const fn data(from: usize, to: usize) -> u64 {
         lines(offset_of!(Self, data) + from, offset_of!(Self, data) + to)
     }
-    /// What every packet of this direction needs.
+    /// Cache lines that every packet of this direction needs.
     const PACKETS: u64 = lines(0, offset_of!(Self, packets)) | lines(offset_of!(Self, packets), Self::SELDOM);
     const SELDOM: usize = offset_of!(Self, packets) + offset_of!(Packets, windows);
-    /// What edges of windows need besides.
+    /// Cache lines that edges of windows need besides.
     pub(crate) const EDGES: u64 = lines(Self::SELDOM, offset_of!(Self, data));
     /// The first line of how time was spent.
     const TIME: u64 = lines(offset_of!(Self, time), offset_of!(Self, time) + LINE);
@@ -272,7 +272,7 @@ impl Half {
     /// The lines that an acknowledgement of this direction's data will need which comes with data of the
     /// other's, as long as it acknowledges and echoes nothing new.
     pub(crate) const ACKED_BY_DATA: u64 = lines(0, offset_of!(Self, packets));
-    /// What FIN needs besides.
+    /// Cache lines that FIN needs besides.
     pub(crate) const CONTROL: u64 = lines(offset_of!(Self, cold), offset_of!(Self, cold) + 2 * LINE);
     /// The same as before for one without data: without timestamps, and with them.
     pub(crate) const ACKED_BARE: [u64; 2] = {
@@ -531,8 +531,8 @@ impl Half {
         PacketKind::Retransmission { cause, was_acknowledged }
     }
 
-    /// When the retransmission timer was started last (RFC 6298 §5): at the last acknowledgement of new data, or
-    /// when the first segment outstanding was sent.
+    /// Time when the retransmission timer was started last (RFC 6298 §5): at the last acknowledgement of new
+    /// data, or when the first segment outstanding was sent.
     fn timer_start(&self) -> Instant {
         let acked = match self.data.duplicate_acks {
             0 => self.edge.last_acked,
@@ -712,7 +712,7 @@ impl Half {
     }
 }
 
-/// What an acknowledgement turned out to be.
+/// Classification of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acknowledged {
     pub(crate) is_duplicate: bool,

@@ -47,7 +47,7 @@ impl Segment {
         self.len_and_marks & Self::LEN_MAX
     }
 
-    /// How far above `position` it starts; negative below.
+    /// Distance of its start above `position`; negative below.
     #[inline]
     fn start_above(&self, position: u64) -> i64 {
         i64::from(self.start.wrapping_sub(position as u32) as i32)
@@ -60,7 +60,7 @@ impl Segment {
     }
 }
 
-/// What an acknowledgement tells about the round-trip time.
+/// Round-trip sample of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckSample {
     /// Plain Karn: the segment acknowledged exactly was sent once, and none newly acknowledged was sent after
@@ -81,13 +81,13 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Where the next segment goes.
+    /// Slot for the next segment.
     #[inline]
     pub(crate) fn next_place(&self) -> Option<&Segment> {
         self.segments.next_slot()
     }
 
-    /// What the next acknowledgement takes away.
+    /// Slot of the segment that the next acknowledgement takes away.
     #[inline]
     pub(crate) fn first_place(&self) -> Option<&Segment> {
         self.segments.front()
@@ -121,7 +121,7 @@ impl InFlight {
         }
     }
 
-    /// When the first was sent last.
+    /// Time when the first was sent last.
     pub(crate) fn first_sent(&self) -> Option<Instant> {
         self.segments.front().map(|segment| segment.last)
     }

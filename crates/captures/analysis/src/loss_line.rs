@@ -83,7 +83,7 @@ impl Line {
     }
 }
 
-/// Where losses showed: when, and how much had arrived.
+/// Places of losses: time, and amount of data that had arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossLine {
     /// Bytes that the receiver holds above what it acknowledges.
@@ -95,7 +95,7 @@ pub(crate) struct LossLine {
     queued: u64,
 }
 
-/// What is known of a path besides, for [`LossLine::is_policers`].
+/// Facts known of a path besides, for [`LossLine::is_policers`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathFacts {
     /// Payload of a segment, bytes.
@@ -103,9 +103,9 @@ pub(crate) struct PathFacts {
     pub(crate) rtt: Duration,
     /// Of the best round trip before the first repair, bytes per second.
     pub(crate) best_rate: u64,
-    /// When the first data was acknowledged, and up to where.
+    /// Time when the first data was acknowledged, and up to where.
     pub(crate) begin: Option<(Instant, u64)>,
-    /// When the last of what was sent at first was acknowledged, and up to where.
+    /// Time when the last of what was sent at first was acknowledged, and up to where.
     pub(crate) flight: (Instant, u64),
 }
 

@@ -38,7 +38,8 @@ pub struct MptcpReport {
     pub subflows: Vec<MptcpSubflow>,
     /// Data from the end that opened the connection, and to it.
     pub directions: [MptcpDirection; 2],
-    /// What packets carried in both directions, in the order of capture; empty unless it was asked for.
+    /// Mappings that packets carried in both directions, in the order of capture; empty unless they were
+    /// asked for.
     #[serde(skip)]
     pub mappings: [Vec<MappingSeen>; 2],
     /// Those beyond the most that are kept.
@@ -49,10 +50,10 @@ pub struct MptcpReport {
     pub delays: [Vec<Duration>; 2],
 }
 
-/// What one packet carried: a point of the graph of data sequence numbers over time.
+/// Mapping that one packet carried: a point of the graph of data sequence numbers over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappingSeen {
-    /// When.
+    /// Time of the packet.
     pub time: Instant,
     /// Data sequence number, all 64 bits.
     pub start: u64,
@@ -60,11 +61,11 @@ pub struct MappingSeen {
     pub len: u32,
     /// The subflow's place among the connection's.
     pub subflow: u16,
-    /// What its bytes are.
+    /// Kind of its bytes.
     pub news: MappingNews,
 }
 
-/// What a packet's bytes are.
+/// Kind of a packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappingNews {
     /// Bytes not seen before, at least some.
@@ -137,13 +138,13 @@ struct Connection {
     /// Both directions of each subflow.
     carriers: Vec<[Carrier; 2]>,
     streams: [Stream; 2],
-    /// What packets carried is kept, for graphs.
+    /// True if mappings of packets are kept, for graphs.
     keeps: bool,
     mappings: [Vec<MappingSeen>; 2],
     mappings_left_out: u64,
 }
 
-/// Where a subflow belongs.
+/// Connection and number of a subflow.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     connection: usize,
@@ -158,7 +159,7 @@ pub struct MptcpAnalyzer {
     subflows: HashMap<(u16, SocketAddr, SocketAddr), Place, FixedState>,
     /// Connection, and which of its ends owns the key, by capture point and token.
     tokens: BTreeMap<(u16, u32), (usize, usize)>,
-    /// What packets carry is kept.
+    /// True if mappings of packets are kept.
     keeps: bool,
     /// Packets for which there is still room.
     room: usize,
@@ -301,7 +302,7 @@ fn hash(version: u8, key: u64) -> Vec<u8> {
 }
 
 impl Connection {
-    /// What a segment's options announce of its subflow's data.
+    /// Takes in what a segment's options announce of its subflow's data.
     fn on_mapping(&mut self, subflow: usize, direction: usize, options: &MptcpOptions, segment: &Segment) {
         let first = match (options.capable, options.first_data, self.keys[direction]) {
             (Some(version), Some(len), Some(key)) => Some(Mapping {
@@ -352,7 +353,7 @@ impl Connection {
         self.mappings[direction].push(seen);
     }
 
-    /// Where a mapping starts, in 64 bits, and how many bytes of data it has.
+    /// Start of a mapping, in 64 bits, and number of its bytes of data.
     fn mapped(&self, direction: usize, mapping: &Mapping, is_fin: bool) -> (u64, u64) {
         let start = match mapping.is_wide {
             true => mapping.data_sequence,

@@ -14,7 +14,7 @@ pub(crate) struct HandshakeTimes {
     pub(crate) syn: OptionalInstant,
     /// The first SYN-ACK.
     pub(crate) syn_ack: OptionalInstant,
-    /// What it acknowledges.
+    /// Number that it acknowledges.
     pub(crate) answered: SeqNum,
     /// The SYN-ACK last seen before the ACK.
     pub(crate) last_syn_ack: OptionalInstant,
@@ -49,7 +49,7 @@ impl HandshakeTimes {
     }
 }
 
-/// What both SYNs of a connection say that no translation of addresses changes.
+/// Values in both SYNs of a connection that no translation of addresses changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpeningMark {
     /// Sequence numbers of the SYNs of client and server.

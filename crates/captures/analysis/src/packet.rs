@@ -9,7 +9,7 @@ use crate::coverage::unwrap;
 use crate::direction::Direction;
 use crate::recovery::Cause;
 
-/// What a packet turned out to be.
+/// Classification of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PacketKind {
     /// Nothing unusual.
@@ -17,7 +17,7 @@ pub enum PacketKind {
     Usual,
     /// Some of its bytes were seen before.
     Retransmission {
-        /// Why.
+        /// Cause of the retransmission.
         cause: Cause,
         /// All of it was acknowledged when it was sent.
         was_acknowledged: bool,
@@ -44,11 +44,11 @@ pub struct PacketView<'a> {
     pub capture: u16,
     /// The flow's ends: sender of its first packet, then the other.
     pub ends: [SocketAddr; 2],
-    /// Who sent it.
+    /// Direction of the packet: its sender.
     pub direction: Direction,
-    /// When it was captured.
+    /// Time of its capture.
     pub time: Instant,
-    /// Where it starts in its direction's stream; meaningless in a reset.
+    /// Position at which it starts in its direction's stream; meaningless in a reset.
     pub position: u64,
     /// Payload bytes.
     pub len: u64,
@@ -56,7 +56,7 @@ pub struct PacketView<'a> {
     pub flags: TcpFlags,
     /// ECN field of the IP header.
     pub ecn: u8,
-    /// What it acknowledges: a position in the other direction's stream.
+    /// Position that it acknowledges: a position in the other direction's stream.
     pub ack: Option<u64>,
     /// The window it advertises, bytes; none when its scale is not known.
     pub window: Option<u64>,
@@ -68,11 +68,11 @@ pub struct PacketView<'a> {
     pub rtt_karn: Option<Duration>,
     /// The same by timestamps.
     pub rtt_timestamps: Option<Duration>,
-    /// What it turned out to be; retransmissions may later turn out not to have been needed.
+    /// Classification; retransmissions may later turn out not to have been needed.
     pub kind: PacketKind,
 }
 
-/// What a flow learned from a segment.
+/// Facts that a flow learned from a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PacketFindings {
     pub(crate) kind: PacketKind,
@@ -84,7 +84,7 @@ pub(crate) struct PacketFindings {
 }
 
 impl PacketView<'_> {
-    /// Where a SACK block of this packet lies in the other direction's stream: start and end.
+    /// Positions of the SACK blocks of this packet in the other direction's stream: start and end.
     pub fn sacked(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let ack = self.ack;
         self.sack.iter().filter_map(move |block| {

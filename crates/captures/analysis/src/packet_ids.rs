@@ -23,7 +23,7 @@ pub(crate) struct PacketIds {
     missing: u32,
 }
 
-/// How a packet stands in its stream.
+/// Relation of a packet to its stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketContext {
     pub(crate) has_data: bool,
@@ -35,7 +35,7 @@ pub(crate) struct PacketContext {
     pub(crate) is_after_capture_gap: bool,
 }
 
-/// What the identification of a packet says.
+/// Meaning of the identification of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckStep {
     /// Nothing is missing before it, or at data what is counted here.
@@ -50,7 +50,7 @@ pub(crate) enum AckStep {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckGaps {
     missing: u32,
-    /// How many such acknowledgements.
+    /// Number of such acknowledgements.
     news: u32,
     /// Bytes that they said have arrived.
     delivered: u64,
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(numbered(|i| i), Some(0));
     }
 
-    /// What is found of 100 acknowledgements of 2,000 bytes each, of which those are seen that `is_seen` says;
+    /// Estimate from 100 acknowledgements of 2,000 bytes each, of which those are seen that `is_seen` says;
     /// `id` numbers them.
     fn acknowledged(is_seen: fn(u16) -> bool, id: fn(u16) -> u16) -> Option<u64> {
         let (mut ids, mut gaps) = (PacketIds::default(), AckGaps::default());

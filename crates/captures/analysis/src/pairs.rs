@@ -18,7 +18,7 @@ pub struct Pair {
     pub client_flow: u64,
     /// The flow captured nearer to the server.
     pub server_flow: u64,
-    /// Whose these two flows are, in this order. Not in JSON, where the flows themselves say it.
+    /// Ends of these two flows, in this order. Not in JSON, where the flows themselves say it.
     #[serde(skip)]
     pub ends: [FlowEnds; 2],
     /// The server's clock less the client's, milliseconds: from SYN and SYN-ACK at both points as in RFC 5905
@@ -42,7 +42,7 @@ pub struct Pair {
     pub lost_to_client: Option<u64>,
 }
 
-/// Whose a flow is.
+/// Ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEnds {
     /// Place, among the captures, of the file in which its first packet lies.
@@ -53,7 +53,7 @@ pub struct FlowEnds {
     pub second: SocketAddr,
 }
 
-/// What is needed of a flow.
+/// Facts needed of a flow.
 #[derive(Clone, Copy, Debug)]
 struct Observation {
     flow: u64,

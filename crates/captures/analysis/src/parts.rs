@@ -15,7 +15,7 @@ use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;
 use crate::table::{Config, Receiver, SHARDS, shard_of};
 
-/// Which of `parts` parts takes this segment: the one that has its flow.
+/// Number of the part, of `parts`, that takes this segment: the one that has its flow.
 #[inline]
 #[must_use]
 pub fn part_of(segment: &SegmentRecord, parts: usize) -> usize {

@@ -290,7 +290,7 @@ impl QuicAnalyzer {
         of_port.ip_bytes += counts.ip_bytes;
     }
 
-    /// What was found.
+    /// Report of the findings.
     #[must_use]
     pub fn finish(mut self) -> UdpReport {
         while let Some((place, _)) = self.flows.oldest() {

@@ -37,7 +37,7 @@ impl Cause {
         [Self::Syn, Self::Rto, Self::RtoRecovery, Self::Fast, Self::Tlp, Self::Unclear];
 }
 
-/// How it became known that a retransmission was not needed.
+/// Evidence that a retransmission was not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpuriousBy {
@@ -67,7 +67,7 @@ pub(crate) struct Retransmission {
 }
 
 impl Retransmission {
-    /// How it is known that this was not needed; meant for one of which that is known.
+    /// Evidence that this was not needed; meant for one of which that is known.
     pub(crate) fn spurious(&self) -> SpuriousBy {
         self.spurious.unwrap_or(SpuriousBy::Acknowledged)
     }
@@ -81,7 +81,7 @@ enum Mode {
     AfterRto,
 }
 
-/// What is known when a segment is sent again.
+/// Facts known when a segment is sent again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetransmissionContext {
     pub(crate) now: Instant,

@@ -34,7 +34,7 @@ pub struct FlowReport {
     pub is_tunnelled: bool,
     /// A Multipath TCP option was seen.
     pub mptcp: bool,
-    /// How it ended.
+    /// End of the flow.
     pub end: End,
     /// Resets.
     pub resets: ResetCount,
@@ -44,9 +44,9 @@ pub struct FlowReport {
     pub vantage: Option<Vantage>,
     /// Packets that a tool has cut and whose frame length no longer says the truth.
     pub cut_by_tool: u64,
-    /// What each endpoint sent.
+    /// Report of each direction, by its sender.
     pub directions: PerDirection<DirectionReport>,
-    /// Where the time went.
+    /// Split of the time.
     pub budget: TimeBudget,
     /// Round trips of the direction with most data as its receiver sees them, from an acknowledgement to the data that
     /// echoes its timestamp; none but beside the receiver. No part of the JSON.
@@ -99,7 +99,7 @@ pub struct Handshake {
     /// The ACK came with data, so that a plain one may have been lost: `to_client_ms` may hold a wait.
     #[serde(skip)]
     pub(crate) ack_has_data: bool,
-    /// What both SYNs say that no translation of addresses changes.
+    /// Values in both SYNs that no translation of addresses changes.
     #[serde(skip)]
     pub(crate) mark: Option<OpeningMark>,
 }
@@ -108,7 +108,7 @@ pub struct Handshake {
 /// `retransmissions`, `loss`, `rtt` and `window`.
 #[derive(Clone, Debug, Serialize)]
 pub struct DirectionReport {
-    /// How much was sent.
+    /// Amount of data sent.
     #[serde(flatten)]
     pub volume: Volume,
     /// Packets by flags and marks.
@@ -128,7 +128,7 @@ pub struct DirectionReport {
     pub rtt: RttReport,
     /// Windows that this direction's sender advertised.
     pub window: WindowReport,
-    /// What its sender did with the time.
+    /// Use of the time by its sender.
     #[serde(flatten)]
     pub sender: SenderReport,
     /// Hop limits of its packets.
@@ -141,7 +141,7 @@ pub struct DirectionReport {
     pub not_captured_bytes: u64,
 }
 
-/// How much one direction sent.
+/// Amount of data that one direction sent.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Volume {
     /// Packets.
@@ -218,7 +218,7 @@ pub struct ThroughputReport {
     pub p95_bps: Option<f64>,
 }
 
-/// What the sender of one direction did with the time, and why it did not send more.
+/// Use of the time by the sender of one direction, and reasons why it did not send more.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SenderReport {
     /// Most bytes sent and not acknowledged; none beside the receiver, where nothing is outstanding for long.
@@ -365,7 +365,7 @@ pub struct RttReport {
 /// A set of times in milliseconds. Percentiles by nearest rank, right within 0.8 %; the rest is exact.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SampleSummary {
-    /// How many.
+    /// Number of values.
     pub n: u64,
     /// Smallest.
     pub min_ms: f64,
@@ -400,12 +400,12 @@ pub struct WindowReport {
     pub updates: u64,
 }
 
-/// What held a flow back, in one line with its evidence.
+/// Limit of a flow, in one line with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// What.
+    /// Kind of limit.
     pub kind: DiagnosisKind,
-    /// Whose data it is about.
+    /// Direction of the data that it is about.
     pub direction: Direction,
     /// The figures behind it.
     pub evidence: String,

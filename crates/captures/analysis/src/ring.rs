@@ -53,7 +53,7 @@ impl<T: Copy + Default> Ring<T> {
         self.get(self.len().wrapping_sub(1))
     }
 
-    /// Where the next element goes, whatever is there.
+    /// Slot where the next element goes, whatever is there.
     #[inline]
     pub(crate) fn next_slot(&self) -> Option<&T> {
         self.slots.get(self.place(self.len()))

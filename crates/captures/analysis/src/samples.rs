@@ -6,7 +6,7 @@ use figures::stats::nearest_rank;
 use smallvec::SmallVec;
 use units::{Bytes, Duration};
 
-/// What [`Samples`] are of: a whole number of the smallest unit.
+/// Quantity that is sampled in [`Samples`]: a whole number of the smallest unit.
 pub(crate) trait Quantity: Copy {
     fn from_units(units: u64) -> Self;
     fn to_units(self) -> u64;
@@ -38,7 +38,7 @@ impl Quantity for Bytes {
 /// Sub-buckets per power of two: percentiles are right within 0.8 %.
 const FINENESS: u32 = 6;
 
-/// How many samples are in one bucket.
+/// Number of samples in one bucket.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     number: u16,
@@ -53,7 +53,7 @@ pub(crate) struct Samples<T> {
     max: u64,
     sum: u64,
     sum_of_squares: u128,
-    /// Where the last one went: the next is likely to go there too.
+    /// Bucket of the last one: the next is likely to go there too.
     last: u32,
     /// In the order of their numbers; the round-trip times of a short flow fill only a few.
     buckets: SmallVec<[Bucket; 4]>,

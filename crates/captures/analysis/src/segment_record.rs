@@ -59,7 +59,7 @@ pub struct SegmentRecord {
     pub(crate) id: u16,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
-    /// Where it was seen: of interface, link header, tunnel and hop limit.
+    /// Place at which it was seen: of interface, link header, tunnel and hop limit.
     pub(crate) place: u16,
     facts: Facts,
     /// Offered in a SYN; meaningless without [`Facts::MSS`].
@@ -83,9 +83,10 @@ impl Facts {
     const MSS: u16 = 1 << 6;
     const SACK_PERMITTED: u16 = 1 << 7;
     const MPTCP: u16 = 1 << 8;
-    /// Where the number of SACK blocks starts: three bits.
+    /// Bit at which the number of SACK blocks starts: three bits.
     const SACK_AT: u32 = 9;
-    /// Where the shift of windows starts that a SYN offers, meaningless without [`Facts::SCALE`]: four bits.
+    /// Bit at which the shift of windows starts that a SYN offers, meaningless without [`Facts::SCALE`]: four
+    /// bits.
     const SHIFT_AT: u32 = 12;
 
     const fn has(self, fact: u16) -> bool {

@@ -13,7 +13,7 @@ const FIRST: u32 = 6;
 /// Ended flows whose buffers are kept for the next ones.
 const KEPT_BUFFERS_MAX: usize = 512;
 
-/// Where a flow is.
+/// Place of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u32);
 

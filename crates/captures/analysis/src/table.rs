@@ -19,7 +19,7 @@ use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;
 use crate::slab::{Place, Slab};
 
-/// When flows end.
+/// Time limits of flows, and other settings of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// A flow without a packet for so long has ended.
@@ -78,7 +78,7 @@ pub(crate) trait Receiver {
     fn on_packet(&mut self, packet: &PacketView<'_>);
 }
 
-/// Where a flow is, with a hash of its key: most look-ups end here.
+/// Place of a flow, with a hash of its key: most look-ups end here.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u32,
@@ -108,7 +108,7 @@ impl Entry {
 pub(crate) struct Table {
     index: HashTable<Entry>,
     slots: Vec<Option<Place>>,
-    /// When each slot's flow ends if nothing comes.
+    /// Time when each slot's flow ends if nothing comes.
     deadlines: Vec<Instant>,
     free: Vec<u32>,
     /// Closed flows, oldest first: slot and number of the flow that was there.
@@ -125,7 +125,7 @@ pub(crate) struct FlowHint {
     pub(crate) direction: Direction,
 }
 
-/// What is known of a segment before its turn.
+/// Facts known of a segment before its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hint {
     pub(crate) identity: Identity,
@@ -134,7 +134,7 @@ pub(crate) struct Hint {
 }
 
 impl Table {
-    /// Where a segment's flow most likely is.
+    /// Place at which a segment's flow most likely is.
     #[inline]
     pub(crate) fn likely(&self, segment: &SegmentRecord) -> Option<FlowHint> {
         let found = self.index.find(Entry::spread(segment.hash), |entry| entry.hash == segment.hash)?;

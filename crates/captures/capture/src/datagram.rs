@@ -14,12 +14,12 @@ pub struct Datagram {
     pub udp: Udp,
     /// True when another IP packet or a tunnel was around it.
     pub is_tunnelled: bool,
-    /// Where its IP header starts in the frame.
+    /// Offset of its IP header in the frame.
     pub ip_at: usize,
 }
 
 impl Datagram {
-    /// What the capture kept of the payload.
+    /// Bytes of the payload that the capture kept.
     ///
     /// `frame` is the frame that it was found in. May be shorter than `udp.payload_len`, and empty.
     #[must_use]

@@ -21,11 +21,11 @@ pub struct Segment {
     /// True when the frame is shorter than the IP header says, though the capture kept the whole
     /// frame: a tool has cut it. Lengths are the IP header's.
     pub is_cut_by_tool: bool,
-    /// Where its IP header starts in the frame.
+    /// Offset of its IP header in the frame.
     pub ip_at: usize,
 }
 
-/// Why a frame gives no segment.
+/// Reason why a frame gives no segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Skip {
     /// A link type that is not known.
@@ -79,7 +79,7 @@ pub(crate) struct Innermost {
     pub(crate) packet: Packet,
     /// Another IP packet was around it.
     pub(crate) is_tunnelled: bool,
-    /// Where it starts in the frame.
+    /// Offset in the frame.
     pub(crate) at: usize,
 }
 
@@ -237,7 +237,7 @@ fn rebuilt(ip: &Ip, bytes: &[u8]) -> Option<Packet> {
 const NO_OPERATION: u8 = 1;
 const END_OF_OPTIONS: u8 = 0;
 
-/// Where the options of a TCP header end that are there as a whole.
+/// End of the options of a TCP header that are there as a whole.
 fn whole_options(header: &[u8]) -> usize {
     let mut at = 20.min(header.len());
     while let Some(kind) = header.get(at) {

@@ -1,6 +1,6 @@
 //! [`CaptureError`].
 
-/// Why a capture cannot be read, or not further.
+/// Reason why a capture cannot be read, or not further.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The bytes start like no capture known.
@@ -19,7 +19,7 @@ pub enum CaptureError {
         "the file is cut at byte {at}: {what} needs {needed} bytes and {have} are left; all before is used"
     )]
     Cut {
-        /// Where the unfinished item starts: byte offset in the (uncompressed) file.
+        /// Position at which the unfinished item starts: byte offset in the (uncompressed) file.
         at: u64,
         /// The item.
         what: &'static str,
@@ -33,7 +33,7 @@ pub enum CaptureError {
     Broken {
         /// Byte offset in the (uncompressed) file.
         at: u64,
-        /// What is wrong.
+        /// Fault in the file.
         what: &'static str,
         /// Its value.
         value: u64,

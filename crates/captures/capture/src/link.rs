@@ -17,7 +17,7 @@ impl LinkType {
     pub const LINUX_SLL2: Self = Self(276);
 }
 
-/// What follows in the frame.
+/// Layer that follows in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
     /// IPv4 or IPv6, by the first byte.
@@ -51,7 +51,7 @@ pub(crate) mod ether_type {
     pub(crate) const ERSPAN_3: u16 = 0x22eb;
 }
 
-/// Where the first layer starts, and which it is; none for a link type not known or a header that is cut.
+/// Kind and start of the first layer; none for a link type not known or a header that is cut.
 pub(crate) fn first(link: LinkType, frame: &[u8]) -> Option<(Layer, usize)> {
     let ether = |at: usize, len: usize| Some((Layer::EtherType(be16(frame, at)?), len));
     match link.0 {
@@ -127,7 +127,7 @@ pub(crate) fn wifi_in_capwap(frame: &[u8]) -> Option<(Layer, usize)> {
     as_is.or_else(|| wifi_body(second, first, 0).filter(has_llc))
 }
 
-/// Where the body of an 802.11 data frame starts, by the two bytes of its frame control.
+/// Start of the body of an 802.11 data frame, by the two bytes of its frame control.
 fn wifi_body(control: u8, flags: u8, skip: usize) -> Option<(Layer, usize)> {
     let is_data = control & 0x0c == 0x08;
     let has_body = control & 0x40 == 0;

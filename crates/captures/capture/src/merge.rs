@@ -30,7 +30,7 @@ pub trait Source {
 pub struct Problem {
     /// Name of the source.
     pub name: String,
-    /// What happened, where.
+    /// Error, with its position.
     pub error: CaptureError,
 }
 
@@ -49,7 +49,7 @@ pub struct Merged<S> {
     /// Not yet open, by the time of their first packet.
     waiting: VecDeque<(Instant, usize)>,
     active: Vec<Active>,
-    /// Which of `active` holds the current packet.
+    /// Index in `active` of the source that holds the current packet.
     current: Option<usize>,
     healths: Vec<Health>,
     /// Frames of each source that were put in order.
@@ -106,7 +106,7 @@ impl<S: Source> Merged<S> {
         &self.sorted
     }
 
-    /// What gave less than all so far.
+    /// Sources that gave less than all so far.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems

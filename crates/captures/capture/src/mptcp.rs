@@ -11,13 +11,13 @@ pub struct Mapping {
     pub data_sequence: u64,
     /// True for a number of 64 bits.
     pub is_wide: bool,
-    /// Where it starts in the subflow, relative to its initial sequence number.
+    /// Start of the mapping in the subflow, relative to its initial sequence number.
     pub subflow_sequence: u32,
     /// Bytes mapped; zero: without end.
     pub len: u16,
 }
 
-/// What the Multipath TCP options of one segment say.
+/// Content of the Multipath TCP options of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MptcpOptions {
     /// Version, of an `MP_CAPABLE`.

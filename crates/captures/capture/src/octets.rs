@@ -1,6 +1,6 @@
 //! Reads that cannot panic: outside the bytes everything is zero.
 
-/// Which end of a number comes first.
+/// Order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endian {
     Big,

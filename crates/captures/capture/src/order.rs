@@ -98,7 +98,7 @@ struct Merging {
     sorted: u64,
     /// The order of the last frame given.
     given: Instant,
-    /// How the file ended, to be told behind what is held.
+    /// Outcome of the file, to be told behind what is held.
     ended: Option<Result<bool, CaptureError>>,
     /// Memory of frames that have been given.
     free_buffers: Vec<Vec<u8>>,

@@ -12,7 +12,7 @@ pub(crate) const FILE_HEADER_LEN: usize = 24;
 /// No packet is longer; a longer record means that the file is broken or not a capture.
 pub(crate) const RECORD_MAX: usize = 16 << 20;
 
-/// How the two length fields of a record are ordered.
+/// Order of the two length fields of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lengths {
     /// Captured, then on the wire.
@@ -23,7 +23,7 @@ enum Lengths {
     Either,
 }
 
-/// What the file header says.
+/// Content of the file header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pcap {
     pub(crate) endian: Endian,

@@ -19,7 +19,7 @@ pub(crate) mod block {
     pub(crate) const ENHANCED_PACKET: u32 = 6;
 }
 
-/// How an interface's time stamps count.
+/// Unit of an interface's time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolution {
     /// Nanoseconds per unit.
@@ -37,7 +37,7 @@ pub(crate) struct Interface {
     offset_s: i64,
 }
 
-/// Where a packet lies in its block's body, and what is said about it.
+/// Place of a packet in its block's body, and the statements about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockPacket {
     /// Interface in the section.

@@ -37,11 +37,11 @@ pub struct Record<'a> {
     pub link: LinkType,
     /// Length of the frame on the wire, bytes; the capture may hold less.
     pub wire_len: u32,
-    /// What was captured.
+    /// Bytes captured.
     pub bytes: &'a [u8],
 }
 
-/// What the capture says about itself.
+/// Health of the capture by its own statements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Packets read.
@@ -63,7 +63,7 @@ pub struct Health {
     pub bad_blocks: u64,
 }
 
-/// Why `bytes`, the first of a file, are no header of a pcap or snoop file.
+/// Reason why `bytes`, the first of a file, are no header of a pcap or snoop file.
 fn no_file_header(bytes: &[u8]) -> CaptureError {
     let mut whole = [0; FILE_HEADER_LEN];
     let have = bytes.len().min(FILE_HEADER_LEN);

@@ -15,15 +15,15 @@ use crate::octets::{be16, be32};
 
 /// Packets in pieces that wait at most; beyond it the oldest is given up.
 const WAITING_MAX: usize = 256;
-/// How long a packet waits for its last piece: Linux's default (RFC 791 §3.2 and RFC 8200 §4.5 say
-/// up to a minute).
+/// Time that a packet waits for its last piece: Linux's default (RFC 791 §3.2 and RFC 8200 §4.5 say up to a
+/// minute).
 const WAIT: Duration = Duration::from_secs(30);
 /// Longest TCP header.
 const HEADER_MAX: usize = 60;
 /// Separate pieces of a packet that are remembered.
 const PIECES_MAX: usize = 64;
 
-/// What fragments of one packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
+/// Fields that fragments of one packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     src: IpAddr,
@@ -55,7 +55,7 @@ struct Header {
 }
 
 impl Header {
-    /// What a fragment that starts at `start` carries.
+    /// Adds the bytes that a fragment that starts at `start` carries.
     fn add(&mut self, start: usize, carried: &[u8]) {
         for (at, byte) in (start..HEADER_MAX).zip(carried) {
             self.bytes[at] = *byte;
@@ -180,7 +180,7 @@ impl Waiting {
     }
 }
 
-/// Where a fragment lies in its packet; none if it is none, or its fields make no sense.
+/// Place of a fragment in its packet; none if it is none, or its fields make no sense.
 fn fragment(ip: &Ip, bytes: &[u8]) -> Option<Fragment> {
     let (id, start, is_last) = match ip.version {
         IpVersion::V4 => {

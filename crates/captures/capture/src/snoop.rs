@@ -15,7 +15,7 @@ pub(crate) const SNOOP_RECORD_HEADER_LEN: usize = 24;
 /// The version of the RFC; later ones are of other programs, with other headers.
 pub(crate) const VERSION: u32 = 2;
 
-/// What the file header says.
+/// Content of the file header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snoop {
     pub(crate) version: u32,

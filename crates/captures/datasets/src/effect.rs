@@ -17,7 +17,7 @@ pub(crate) const SUBSCRIBERS_MIN: usize = 5;
 /// The same for a 95th percentile, which rests on the few slowest of them.
 pub(crate) const SUBSCRIBERS_MIN_P95: usize = 20;
 
-/// What is compared.
+/// Figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -121,7 +121,7 @@ impl Measure {
 /// One of the two datasets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Side {
-    /// Where it is.
+    /// Path of the dataset.
     pub dataset: String,
     /// Flows with data.
     pub flows: usize,
@@ -132,7 +132,7 @@ pub struct Side {
 /// One measure before and after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// What.
+    /// Figure that is compared.
     pub measure: Measure,
     /// [`Measure::unit`].
     pub unit: &'static str,
@@ -153,11 +153,11 @@ pub struct Effect {
     pub change_percent: Option<f64>,
     /// Its 95 % confidence interval; none where it has no end because it may have been zero before.
     pub change_interval_percent: Option<[f64; 2]>,
-    /// What the interval of the difference says.
+    /// Verdict by the interval of the difference.
     pub verdict: Verdict,
 }
 
-/// What the interval of a difference says.
+/// Verdict by the interval of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use tables::TablesError;
 use thiserror::Error;
 
-/// What can go wrong with captures and datasets.
+/// Errors of captures and datasets.
 #[derive(Debug, Error)]
 pub enum DatasetsError {
     /// A file or folder cannot be read or written.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: std::io::Error,
     },
     /// No capture in a folder or below it.
@@ -24,17 +24,17 @@ pub enum DatasetsError {
     SameName {
         /// The name.
         name: String,
-        /// Where the first one's files are.
+        /// Path of the first one's files.
         first: PathBuf,
-        /// Where the other one's are.
+        /// Path of the other one's files.
         second: PathBuf,
     },
     /// A manifest or record is no JSON of its schema.
     #[error("{}: {what}", path.display())]
     Document {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault in the file.
         what: String,
     },
     /// A folder is no dataset.

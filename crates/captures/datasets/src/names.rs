@@ -15,7 +15,7 @@ fn is_ending(part: &str) -> bool {
     ENDINGS.iter().any(|ending| part.eq_ignore_ascii_case(ending))
 }
 
-/// What the names of one rotating capture's files have in common.
+/// Part that the names of one rotating capture's files have in common.
 ///
 /// Left out are the ending with all behind it (`eth0.pcap`, `eth0.pcap1`, `eth0.pcap2.gz`: `tcpdump -C`), a
 /// time at the end (`eth0-2026-11-24_10:15:00.pcap`: `tcpdump -G`), a number and a time
@@ -49,7 +49,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Where a time begins that the name ends in: the longest that is one.
+/// Start of a time that the name ends in: the longest that is one.
 fn time_at_end(stem: &str) -> Option<usize> {
     let starts = stem.char_indices().filter(|(at, _)| *at == 0 || stem[..*at].ends_with(SEPARATORS));
     starts.map(|(at, _)| at).find(|at| is_time(&stem[*at..]))

@@ -13,7 +13,7 @@ use crate::manifest::Series;
 /// `schema` of a record.
 pub const RECORD_SCHEMA: &str = "cellerator/series/1";
 
-/// What changes a result besides the captures.
+/// Settings that change a result besides the captures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -29,7 +29,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedFile {
-    /// Where it was.
+    /// Path of the file.
     pub file: PathBuf,
     /// Its size.
     pub bytes: u64,
@@ -49,9 +49,9 @@ pub struct Record {
     pub name: String,
     /// [`Series::env`].
     pub env: String,
-    /// What it was made with.
+    /// Settings that it was made with.
     pub settings: Settings,
-    /// What it was made from.
+    /// Files that it was made from.
     pub files: Vec<RecordedFile>,
     /// Its flows.
     pub flows: u64,
@@ -87,7 +87,7 @@ impl Record {
         })
     }
 
-    /// Where the record of a series is.
+    /// Path of the record of a series.
     #[must_use]
     pub fn path(root: &Path, series: &Series) -> PathBuf {
         let run = series_run(&series.env, &series.name);

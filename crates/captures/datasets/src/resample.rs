@@ -17,7 +17,7 @@ impl Resample {
         Self { random: Xoshiro256PlusPlus::seed_from_u64(seed), strata, weights: vec![0; count] }
     }
 
-    /// How often each subscriber is in the next sample.
+    /// Number of times that each subscriber is in the next sample.
     pub(crate) fn next(&mut self) -> &[u32] {
         self.weights.fill(0);
         for stratum in &self.strata {

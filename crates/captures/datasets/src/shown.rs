@@ -108,7 +108,7 @@ pub fn chart(comparison: &Comparison) -> Chart {
     .panel(Axis::linear("Change, %").over(Range::Between(low - room, high + room)), series)
 }
 
-/// What was compared, in a line.
+/// Description of the comparison, in a line.
 fn said(comparison: &Comparison) -> String {
     let side = |name: &str, side: &crate::effect::Side| {
         format!("{name}: {} flows of {} subscribers", side.flows, side.subscribers)
@@ -122,7 +122,7 @@ fn said(comparison: &Comparison) -> String {
     )
 }
 
-/// What `too few` means.
+/// Meaning of `too few`.
 fn too_few() -> String {
     format!(
         "Too few: fewer than {SUBSCRIBERS_MIN} subscribers have such flows, before or after ({SUBSCRIBERS_MIN_P95} for \
@@ -130,7 +130,7 @@ fn too_few() -> String {
     )
 }
 
-/// What a reader of the table on a terminal has to know besides, in lines.
+/// Notes for a reader of the table on a terminal, in lines.
 #[must_use]
 pub fn notes(comparison: &Comparison) -> String {
     let parts = said(comparison).replace(" · ", "\n  ");

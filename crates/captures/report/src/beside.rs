@@ -1,4 +1,4 @@
-//! What went on beside the flows of cases: a table of all of it, and charts of who got what.
+//! Report on traffic beside the flows of cases: a table of all of it, and charts of their shares.
 
 use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Series};
@@ -68,7 +68,8 @@ fn table(rows: &[(String, &BesideFigures)]) -> Table {
     Table { headings, rows: rows.iter().map(row).collect() }
 }
 
-/// What the workload's flows and each one beside them got, over the capacity of the link.
+/// Chart of the throughput of the workload's flows and of each one beside them, over the capacity of the
+/// link.
 fn chart(case: &CaseResult, figures: &Figures) -> Chart {
     let series = &figures.series;
     let line = |name: &str, ink, mark, values: &[f64]| {

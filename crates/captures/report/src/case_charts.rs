@@ -38,7 +38,7 @@ impl Axes {
     }
 }
 
-/// What all these charts are drawn with, for the line that says so: name, ink, mark.
+/// Marks of all these charts, for the line that says so: name, ink, mark.
 pub(crate) const KEY: [(&str, Ink, Mark); 3] = [
     ("what the link can carry", Ink::Limit, Mark::Ground),
     ("throughput; mean queueing delay", Ink::Plain, Mark::Line),

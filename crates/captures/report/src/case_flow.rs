@@ -28,9 +28,9 @@ struct DataPacket {
 #[derive(Debug, Default)]
 struct Course {
     sent: PerDirection<Vec<DataPacket>>,
-    /// When, and what was acknowledged, by the direction of the data.
+    /// Time, and bytes acknowledged, by the direction of the data.
     acks: PerDirection<Vec<(u64, u64)>>,
-    /// When, and how long, in milliseconds, by the direction of the data.
+    /// Time, and round trip, in milliseconds, by the direction of the data.
     rtt: PerDirection<Vec<(u64, f64)>>,
 }
 
@@ -58,7 +58,7 @@ impl CaseFlow {
         Some((report, course, report.main_direction()))
     }
 
-    /// What was found, in sentences.
+    /// Findings, in sentences.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
         let Some((report, ..)) = self.main() else { return Vec::new() };
@@ -69,7 +69,7 @@ impl CaseFlow {
             .collect()
     }
 
-    /// What was sent again, in words.
+    /// Data sent again, in words.
     #[must_use]
     pub fn resent(&self) -> String {
         let Some((report, _, way)) = self.main() else { return "nothing captured".to_owned() };
@@ -172,7 +172,7 @@ impl FlowAxes {
     }
 }
 
-/// What is drawn of a flow: name, ink and mark. What was sent again follows from the third on.
+/// Parts of the drawing of a flow: name, ink and mark. What was sent again follows from the third on.
 const KEY: [(&str, Ink, Mark); 7] = [
     ("sent", Ink::Plain, Mark::Stems),
     ("acknowledged", Ink::Colour(2), Mark::Steps),

@@ -43,7 +43,7 @@ pub struct Dataset {
     date: Option<String>,
     row: FlowRow,
     intervals: Intervals,
-    /// Whose rows are, by the flows in progress.
+    /// Ends that rows state, by the flows in progress.
     ends: HashMap<u64, Ends, FixedState>,
     /// Events of the packet that comes next: it says whose they are.
     events: Vec<Event>,

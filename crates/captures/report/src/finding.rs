@@ -58,7 +58,7 @@ impl<'a> Group<'a> {
         self.runs.iter().map(|(_, _, f)| value(f)).sum::<f64>() / self.runs.len().max(1) as f64
     }
 
-    /// What makes a case better: throughput first, less delay between equals.
+    /// Merit of a case: throughput first, less delay between equals.
     fn merit(&self) -> f64 {
         let delay_ms = self.mean(|f| f.radio.queue_delay_ms.p95);
         self.mean(|f| f.transfer.goodput_mbps) / (1.0 + delay_ms / 10_000.0)
@@ -77,7 +77,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// How a throughput stands to another.
+/// Relation of one throughput to another.
 #[derive(Clone, Copy, PartialEq)]
 enum Comparison {
     More,
@@ -152,7 +152,7 @@ fn compared(case: &Group<'_>, base: &Group<'_>, controls: usize) -> String {
     text
 }
 
-/// How much of the link is used.
+/// Share of the link that is used.
 fn used_of_the_link(case: &Group<'_>, base: &Group<'_>) -> String {
     let used = |group: &Group<'_>| {
         let all = group.runs.iter().all(|(_, _, f)| f.radio.utilisation.is_some());
@@ -164,7 +164,7 @@ fn used_of_the_link(case: &Group<'_>, base: &Group<'_>) -> String {
     })
 }
 
-/// How long the queue is, of a case and of what it is compared with.
+/// Length of the queue, of a case and of what it is compared with.
 fn queued([delay_ms, base_delay_ms]: [f64; 2]) -> String {
     format!("95 % of packets queued for at most {delay_ms:.0} ms against {base_delay_ms:.0} ms")
 }

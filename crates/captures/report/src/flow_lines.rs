@@ -7,7 +7,7 @@ use tables::{Format, TableSchema, TableWriter, TablesError};
 
 use crate::flow_row::FlowRow;
 
-/// How a line is written.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFormat {
     /// RFC 4180, with a header line; columns are those of the JSON schema, always all of them; what is not

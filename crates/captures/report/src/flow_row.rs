@@ -12,7 +12,7 @@ use flatten::Flattener;
 /// The definitions that name the columns.
 const DEFINITIONS: &str = include_str!("../../../../schemas/analysis.schema.json");
 
-/// Where a figure of a report goes in its row.
+/// Column of a figure of a report in its row.
 #[derive(Clone, Debug)]
 enum Place {
     /// One column.

@@ -12,7 +12,7 @@ use analysis::{FlowReport, PacketView};
 
 use drawing::Drawing;
 
-/// Which graphs: tcptrace's letters.
+/// Choice of graphs: tcptrace's letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// `T`

@@ -46,7 +46,7 @@ pub fn page_with_flows(title: &str, results: &Results, flows: &[CaseFlow]) -> St
     figures::page::page(title, "", &body)
 }
 
-/// Where the figures come from, in a sentence.
+/// Origin of the figures, in a sentence.
 fn made_by(made: &MadeBy) -> String {
     let version = &made.cellerator;
     if made.runner == "sim" {
@@ -82,8 +82,8 @@ fn section(result: &ScenarioResult, flows: &[&CaseFlow]) -> Markup {
     }
 }
 
-/// What was not run, what did not come out as it must, and what is doubtful: all that the JSON has, with
-/// the seed where there are several.
+/// Faults: what was not run, what did not come out as it must, and what is doubtful: all that the JSON has,
+/// with the seed where there are several.
 fn faults(result: &ScenarioResult) -> Markup {
     let name = |case: &CaseResult| match result.scenario.repetitions {
         0 | 1 => case.name.clone(),
@@ -191,7 +191,7 @@ const LATE: &str = "\
     is stated to 2 %, round trips measured by hosts to 1 ms: where lateness can have moved one by \
     more, the run is marked as doubtful.";
 
-/// How it was measured, how exact the emulator was, how to repeat it.
+/// Method: the measurement, the accuracy of the emulator, and the way to repeat it.
 fn method(results: &Results) -> Markup {
     let is_simulated = results.made_by.runner == "sim";
     let seeds: Vec<String> =

@@ -33,7 +33,7 @@ pub fn describe(scenario: &Scenario) -> String {
     line
 }
 
-/// What goes on beside the workload's flows, as `2 × quic, bbr`.
+/// Traffic beside the workload's flows, as `2 × quic, bbr`.
 fn beside(entry: &Beside) -> String {
     let mut text = match entry.flows() {
         flows if flows > 1 && entry.kind != BesideKind::Pages => format!("{flows} × {}", entry.kind.name()),

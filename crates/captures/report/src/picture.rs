@@ -51,7 +51,7 @@ fn y_axis(axis: &PictureAxis) -> Axis {
     }
 }
 
-/// How a case looks, in every picture alike.
+/// Look of a case, in every picture alike.
 fn ink(name: &str) -> Ink {
     match name {
         name if name.contains("CUBIC") => Ink::Dashed(1, 1),
@@ -61,7 +61,7 @@ fn ink(name: &str) -> Ink {
     }
 }
 
-/// What the link can carry; its values stand in the middle of their bins.
+/// Capacity of the link; its values stand in the middle of their bins.
 fn capacity(panel: &PicturePanel) -> Option<Series> {
     let [first, second, ..] = panel.capacity.as_slice() else { return None };
     let half = (second.0 - first.0) / 2.0;

@@ -8,7 +8,7 @@ use units::Duration;
 
 use super::inputs::Input;
 
-/// What is a capture point.
+/// Choice of capture points.
 #[derive(Clone, Debug)]
 pub(super) enum Points {
     /// Everything is one.
@@ -136,7 +136,7 @@ impl Feed {
     }
 }
 
-/// What was counted of an interface.
+/// Counts of an interface.
 fn count_of(counts: &mut Vec<InterfaceCount>, interface: u32) -> &mut InterfaceCount {
     let place = counts.binary_search_by_key(&interface, |count| count.interface).unwrap_or_else(|place| {
         counts.insert(place, InterfaceCount { interface, packets: 0, segments: 0 });

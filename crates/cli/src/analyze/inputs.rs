@@ -59,7 +59,7 @@ impl Input {
         matches!((identity(own), identity(path)), (Ok(own), Ok(other)) if own == other)
     }
 
-    /// What the capture is, from its contents; standard input cannot be read twice and is new each time.
+    /// Identity of the capture, from its contents; standard input cannot be read twice and is new each time.
     pub(super) fn identity(&self) -> Result<CaptureId, String> {
         match self {
             Self::File(path) | Self::Called(path, _) if self.can_reopen() => {

@@ -31,14 +31,14 @@ pub(super) fn is_meant(args: &Args) -> bool {
     is_many && is_alone && !args.compare && (args.parquet.is_some() || args.write_manifest.is_some())
 }
 
-/// What a series came to.
+/// Outcome of a series.
 enum Done {
     /// Its results were there.
     Before,
     /// It was analyzed.
     Now {
         flows: u64,
-        /// What was wrong with its files.
+        /// Doubts about its files.
         doubts: Vec<String>,
     },
     Failed(String),
@@ -46,7 +46,7 @@ enum Done {
     NoRoom(String),
 }
 
-/// Why a series has no results.
+/// Reason why a series has no results.
 enum Failure {
     Series(String),
     NoRoom(String),

@@ -1,4 +1,4 @@
-//! Where the results go: any number of outputs from one reading of the captures.
+//! Outputs for the results: any number of outputs from one reading of the captures.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -17,7 +17,7 @@ use crate::output::Words;
 trait Output: Sink {
     /// Writes what is left to write.
     fn finish(self: Box<Self>, findings: &Findings, made_by: &MadeBy) -> io::Result<()>;
-    /// What is written, for messages.
+    /// Name of the output, for messages.
     fn name(&self) -> String;
 }
 
@@ -165,7 +165,7 @@ pub(super) fn check(args: &Args, inputs: &[Input]) -> Result<(), String> {
 /// Something to write to.
 type Writer = Box<dyn Write + Send>;
 
-/// What messages call standard output.
+/// Name of standard output in messages.
 const STDOUT: &str = "standard output";
 
 fn is_stdout(path: &Path) -> bool {

@@ -153,7 +153,7 @@ fn long(packets: &QuicPackets) -> Option<String> {
     (!seen.is_empty()).then(|| seen.join(", "))
 }
 
-/// What is inferred of a flow, a line each.
+/// Facts inferred of a flow, a line each.
 fn inferred(found: &QuicInferred, flow: &QuicFlowReport) -> Vec<String> {
     let mut lines = Vec::new();
     match flow.recognized_by {

@@ -260,7 +260,7 @@ fn directions(flow: &FlowReport) -> Table {
     }
 }
 
-/// Why packets were sent again, and of how many it is known that this was not needed.
+/// Reasons why packets were sent again, and of how many it is known that this was not needed.
 fn kinds(r: &Retransmissions) -> [(&'static str, String); 6] {
     [
         ("syn", r.syn.to_string()),

@@ -152,7 +152,7 @@ fn spawn<'scope, T: Send + 'scope>(
         .map_err(|error| format!("a thread cannot be started: {error}: try --threads 1"))
 }
 
-/// What a thread gives; what it died of goes on here.
+/// Result of a thread; what it died of goes on here.
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

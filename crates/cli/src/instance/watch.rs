@@ -70,7 +70,7 @@ pub(super) fn watch(which: &Which, args: &WatchArgs) -> Result<ExitCode, String>
     }
 }
 
-/// What is shown of it, with rates if there was a sample of the same process before.
+/// Lines of it, with rates if there was a sample of the same process before.
 fn lines(status: &Status, before: Option<(&Status, Duration)>) -> Vec<String> {
     let before = before.filter(|(before, _)| before.process == status.process);
     let mut lines = heading_lines(status);
@@ -103,7 +103,7 @@ fn lines(status: &Status, before: Option<(&Status, Duration)>) -> Vec<String> {
     lines
 }
 
-/// What a counter grew by in a second; rounded down.
+/// Growth of a counter in a second; rounded down.
 fn per_second(now: u64, before: u64, time: Duration) -> u64 {
     let grown = u128::from(now.saturating_sub(before)) * 1_000_000_000;
     u64::try_from(grown / u128::from(time.as_nanos().max(1))).unwrap_or(u64::MAX)

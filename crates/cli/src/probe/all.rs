@@ -17,7 +17,7 @@ const HOPS_MAX: u8 = 30;
 
 /// Shortest run of `sweep`, where there is time.
 const RUN_MIN: Duration = Duration::from_secs(2);
-/// What `probe middlebox` tests unless told otherwise.
+/// Ports that `probe middlebox` tests unless told otherwise.
 const MIDDLEBOX_PORTS: [u16; 7] = [20, 21, 22, 80, 110, 443, 5_201];
 const MIDDLEBOX_DELAY: Duration = Duration::from_secs(5);
 

@@ -14,9 +14,9 @@ use crate::interruption;
 
 /// Failures after which going on makes no sense.
 const FAILURES_MAX: usize = 100;
-/// How often progress is shown.
+/// Interval at which progress is shown.
 const TURN: Duration = Duration::from_millis(200);
-/// Where it goes to a file: how often a line is written.
+/// Interval of the lines of progress that goes to a file.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub struct Args {
     seed: Option<u64>,
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Soak {
     next: AtomicU64,
     end: u64,
@@ -89,7 +89,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(interruption::code(Some(signal)))
 }
 
-/// What is added to each run.
+/// Settings that are added to each run.
 #[derive(Clone, Copy)]
 struct Variant {
     strangers: bool,

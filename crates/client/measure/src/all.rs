@@ -25,18 +25,18 @@ use crate::{hops_page, middlebox_page, rtt_page, sweep_page, tcp_page, timeout_p
 /// Name and version of the document; its schema is `schemas/probe-all.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-all/1";
 
-/// What a run takes beside its data: questions, the tail, a pause.
+/// Time of a run beside its data: questions, the tail, a pause.
 const RUN_MORE: Duration = Duration::from_millis(1_800);
 /// The same of a TCP transfer.
 const TRANSFER_MORE: Duration = Duration::from_secs(2);
 /// Runs of a sweep that was given no rates.
 const SWEEP_RUNS: u64 = 8;
-/// What `middlebox` takes beside the delays.
+/// Time of `middlebox` beside the delays.
 const MIDDLEBOX_MORE: Duration = Duration::from_secs(10);
 /// Looking for the way, of `hops`.
 const WAY: Duration = Duration::from_secs(3);
 
-/// What to measure.
+/// Plan of all measurements.
 #[derive(Debug)]
 pub struct AllPlan {
     /// Names of the parts that are wanted, of [`NAMES`].
@@ -63,7 +63,7 @@ pub const NAMES: [&str; 6] = ["rtt", "sweep", "tcp", "middlebox", "hops", "timeo
 pub struct Part {
     /// Name of the command.
     pub name: &'static str,
-    /// What it took.
+    /// Time that it took, s.
     pub seconds: f64,
     /// In plain words; none where nothing was measured.
     pub verdict: Option<String>,
@@ -75,12 +75,12 @@ pub struct Part {
     page: String,
 }
 
-/// What came of it.
+/// Results of all measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AllDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the measurements.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,
@@ -92,7 +92,7 @@ pub struct AllDocument {
     pub parts: Vec<Part>,
 }
 
-/// What a part gives.
+/// Result of a part.
 struct Done {
     document: Value,
     verdict: String,
@@ -336,7 +336,7 @@ fn first_sentence(verdict: &str) -> String {
     verdict.split_once(". ").map_or_else(|| verdict.to_owned(), |(first, _)| format!("{first}."))
 }
 
-/// What all parts together say, in one sentence: each part has its own verdict below.
+/// Verdict of all parts together, in one sentence: each part has its own verdict below.
 fn verdict(document: &AllDocument) -> String {
     let of = |name: &str| {
         document.parts.iter().find(|part| part.name == name).and_then(|part| part.document.as_ref())

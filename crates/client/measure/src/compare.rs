@@ -19,7 +19,7 @@ const POINTS: usize = 200;
 /// One environment's result, as it was written.
 #[derive(Clone, Debug)]
 pub struct Environment {
-    /// What it is called.
+    /// Name of the environment.
     pub name: String,
     /// A document of `sweep`, `rtt` or `tcp`.
     pub document: Value,
@@ -95,7 +95,7 @@ pub struct TransferRow {
 pub struct Comparison {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who compared.
+    /// Maker of the comparison.
     pub made_by: Maker,
     /// In plain words.
     pub verdict: String,

@@ -3,7 +3,7 @@
 use probe::{Failure, Refusal, VERSION};
 use units::{Bytes, Duration, Rate};
 
-/// Why there is no measurement.
+/// Reason why there is no measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// The name of the server has no address.
@@ -11,7 +11,7 @@ pub enum MeasureError {
     Name {
         /// As given.
         host: String,
-        /// What the resolver said.
+        /// Message of the resolver.
         why: String,
     },
     /// The server does not answer at all.
@@ -34,7 +34,7 @@ pub enum MeasureError {
     Unreachable {
         /// Name and address.
         server: String,
-        /// What the system said.
+        /// Message of the system.
         why: String,
     },
     /// The server fell silent.
@@ -48,7 +48,7 @@ pub enum MeasureError {
     Refused {
         /// Name and address.
         server: String,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         why: String,
     },
     /// A round trip is as long as the delay that was to be above it.
@@ -104,7 +104,7 @@ impl MeasureError {
     }
 }
 
-/// What a refusal means, and what to do about it.
+/// Meaning of a refusal, and what to do about it.
 #[must_use]
 pub fn refusal(reason: Refusal, detail: u64, version: u8) -> String {
     match reason {

@@ -24,7 +24,7 @@ pub const SCHEMA: &str = "cellerator/probe-hops/1";
 /// Pings for each hop while the way is looked for, and how far apart.
 const SEARCH_PINGS: usize = 3;
 const SEARCH_EVERY: Duration = Duration::from_millis(400);
-/// How long their answers are waited for.
+/// Time to wait for their answers.
 const SEARCH_LENGTH: Duration = Duration::from_millis(2_500);
 /// Between two packets that measure the whole way.
 const ECHO_EVERY: Duration = Duration::from_millis(50);
@@ -36,7 +36,7 @@ const GROWTH_MIN_MS: f64 = 5.0;
 /// The queue is where this share of the whole growth has come.
 const GROWTH_SHARE: f64 = 0.5;
 
-/// What to measure.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct HopsPlan {
     /// Length and load of each phase, as `rtt` has them; `every` is that of the pings of one hop.
@@ -58,7 +58,7 @@ pub struct HopPhase {
     pub rtt: Option<DelayFigures>,
 }
 
-/// Where the queue grows.
+/// Place at which the queue grows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Growth {
     /// The last hop before it that answers; 0 is this machine.
@@ -80,11 +80,11 @@ pub struct HopsPhase {
     pub load: &'static str,
     /// Rate of the load, IP packets; none of idle.
     pub load_mbps: Option<f64>,
-    /// What came of it.
+    /// Rate of the load that arrived, Mbit/s.
     pub load_received_mbps: Option<f64>,
     /// Each hop; the last one is the server.
     pub hops: Vec<HopPhase>,
-    /// Where the queue grows; none where it does not.
+    /// Place at which the queue grows; none where it does not.
     pub growth: Option<Growth>,
     /// Why it is not what it seems.
     pub doubts: Vec<String>,
@@ -101,12 +101,12 @@ pub struct Hop {
     pub is_server: bool,
 }
 
-/// What came of it.
+/// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HopsDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the measurement.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,

@@ -69,7 +69,7 @@ pub fn page(document: &HopsDocument) -> String {
     figures::page::page("Where on the way packets wait", "", &html! { (head) (body(document)) })
 }
 
-/// What stands below the verdict.
+/// Part of the page below the verdict.
 pub(crate) fn body(document: &HopsDocument) -> Markup {
     html! {
         (table(document).html(&|_| None, &|field| (field == "does not answer").then_some("less")))

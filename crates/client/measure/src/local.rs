@@ -39,7 +39,7 @@ pub struct LocalFigures {
     pub rtt: Option<DelayFigures>,
 }
 
-/// What came of a local peer.
+/// Results of a local peer.
 #[derive(Debug)]
 pub(crate) struct LocalLog {
     pub(crate) peer: Peer,

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde::Serialize;
 
-/// What made a document.
+/// Maker of a document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Maker {
     /// Version of cellerator.

@@ -53,10 +53,10 @@ const TURN: Duration = Duration::from_millis(100);
 /// Segment size where the system does not say its own.
 const MSS: u16 = 1_400;
 
-/// Why a port of the server's was not tested, which is nothing to tell a person.
+/// Reason why a port of the server was not tested, which people need not read.
 pub(crate) const NOT_ASKED: &str = "it was not asked for";
 
-/// What to measure.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct MiddleboxPlan {
     /// TCP ports, where the server has them.
@@ -76,7 +76,7 @@ pub struct MiddleboxPlan {
 pub enum MiddleboxPart {
     /// Is the path split? By delayed acknowledgements.
     Split,
-    /// What happens to options, numbers and flags.
+    /// Changes to options, numbers and flags.
     Options,
     /// Caches, and what can be learned by the system's TCP.
     Requests,
@@ -84,7 +84,7 @@ pub enum MiddleboxPart {
     Refused,
 }
 
-/// What a finding says of what it is about.
+/// Outcome of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -101,13 +101,13 @@ pub enum Outcome {
 pub struct Finding {
     /// TCP port of the server.
     pub port: u16,
-    /// Which test.
+    /// Name of the test.
     pub test: &'static str,
-    /// What it says.
+    /// Outcome of the test.
     pub outcome: Outcome,
     /// In a few words.
     pub verdict: String,
-    /// What was seen.
+    /// Evidence that was seen.
     pub evidence: String,
 }
 
@@ -139,7 +139,7 @@ pub struct Connection {
     pub port: u16,
     /// `split`, `plain`, or what its SYN had besides.
     pub kind: &'static str,
-    /// How it ended.
+    /// End of the connection.
     pub end: &'static str,
     /// SYNs sent.
     pub syns: u32,
@@ -164,18 +164,18 @@ pub struct Connection {
 /// A part that could not be done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NotDone {
-    /// What.
+    /// Part that was not done.
     pub what: String,
-    /// Why, and what to do.
+    /// Reason, and what to do.
     pub why: String,
 }
 
-/// What came of it.
+/// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MiddleboxDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the measurement.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,
@@ -187,7 +187,7 @@ pub struct MiddleboxDocument {
     pub delay_s: f64,
     /// Round trips of small UDP packets before.
     pub udp_rtt: Option<DelayFigures>,
-    /// What was not done.
+    /// Parts that were not done.
     pub not_done: Vec<NotDone>,
     /// Ports.
     pub ports: Vec<PortFigures>,
@@ -332,7 +332,7 @@ fn read(json: &[u8]) -> Option<Vec<Seen>> {
     serde_json::from_slice(json).ok()
 }
 
-/// What is to become of a port.
+/// Work for a port.
 fn figures(port: probe::Port, plan: &MiddleboxPlan, session: &Session<'_>) -> PortFigures {
     let is_main = port.number == session.server().port();
     let is_wanted = plan.ports.contains(&port.number) || is_main;

@@ -1,4 +1,4 @@
-//! What stands in between, for people.
+//! Page about middleboxes on the path, for people.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
     text
 }
 
-/// Why ports were not tested, and which.
+/// Reasons why ports were not tested, and which.
 fn untested(document: &MiddleboxDocument) -> BTreeMap<&str, String> {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for port in &document.ports {
@@ -63,7 +63,7 @@ pub fn page(document: &MiddleboxDocument) -> String {
     figures::page::page(title, "", &html! { (head) (body(document)) })
 }
 
-/// What stands below the verdict.
+/// Part of the page below the verdict.
 pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
     let all = groups(&document.findings);
     let look = |field: &str| (field == "found").then_some("different");

@@ -17,7 +17,7 @@ const DISTANCES_MIN: usize = 10;
 /// Losses are even, as those of a policer, when their distances vary by less than this part of what chance does.
 const EVEN: f64 = 0.6;
 
-/// What the runs of one way lose at random.
+/// Random losses of the runs of one way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Overload {
     /// Per cent of the packets, at every rate; zero of a path that loses none so.

@@ -22,11 +22,11 @@ pub(crate) struct Row {
     pub(crate) every: Duration,
     /// After the begin.
     pub(crate) first: Duration,
-    /// How many; none for no end.
+    /// Number of pings; none for no end.
     pub(crate) count: Option<usize>,
 }
 
-/// What came of a row.
+/// Results of a row.
 #[derive(Clone, Debug)]
 pub(crate) struct RowLog {
     pub(crate) pings: Pings,
@@ -34,7 +34,7 @@ pub(crate) struct RowLog {
     pub(crate) routers: BTreeMap<IpAddr, usize>,
     /// Answers of the server itself.
     pub(crate) reached: usize,
-    /// What routers said that is not "out of hops": no way there, forbidden.
+    /// Number of messages of routers other than "out of hops": no way there, forbidden.
     pub(crate) unreachable: usize,
 }
 

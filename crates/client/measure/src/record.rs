@@ -37,10 +37,10 @@ const UNSATURATED_MAX: f64 = 0.05;
 /// A recording of less is none.
 const SECONDS_MIN: f64 = 1.0;
 
-/// What to record.
+/// Plan of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordPlan {
-    /// Which ways, at the same time.
+    /// Directions, at the same time.
     pub directions: Vec<Direction>,
     /// For how long the path is saturated.
     pub length: Duration,
@@ -55,7 +55,7 @@ pub struct RecordPlan {
 /// One way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordedWay {
-    /// What came of it.
+    /// Record of one direction.
     #[serde(flatten)]
     pub record: WayRecord,
     /// Name of the trace in Mahimahi's format, beside this document.
@@ -64,12 +64,12 @@ pub struct RecordedWay {
     pub doubts: Vec<String>,
 }
 
-/// What came of a recording.
+/// Result of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the recording.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,

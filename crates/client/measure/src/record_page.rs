@@ -83,7 +83,7 @@ pub fn page(document: &RecordDocument) -> String {
     figures::page::page("A recorded path", "", &html! { (head) (body(document)) })
 }
 
-/// What stands below the verdict.
+/// Part of the page below the verdict.
 pub(crate) fn body(document: &RecordDocument) -> Markup {
     html! {
         (table(document).html(&|_| None, &|_| None))

@@ -27,7 +27,7 @@ const FILLED_SHARE: f64 = 0.98;
 /// Rest between two phases.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What to measure.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct RttPlan {
     /// Between two packets.
@@ -62,7 +62,7 @@ pub struct Phase {
     pub load: &'static str,
     /// Rate of the load, IP packets; none of idle.
     pub load_mbps: Option<f64>,
-    /// What came of it.
+    /// Rate of the load that arrived, Mbit/s.
     pub load_received_mbps: Option<f64>,
     /// Packets sent.
     pub sent: u32,
@@ -101,12 +101,12 @@ impl Phase {
     }
 }
 
-/// What came of `rtt`.
+/// Result of `rtt`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RttDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the measurement.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,
@@ -340,7 +340,7 @@ fn verdict(document: &RttDocument) -> String {
     text + "."
 }
 
-/// What a local peer tells: who adds the delay.
+/// Conclusion from a local peer about the source of the delay.
 fn of_local(phases: &[Phase]) -> String {
     /// Of what a load adds: from here on it is (nearly) all.
     const MOST: f64 = 0.7;

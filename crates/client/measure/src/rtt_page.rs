@@ -97,7 +97,7 @@ pub fn page(document: &RttDocument) -> String {
     figures::page::page("Round trips, idle and under load", "", &html! { (head) (body(document)) })
 }
 
-/// What stands below the verdict.
+/// Part of the page below the verdict.
 pub(crate) fn body(document: &RttDocument) -> Markup {
     html! {
         (table(document).html(&|_| None, &|_| None))
@@ -157,7 +157,7 @@ fn outage_table(document: &RttDocument) -> Markup {
     }
 }
 
-/// What the load was: above the capacity, unless something bounded it.
+/// Description of the load: above the capacity, unless something bounded it.
 fn load_words(document: &RttDocument) -> &'static str {
     let loaded = || document.phases.iter().filter(|phase| phase.load != "idle");
     match (loaded().next().is_some(), loaded().all(Phase::is_filled)) {

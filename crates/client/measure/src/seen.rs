@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a server saw of a connection, in JSON between server and client.
+/// Observations of a server about a connection, in JSON between server and client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Seen {
     /// The port it came to.
@@ -26,11 +26,11 @@ pub(crate) struct Seen {
     pub(crate) has_ecn: bool,
     /// A packet marked as ECN-capable has come.
     pub(crate) has_seen_ecn: bool,
-    /// What came of the server's own sending; none where it only answered.
+    /// Result of the server's own sending; none where it only answered.
     pub(crate) watch: Option<Watch>,
 }
 
-/// What came of data that the server sent by itself.
+/// Result of data that the server sent by itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Watch {
     /// For how long it watched.

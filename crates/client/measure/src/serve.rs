@@ -12,19 +12,19 @@ use crate::tcp_serve::{ORDER_PATIENCE, TcpServer};
 const BATCH: usize = 32;
 /// Longest datagram that is read whole; of longer ones the header is.
 const DATAGRAM_MAX: usize = 2_048;
-/// How often the user's signals are looked for while packets leave.
+/// Interval at which the user's signals are looked for while packets leave.
 const TURN: Duration = Duration::from_millis(100);
 /// Below the kernel's own, above what computes.
 const PRIORITY: u8 = 10;
 
-/// Where a server listens, and what it allows.
+/// Settings of a server: addresses to listen on, and limits.
 #[derive(Debug)]
 pub struct ServeOptions {
     /// Address and port.
     pub listen: SocketAddr,
     /// TCP ports to listen at as well.
     pub ports: Vec<u16>,
-    /// What it allows.
+    /// Limits that it allows.
     pub config: ServerConfig,
     /// Its clock gains so much, ppm: for tests of what clients make of clocks that drift.
     pub drift_ppm: i32,
@@ -47,13 +47,13 @@ impl DriftingClock {
         u64::try_from(nanos).unwrap_or(0)
     }
 
-    /// What it shows at `real`.
+    /// Time that it shows at `real`.
     fn told(self, real: Instant) -> Instant {
         let gained = Duration::from_nanos(self.gained(real.saturating_since(self.begin)));
         if self.ppm < 0 { real - gained } else { real + gained }
     }
 
-    /// When it shows `told`, to a part in a million of a ppm: who waits for it looks at it again.
+    /// Time at which it shows `told`, to a part in a million of a ppm: who waits for it looks at it again.
     fn real(self, told: Instant) -> Instant {
         let gained = Duration::from_nanos(self.gained(told.saturating_since(self.begin)));
         if self.ppm < 0 { told + gained } else { told - gained }

@@ -13,7 +13,7 @@ use crate::maker::Peer;
 
 const BATCH: usize = 32;
 const DATAGRAM_MAX: usize = 16_384;
-/// How often progress is shown.
+/// Interval at which progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 pub(crate) const PRIORITY: u8 = 10;
 /// A server that is silent for this long, and whose host says that nobody listens, is gone.
@@ -22,7 +22,7 @@ const LOST_AFTER: Duration = Duration::from_secs(2);
 const OVERHEAD_V4: u16 = 28;
 const OVERHEAD_V6: u16 = 48;
 
-/// Which addresses of a server's name are used.
+/// Choice among the addresses of a server's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Address {
     /// The first.
@@ -43,24 +43,24 @@ impl Address {
     }
 }
 
-/// Whom to measure against.
+/// Settings of a session, with its server.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// Name or address.
     pub host: String,
     /// UDP port.
     pub port: u16,
-    /// Which of its addresses.
+    /// Choice among its addresses.
     pub address: Address,
     /// Its key.
     pub key: Option<Key>,
     /// A random number.
     pub nonce: u64,
-    /// How long it may be silent.
+    /// Longest silence of the server.
     pub patience: Duration,
 }
 
-/// What is shown while runs are under way.
+/// Progress that is shown while runs are under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Moment {
     /// Others are measured first; the place in the queue.
@@ -69,15 +69,15 @@ pub enum Moment {
     Moves(u64, u64),
 }
 
-/// Who hears what is done, and how far it is.
+/// Receiver of messages about the work and its progress.
 pub trait Watcher {
     /// A step begins.
     fn say(&mut self, what: &str);
-    /// How far it is.
+    /// Shows the progress.
     fn show(&mut self, moment: Moment);
 }
 
-/// What goes on beside runs, in a thread of its own.
+/// Work that goes on beside runs, in a thread of its own.
 pub(crate) trait Beside {
     /// The first run has begun: it is this client's turn.
     fn begin(&mut self);
@@ -111,7 +111,7 @@ pub struct Session<'a> {
     buffer: Vec<u8>,
 }
 
-/// What came of runs: their logs in the order they were asked for, and why there is no more.
+/// Results of runs: their logs in the order they were asked for, and why there is no more.
 type Logs = (Vec<Option<RunLog>>, Option<MeasureError>);
 
 impl<'a> Session<'a> {
@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
         self.server
     }
 
-    /// What the server allows.
+    /// Limits that the server allows.
     #[must_use]
     pub fn limits(&self) -> Option<Limits> {
         self.limits
@@ -362,8 +362,8 @@ impl<'a> Session<'a> {
         self.turn()
     }
 
-    /// Where the server's host has said that nobody listens any more, and nothing came for a while, ends what is
-    /// under way: what ended is told by the events, so they are to be polled after it.
+    /// Ends what is under way where the server's host has said that nobody listens any more, and nothing came
+    /// for a while: the events tell what ended, so they are to be polled after it.
     fn lose_what_is_refused(&mut self) {
         if self.refused_by_host && self.client.silence(Clock::now()) > LOST_AFTER {
             self.client.lose();
@@ -406,7 +406,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What the system says of the way there: it ends an attempt to connect, and nothing that is under way.
+    /// Handles an error of the system about the way there: it ends an attempt to connect, and nothing that is
+    /// under way.
     fn on_error(&mut self, error: &IoError) {
         /// `ECONNREFUSED`.
         const REFUSED: i32 = 111;

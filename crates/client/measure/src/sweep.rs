@@ -28,10 +28,10 @@ const AGAIN_MAX: u8 = 2;
 /// Losses below this are not spoken of, per cent.
 const LOSS_TOLD: f64 = 0.1;
 
-/// What to measure.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct SweepPlan {
-    /// Which ways, in this order.
+    /// Directions, in this order.
     pub directions: Vec<Direction>,
     /// Rates of IP packets; none to search for the capacity and go through shares of it.
     pub rates: Vec<Rate>,
@@ -48,7 +48,7 @@ pub struct SweepPlan {
 /// A run of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// What came of it.
+    /// Figures of the run.
     #[serde(flatten)]
     pub figures: RunFigures,
     /// Small packets that measured the round trip: sent.
@@ -95,12 +95,12 @@ pub struct DirectionFigures {
     pub spoiled: Vec<Step>,
 }
 
-/// What came of a sweep.
+/// Result of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SweepDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the measurement.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,
@@ -136,7 +136,7 @@ impl Measured {
     }
 }
 
-/// What was measured one way.
+/// Results of one direction.
 #[derive(Debug)]
 struct MeasuredWay {
     direction: Direction,
@@ -367,7 +367,7 @@ fn of_direction(figures: &DirectionFigures) -> String {
     text + ". "
 }
 
-/// What happens to packets at rates above the knee.
+/// Effect on packets at rates above the knee.
 fn above(knee: f64, worst: &RunFigures, random_percent: f64) -> String {
     let mut text = format!("; above {} Mbit/s packets", digits(knee));
     let delay = worst.delay_variation.map_or(0.0, |delay| delay.p95_ms);

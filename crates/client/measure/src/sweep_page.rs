@@ -96,7 +96,7 @@ pub fn page(document: &SweepDocument) -> String {
     figures::page::page("What this path does to UDP", "", &html! { (head) (body(document)) })
 }
 
-/// What stands below the verdict.
+/// Part of the page below the verdict.
 pub(crate) fn body(document: &SweepDocument) -> Markup {
     html! {
         @for figures in &document.directions { (section(figures)) }

@@ -26,16 +26,16 @@ pub const SCHEMA: &str = "cellerator/probe-tcp/1";
 
 /// Between two of the small packets that measure the round trip beside a transfer.
 const ECHO_EVERY: Duration = Duration::from_millis(50);
-/// What a transfer may take longer than its data: handshakes, the report.
+/// Time that a transfer may take beyond that of its data: handshakes, the report.
 const MORE: Duration = Duration::from_secs(8);
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 /// Longest report.
 const REPORT_MAX: u64 = 4 << 20;
 
-/// What to measure.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct TcpPlan {
-    /// Which ways, in this order.
+    /// Directions, in this order.
     pub directions: Vec<Direction>,
     /// Length of each transfer.
     pub length: Duration,
@@ -49,7 +49,7 @@ pub struct TcpPlan {
     pub key: Option<Key>,
 }
 
-/// What a transfer was to use.
+/// Settings of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TcpSettings {
     /// `up` or `down`.
@@ -61,7 +61,7 @@ pub struct TcpSettings {
 }
 
 impl TcpSettings {
-    /// What was asked for, in words; empty where nothing was.
+    /// Settings that were asked for, in words; empty where nothing was.
     #[must_use]
     pub fn words(&self) -> String {
         let window = self.window_bytes.map(|bytes| format!("{} KB", digits(f64::from(bytes) / 1e3)));
@@ -73,7 +73,7 @@ impl TcpSettings {
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpRun {
-    /// What it was to use.
+    /// Settings of the transfer.
     #[serde(flatten)]
     pub settings: TcpSettings,
     /// From 1.
@@ -96,7 +96,7 @@ pub struct TcpRun {
     pub retransmitted: u32,
     /// The same of all data segments sent.
     pub loss_percent: Option<f64>,
-    /// What kept it from being faster.
+    /// Limit of the transfer: what kept it from being faster.
     pub limit: Limit,
     /// Segment size.
     pub mss: u32,
@@ -118,7 +118,7 @@ pub struct Spread {
 /// A row of the table of [MP].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpRow {
-    /// What its transfers were to use.
+    /// Settings of its transfers.
     #[serde(flatten)]
     pub settings: TcpSettings,
     /// Transfers.
@@ -135,12 +135,12 @@ pub struct TcpRow {
     pub limited_by: String,
 }
 
-/// What came of it.
+/// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TcpDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the measurement.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,
@@ -154,7 +154,7 @@ pub struct TcpDocument {
     pub runs: Vec<TcpRun>,
 }
 
-/// What a transfer needs to know.
+/// Inputs of a transfer.
 #[derive(Clone)]
 struct Job {
     to: SocketAddr,
@@ -187,13 +187,13 @@ fn settings(plan: &TcpPlan) -> Vec<(Direction, &str, u32)> {
     all.collect()
 }
 
-/// What came of a transfer.
+/// Result of a transfer.
 struct Transfer {
     handshake_ms: f64,
     sender: TcpSide,
     receiver: TcpSide,
     server_handshake_ms: Option<f64>,
-    /// Why the server's side did not come; none where it did.
+    /// Reason why the server's side did not come; none where it did.
     lacks: Option<String>,
 }
 
@@ -277,7 +277,7 @@ impl Task {
         Self { job: Some(job), thread: None, is_stopped: Arc::default(), is_over: Arc::default() }
     }
 
-    /// What came of it; none of one that never began.
+    /// Result; none of one that never began.
     fn end(mut self) -> Option<Result<Transfer, String>> {
         self.is_stopped.store(true, Ordering::SeqCst);
         let ended = self.thread.take()?.join();
@@ -506,7 +506,7 @@ fn with_words(row: &TcpRow) -> String {
     if words.is_empty() { "as it is".to_owned() } else { words }
 }
 
-/// What limited the transfers of a row, in words: `network 6×` as all, `network 4×, sender 2×` as some.
+/// Limits of the transfers of a row, in words: `network 6×` as all, `network 4×, sender 2×` as some.
 fn limits(by: &str) -> String {
     match by.rsplit_once(' ') {
         Some((only, _)) if !by.contains(',') => format!("limited by the {only}"),

@@ -38,13 +38,13 @@ pub struct Limit {
     pub sndbuf_limited_share: f64,
     /// Window of the receiver, median.
     pub rwnd_bytes: u32,
-    /// What that allows over the median round trip: `rwnd / RTT`.
+    /// Throughput that this window allows over the median round trip: `rwnd / RTT`.
     pub rwnd_over_rtt_mbps: Option<f64>,
     /// Longest time in which the sender's program stood still: it neither sent nor looked at its connection.
     pub stood_still_s: f64,
 }
 
-/// What a sender's samples say.
+/// Figures of a sender's samples.
 struct Figures {
     busy_share: f64,
     rwnd_share: f64,
@@ -54,7 +54,7 @@ struct Figures {
     rtt_ms: Option<f64>,
     has_queue: bool,
     rwnd_over_rtt_mbps: Option<f64>,
-    /// What was acknowledged, over the time.
+    /// Bytes acknowledged, over the time.
     mbps: f64,
     loss_percent: f64,
     takes_loss_for_congestion: bool,
@@ -110,7 +110,8 @@ fn share_of_time(bytes: u64, seconds: f64) -> f64 {
 }
 
 impl Limit {
-    /// What kept the sender from sending more; `control` is the congestion control that it was asked to use.
+    /// Limit that kept the sender from sending more; `control` is the congestion control that it was asked to
+    /// use.
     pub(crate) fn of(sender: &TcpSide, control: Option<&str>) -> Self {
         let figures = Figures::of(sender, control);
         let (by, why) = judge(sender, &figures);

@@ -24,7 +24,7 @@ pub fn summary(document: &TcpDocument, columns: usize) -> String {
     text
 }
 
-/// What limited each transfer.
+/// Table of the limits of the transfers.
 fn transfers(document: &TcpDocument, by: impl Fn(&TcpRun) -> String) -> Table {
     let row = |run: &TcpRun| vec![name(run), format!("{:.2}", run.goodput_mbps), by(run)];
     Table {
@@ -84,7 +84,7 @@ pub fn page(document: &TcpDocument) -> String {
     figures::page::page("What this path does to TCP", "", &html! { (head) (body(document)) })
 }
 
-/// What stands below the verdict.
+/// Part of the page below the verdict.
 pub(crate) fn body(document: &TcpDocument) -> Markup {
     html! {
         (rows(document).html(&|_| None, &|_| None))

@@ -29,18 +29,18 @@ use crate::tcp_socket::{
 };
 use probe::order::{Answer, ORDER_LEN, Order, What};
 
-/// How long a client may take to say what it wants, all of it.
+/// Longest time that a client may take to say what it wants, all of it.
 pub(crate) const ORDER_PATIENCE: Duration = Duration::from_secs(10);
 /// Longest silence that is waited for.
 const SILENCE_ASKED_MAX: Duration = Duration::from_secs(3 * 3_600);
 /// Reports kept.
 const REPORTS_MAX: usize = 128;
-/// How long a report is waited for that is not there yet.
+/// Time to wait for a report that is not there yet.
 const REPORT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(8);
-/// How long a sender may be silent.
+/// Longest silence of a sender.
 const SILENCE_MAX: Duration = Duration::from_secs(8);
 const TURN: Duration = Duration::from_millis(200);
-/// How an order within HTTP begins.
+/// Beginning of an order within HTTP.
 const HTTP: &[u8; 4] = b"GET ";
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ struct State {
     volumes: BTreeMap<SessionId, u64>,
     reports: BTreeMap<(SessionId, u32), TcpSide>,
     places: Places,
-    /// What `probe middlebox` wants to know.
+    /// Notes for `probe middlebox`.
     notes: Notes,
     syn_acks: SynAcks,
 }
@@ -62,7 +62,7 @@ struct Shared {
     is_over: AtomicBool,
     key: Option<Key>,
     limits: Limits,
-    /// Where it listens.
+    /// Ports on which the server listens.
     ports: Vec<u16>,
     order_patience: Duration,
 }

@@ -46,7 +46,7 @@ pub struct TcpSample {
     pub sndbuf_limited_s: f64,
 }
 
-/// What one end saw.
+/// View of one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TcpSide {
     /// Round trip of the handshake as the kernel of this end measured it; none where it did not.
@@ -67,8 +67,8 @@ impl TcpSide {
         self.samples.last().map_or(0, |sample| sample.acked_data())
     }
 
-    /// What the receiver of this sender saw, as far as its acknowledgements tell: half a round trip late, and without
-    /// what was under way at the end.
+    /// View of the receiver of this sender, as far as its acknowledgements tell: half a round trip late, and
+    /// without what was under way at the end.
     pub(crate) fn receiver_as_acknowledged(&self) -> Self {
         let (mut received_bytes, mut seconds, mut before) = (Vec::new(), 0.0, 0);
         for sample in &self.samples {
@@ -116,7 +116,7 @@ fn sample(info: &TcpInfo, begin: Instant) -> TcpSample {
     }
 }
 
-/// What the kernel knows of a connection that has carried nothing yet.
+/// State in the kernel of a connection that has carried nothing yet.
 pub(crate) fn fresh(stream: &TcpStream) -> Result<TcpSide, IoError> {
     let info = TcpInfo::of(stream)?;
     let handshake_ms = (!info.srtt.is_zero()).then(|| info.srtt.as_millis_f64());

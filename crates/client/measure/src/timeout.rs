@@ -26,14 +26,14 @@ use probe::order::{Order, What};
 pub const SCHEMA: &str = "cellerator/probe-timeout/1";
 /// The session is kept by a word this often.
 const KEEP_EVERY: Duration = Duration::from_secs(10);
-/// How much later than expected the server's word may come over TCP.
+/// Time by which the server's word may come later than expected over TCP.
 const GRACE: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(200);
 const DATAGRAM_MAX: usize = 2_048;
 /// Of the longest silence that lived, per cent: how often to send something.
 const KEEP_ALIVE_PERCENT: u64 = 80;
 
-/// What to measure.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct TimeoutPlan {
     /// Silences to try.
@@ -44,12 +44,12 @@ pub struct TimeoutPlan {
     pub has_tcp: bool,
     /// The server's key.
     pub key: Option<Key>,
-    /// What is known already of each protocol: it is not tried again.
+    /// Results that are known already of each protocol: it is not tried again.
     pub known: Vec<(&'static str, Silence)>,
 }
 
 impl TimeoutPlan {
-    /// What `document`, a result that is not the whole, has not learned yet.
+    /// Plan for what `document`, a result that is not the whole, has not learned yet.
     ///
     /// # Errors
     /// When it is no such result, or nothing is left, as one line.
@@ -103,7 +103,7 @@ pub struct Silence {
     pub seconds: f64,
     /// True when the server's word came through at its end; none where that was not learned.
     pub lived: Option<bool>,
-    /// Why it was not learned.
+    /// Reason why it was not learned.
     pub why: Option<String>,
 }
 
@@ -122,12 +122,12 @@ pub struct Bindings {
     pub silences: Vec<Silence>,
 }
 
-/// What came of it.
+/// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimeoutDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// Who measured.
+    /// Maker of the measurement.
     pub made_by: Maker,
     /// Against whom.
     pub server: Peer,

@@ -36,7 +36,7 @@ pub fn page(document: &TimeoutDocument) -> String {
     figures::page::page("How long this path keeps idle flows", "", &html! { (head) (body(document)) })
 }
 
-/// What stands below the verdict.
+/// Part of the page below the verdict.
 pub(crate) fn body(document: &TimeoutDocument) -> Markup {
     html! {
         @for bindings in &document.bindings {

@@ -15,14 +15,14 @@ use crate::{Status, UplinkError};
 const SOCKET: &str = "console";
 /// Longest answer.
 const ANSWER_LEN_MAX: usize = 160 * 1024;
-/// How long an answer may take.
+/// Longest time that an answer may take.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// What can be asked.
+/// Question to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
-    /// How it is.
+    /// Status of the daemon.
     Status,
     /// Drain a path and use it no longer, or use it again.
     Retire {
@@ -33,7 +33,7 @@ pub enum Question {
     },
 }
 
-/// What is answered.
+/// Answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -41,7 +41,7 @@ pub enum Answer {
     Status(Box<Status>),
     /// It is done.
     Done,
-    /// Why not, in one line.
+    /// Reason of the refusal, in one line.
     Refused(String),
 }
 

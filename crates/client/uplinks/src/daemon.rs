@@ -45,7 +45,7 @@ const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 const ROUTELESS: Duration = Duration::from_secs(1);
 /// Probes without any answer since the start are said after so long.
 const SILENCE: Duration = Duration::from_secs(5);
-/// What happened last, kept for who asks.
+/// Number of the newest events that are kept for questions.
 const EVENTS_KEPT: usize = 40;
 /// The kernel allows no more.
 const LIMITS: MptcpLimits = MptcpLimits { subflows: 8, add_addr_accepted: 8 };
@@ -57,14 +57,14 @@ const CONSOLE: u64 = 3;
 const HANDS: u64 = 4;
 const PROBERS: u64 = 16;
 
-/// How a daemon ended.
+/// End of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
     /// The signal, as `libc` numbers them.
     pub signal: i32,
     /// Endpoints that stay until the subflows that use them end.
     pub in_use: Vec<IpAddr>,
-    /// What could not be undone.
+    /// Changes that could not be undone.
     pub problems: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub struct Daemon<'a> {
     counters: Counters,
     connections: u32,
     lacks: Vec<String>,
-    /// When the first probe left.
+    /// Time at which the first probe left.
     unanswered_since: Option<Instant>,
     is_answered: bool,
     conflicts: Vec<String>,
@@ -443,7 +443,7 @@ impl<'a> Daemon<'a> {
         self.handle(Event::Address(id(i), address), now);
     }
 
-    /// What cannot be sent for want of a route is not lost on the way.
+    /// Excludes from the losses probes that cannot be sent for want of a route.
     fn excuse_routeless(&mut self, now: Instant) {
         for i in 0..self.uplinks.len() {
             if self.uplinks[i].routeless_since.is_some() {

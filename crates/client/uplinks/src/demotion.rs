@@ -42,15 +42,15 @@ impl Demoted {
         self.route.with_hops(|device| device.get() == self.device)
     }
 
-    /// What of the route is there without the interface.
+    /// Rest of the route that is there without the interface.
     fn rests<'a>(&self, all: &'a [DefaultRoute]) -> Vec<&'a DefaultRoute> {
         let is_rest = |one: &&DefaultRoute| one.is_beside(&self.route) && one.is_part_of(&self.route);
         all.iter().filter(|_| self.route.is_shared()).filter(is_rest).collect()
     }
 }
 
-/// What of `all` is to be demoted, so that nothing new goes through `device`; with each the route as it stands there.
-/// Of a route whose other next hops are `known` to be demoted, the whole is remembered.
+/// Routes of `all` to be demoted, so that nothing new goes through `device`; with each the route as it stands
+/// there. Of a route whose other next hops are `known` to be demoted, the whole is remembered.
 pub(crate) fn plan(
     all: &[DefaultRoute],
     device: InterfaceIndex,

@@ -1,6 +1,6 @@
 //! [`UplinkError`]: what failed, on what, and what to do.
 
-/// Why the daemon cannot go on, or an answer cannot be had.
+/// Reason why the daemon cannot go on, or an answer cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UplinkError {
@@ -13,9 +13,9 @@ pub enum UplinkError {
     /// A file could not be read or written.
     #[error("cannot {what}: {source}")]
     File {
-        /// What was tried, beginning with a verb, with the path.
+        /// Action that was tried, beginning with a verb, with the path.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// There is no such daemon, or it does not answer.

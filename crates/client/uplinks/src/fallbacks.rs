@@ -1,4 +1,4 @@
-//! What the kernel counts of MPTCP: connections that fell back to TCP, joins that were refused.
+//! Counters of the kernel for MPTCP: connections that fell back to TCP, joins that were refused.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Counters {
         self.get("MPCapableFallbackSYNACK") + self.get("MPCapableSYNTXDrop")
     }
 
-    /// What has happened since `before`, one line each.
+    /// Events since `before`, one line each.
     pub fn news(&self, before: &Self) -> Vec<String> {
         let grown = |count: fn(&Self) -> u64| count(self).saturating_sub(count(before));
         let mut news = Vec::new();

@@ -24,7 +24,7 @@ pub(crate) enum Order {
     SetBackup(IpAddr, bool),
 }
 
-/// What became of it: the path, the order, and what is to be said.
+/// Outcome of an order: the path, the order, and the message.
 pub(crate) type Done = (PathId, Order, Result<String, String>);
 
 /// The thread, and what it is told.
@@ -73,7 +73,7 @@ impl Hands {
         }
     }
 
-    /// What is done since the last call.
+    /// Orders done since the last call.
     pub fn take(&self) -> Vec<Done> {
         let mut sink = [0; 64];
         while matches!(std::io::Read::read(&mut &self.wake, &mut sink), Ok(n) if n > 0) {}

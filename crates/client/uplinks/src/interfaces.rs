@@ -1,4 +1,4 @@
-//! Which interfaces can be used, from which addresses, by which routes.
+//! Interfaces that can be used, from which addresses, by which routes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::{Settings, UplinkError};
 /// A path by interface and IP version.
 pub(crate) type Key = (String, Family);
 
-/// What there is of a path.
+/// State found of a path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub index: Option<InterfaceIndex>,
@@ -37,7 +37,7 @@ impl Found {
     }
 }
 
-/// What routes and rules say, of one IP version.
+/// Contents of routes and rules, of one IP version.
 struct Routing {
     routes: Vec<DefaultRoute>,
     lookups: Vec<Lookup>,
@@ -105,7 +105,7 @@ pub(crate) fn look(netlink: &Netlink, settings: &Settings) -> Result<BTreeMap<Ke
     Ok(found)
 }
 
-/// What of `settings` is not there, one line each; it may come later.
+/// Parts of `settings` that are not there, one line each; they may come later.
 pub(crate) fn missing(netlink: &Netlink, settings: &Settings) -> Result<Vec<String>, UplinkError> {
     let links = netlink.links()?;
     let is_there = |name: &String| links.iter().any(|link| link.name == *name);

@@ -18,11 +18,11 @@ const RATE_OVER: Duration = Duration::from_secs(1);
 pub(crate) struct Kernel {
     manager: PathManager,
     diagnosis: SocketDiagnosis,
-    /// What each subflow had when it was last looked at.
+    /// State of each subflow at the last look.
     before: BTreeMap<(SocketAddr, SocketAddr), Subflow>,
-    /// When that was.
+    /// Time of that look.
     looked: Option<Instant>,
-    /// When data last came, by address.
+    /// Time at which data last came, by address.
     data_came: BTreeMap<IpAddr, Instant>,
     /// Bytes received and acknowledged, by the path's first address, at past times.
     totals: BTreeMap<IpAddr, Vec<(Instant, u64, u64)>>,

@@ -11,7 +11,7 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 /// The same, at most.
 const WAIT_MAX: Duration = Duration::from_secs(64);
 
-/// What is set again, and no sooner than some time after the last time.
+/// Limiter for a value that is set again, and no sooner than some time after the last time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Again {
     at: Option<Instant>,
@@ -33,7 +33,7 @@ impl Again {
     }
 }
 
-/// What the daemon has set, and what of it other programs have taken away.
+/// Values that the daemon has set, and what of it other programs have taken away.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     set: BTreeSet<IpAddr>,
@@ -60,7 +60,7 @@ impl Others {
         self.endpoints.entry(address).or_default().is_due(now)
     }
 
-    /// What is to be said when the limits are no longer as `wanted`, and are to be set again at `now`.
+    /// Message for the time when the limits are no longer as `wanted`, and are to be set again at `now`.
     pub fn limits(&mut self, found: MptcpLimits, wanted: MptcpLimits, now: Instant) -> Option<String> {
         if found == wanted || !self.limits.is_due(now) {
             return None;

@@ -24,7 +24,7 @@ pub(crate) const RTO_MAX_MS: u64 = 1_000;
 /// Retransmissions until a subflow is given up.
 pub(crate) const RETRIES: u64 = 100;
 
-/// What is set for the whole host, whoever's connections they are.
+/// Settings for the whole host, whoever's connections they are.
 fn of_every_connection(keep_alive: Duration) -> [(&'static str, Wanted); 5] {
     use Wanted::Exactly;
     [
@@ -38,7 +38,7 @@ fn of_every_connection(keep_alive: Duration) -> [(&'static str, Wanted); 5] {
     ]
 }
 
-/// What is set in any case, and why. Those that this kernel does not have are left out.
+/// Settings made in any case, and why. Those that this kernel does not have are left out.
 fn always() -> Vec<(&'static str, Wanted)> {
     use Wanted::{Exactly, MaxAtLeast};
     vec![
@@ -53,7 +53,7 @@ fn always() -> Vec<(&'static str, Wanted)> {
     ]
 }
 
-/// What is to be written, and the values before, by path.
+/// Values to be written, and the values before, by path.
 pub(crate) struct Profile {
     pub before: BTreeMap<String, String>,
     to_set: Vec<(&'static str, String)>,

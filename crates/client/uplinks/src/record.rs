@@ -1,4 +1,4 @@
-//! What a daemon has changed, on disk, and how it is undone.
+//! Record of what a daemon has changed, on disk, and how it is undone.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::{UplinkError, profile};
 /// The kind of instance, as in `/run/cellerator/multipath-PID`.
 pub const KIND: &str = "multipath";
 
-/// What a daemon has changed.
+/// Changes by a daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
@@ -36,10 +36,10 @@ pub(crate) struct Record {
     pub guard: Option<u32>,
 }
 
-/// What undoing gave.
+/// Result of undoing.
 #[derive(Debug, Default)]
 pub(crate) struct Undone {
-    /// What could not be undone, one line each.
+    /// Changes that could not be undone, one line each.
     pub problems: Vec<String>,
     /// Endpoints that live subflows use.
     pub in_use: Vec<IpAddr>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use control::coupled::Scheme;
 use units::Duration;
 
-/// How paths are probed.
+/// Method by which paths are probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeBy {
     /// Datagrams to `cellerator probe server`, which says from which address it sees them.
@@ -16,7 +16,7 @@ pub enum ProbeBy {
 }
 
 impl ProbeBy {
-    /// What to look at where nothing was ever answered.
+    /// Advice on what to look at where nothing was ever answered.
     pub(crate) fn unanswered(&self) -> String {
         match self {
             Self::Server(at) => format!(
@@ -45,7 +45,7 @@ impl ProbeBy {
 pub struct Settings {
     /// Interfaces that are paths; empty for every one with a default route.
     pub interfaces: Vec<String>,
-    /// What answers probes, per IP version; a version without one is not used.
+    /// Targets of probes, per IP version; a version without one is not used.
     pub probes: Vec<ProbeBy>,
     /// Signs probes, for a server with a key.
     pub key: Option<Vec<u8>>,
@@ -61,7 +61,7 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// A file with lines `INTERFACE DBM`, written by whoever knows the radio.
     pub strength_file: Option<PathBuf>,
-    /// Where everything that the machine sees is recorded, for `multipath simulate`.
+    /// File to which everything that the machine sees is recorded, for `multipath simulate`.
     pub record: Option<PathBuf>,
     /// Suspicions that come to nothing are told too.
     pub is_verbose: bool,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The schema's name.
 pub const SCHEMA: &str = "cellerator/multipath-status/1";
 
-/// What a running daemon says of itself.
+/// Status of a running daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// [`SCHEMA`].
@@ -25,9 +25,9 @@ pub struct Status {
     pub paths: Vec<PathStatus>,
     /// Others that manage endpoints.
     pub conflicts: Vec<String>,
-    /// What is missing on this machine, one line each.
+    /// Parts that are missing on this machine, one line each.
     pub lacks: Vec<String>,
-    /// What happened last, oldest first.
+    /// Newest events, oldest first.
     pub events: Vec<EventLine>,
 }
 
@@ -38,7 +38,7 @@ pub struct PathStatus {
     pub name: String,
     /// State.
     pub state: State,
-    /// Why.
+    /// Cause of the change.
     pub cause: Cause,
     /// For how long, ms.
     pub for_ms: u64,
@@ -104,7 +104,7 @@ pub struct EventLine {
     pub at_ms: u64,
     /// The path; empty for the host.
     pub path: String,
-    /// What, in words.
+    /// Description of the event.
     pub what: String,
 }
 

@@ -12,15 +12,15 @@ use crate::stage::{Measure, Plan, Stage};
 use crate::topology::Network;
 use crate::{BenchError, Machine, PartName, Way, instance};
 
-/// How long the machine is watched before each round, to say when it is not quiet.
+/// Time during which the machine is watched before each round, to say when it is not quiet.
 const WATCH: Duration = Duration::from_millis(200);
 
-/// What to measure with.
+/// Settings of a benchmark: ways, times and rounds.
 #[derive(Clone, Debug)]
 pub struct Benchmark {
     /// Rounds, where they are not those of the part: every way is measured once in each.
     pub rounds: Option<u32>,
-    /// How long each run is measured, where it is not the part's own time.
+    /// Duration of each run, where it is not the part's own time.
     pub time: Option<Duration>,
     /// The `cellerator` program to put into the box.
     pub program: PathBuf,
@@ -30,7 +30,7 @@ pub struct Benchmark {
     pub command: String,
 }
 
-/// What is going on.
+/// Progress of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     /// A part begins.
@@ -161,7 +161,7 @@ impl Benchmark {
     }
 }
 
-/// What was found out so far.
+/// Results so far.
 #[derive(Debug, Default)]
 struct Made {
     samples: Vec<Sample>,
@@ -177,7 +177,7 @@ fn left_out(way: Way, error: &BenchError) -> String {
     }
 }
 
-/// How busy the machine is while nothing of ours runs.
+/// Share of time in which the machine is busy while nothing of ours runs.
 fn busy_share(pause: &mut Pause<'_>) -> Result<f64, BenchError> {
     let before = Ticks::now();
     pause.wait(WATCH)?;

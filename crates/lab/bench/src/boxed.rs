@@ -15,15 +15,15 @@ use crate::topology::{MOBILE, Network, WIRED};
 use crate::way::Program;
 use crate::{BenchError, Way};
 
-/// How long it may take to say that it is ready, and to end.
+/// Longest time that it may take to say that it is ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const POLL: Duration = Duration::from_millis(5);
 
-/// How the line begins with which it says that packets go through it.
+/// Beginning of the line that says that packets go through it.
 const READY: &str = "ready";
 
-/// How the line begins with which it says how many flows it took over.
+/// Beginning of the line that states the number of flows that it took over.
 const ACCELERATED: &str = "accelerated: ";
 
 /// A running program; killed when dropped, with whoever goes on in its place.
@@ -32,7 +32,7 @@ pub(crate) struct BoxProgram {
     way: Way,
     child: Tethered,
     log: PathBuf,
-    /// What leads packets to it, where it does not do so itself.
+    /// Proxy that leads packets to it, where it does not do so itself.
     proxy: Option<Proxy>,
 }
 
@@ -95,7 +95,7 @@ impl BoxProgram {
         self.proxy.is_none()
     }
 
-    /// What it says of itself; only `cellerator run` and the bare echo can tell.
+    /// Status of the program; only `cellerator run` and the bare echo can tell.
     pub fn status(&self) -> Result<Status, BenchError> {
         match self.ask(&Question::Status)? {
             Answer::Status(status) => Ok(*status),
@@ -103,7 +103,7 @@ impl BoxProgram {
         }
     }
 
-    /// What it shows as metrics.
+    /// Metrics of the program.
     pub fn snapshot(&self) -> Result<Snapshot, BenchError> {
         match self.ask(&Question::Metrics)? {
             Answer::Metrics(snapshot) => Ok(*snapshot),
@@ -202,7 +202,7 @@ impl BoxProgram {
     }
 }
 
-/// What the summary of `cellerator run` says.
+/// Number of accelerated flows by the summary of `cellerator run`.
 fn accelerated_flows(said: &str) -> Option<u64> {
     let line = said.lines().find_map(|line| line.strip_prefix(ACCELERATED))?;
     line.split_ascii_whitespace().next()?.parse().ok()

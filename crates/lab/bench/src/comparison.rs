@@ -3,7 +3,7 @@
 use crate::Way;
 use crate::results::{Aim, Figure, Sample, Spread};
 
-/// How the two values of a round are compared.
+/// Way of comparing the two values of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Quotient,

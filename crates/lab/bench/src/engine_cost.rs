@@ -30,7 +30,7 @@ const VISITS_MIN: u32 = if cfg!(test) { 4_000 } else { 400_000 };
 /// Virtual time between two packets: half a million a second.
 const STEP: Duration = Duration::from_micros(2);
 
-/// What `run` does for the engine's memory.
+/// Advice that `run` gives for the engine's memory.
 const ADVICE: MemoryAdvice =
     MemoryAdvice { on_piece: io::prefer_huge_pages, populate: io::populate, prefetch: io::prefetch };
 
@@ -38,7 +38,7 @@ const CLIENT_ISS: u32 = 1_000;
 const SERVER_ISS: u32 = 5_000;
 const FIRST_PORT: u16 = 10_000;
 
-/// What the engine alone costs.
+/// Cost of the engine alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineCost {
     /// Real time per packet handed in, those it makes of them included, ns.
@@ -126,7 +126,7 @@ fn scrape(engine: &Engine) -> f64 {
     Clock::now().saturating_since(begin).as_nanos() as f64 / f64::from(SCRAPES)
 }
 
-/// What it takes to go on in another engine.
+/// Cost of going on in another engine.
 struct Moved {
     bytes: usize,
     storing: Duration,
@@ -164,8 +164,8 @@ struct Driver {
     sent: Vec<u32>,
     /// Bytes of them that the engine has sent to the client.
     delivered: Vec<u32>,
-    /// What the engine has sent to clients since the clock was started: flow and bytes. It is
-    /// entered when the clock stands: these accounts, too, have to be fetched from memory.
+    /// Data that the engine has sent to clients since the clock was started: flow and bytes. It is entered
+    /// when the clock stands: these accounts, too, have to be fetched from memory.
     arrived: Vec<(usize, u32)>,
     packet: Vec<u8>,
     elapsed: Duration,
@@ -289,7 +289,7 @@ impl Driver {
         self.hand_in(Port::Mobile, packets);
     }
 
-    /// What the clock is for.
+    /// Hands in the packets, as the clock measures it.
     fn hand_in(&mut self, from: Port, mut packets: Vec<(Vec<u8>, VirtioNetHeader)>) {
         self.packets += packets.len() as u64;
         let begin = Clock::now();

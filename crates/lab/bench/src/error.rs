@@ -1,6 +1,6 @@
 //! [`BenchError`]: what failed, on what, and what to do.
 
-/// Why a benchmark could not be run.
+/// Reason why a benchmark could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
@@ -10,9 +10,9 @@ pub enum BenchError {
     /// A file or a socket failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried, beginning with a verb, with the object's name.
+        /// Action that was tried, beginning with a verb, with the object's name.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The program in the box failed.
@@ -20,15 +20,15 @@ pub enum BenchError {
     Box {
         /// The way through the box.
         way: String,
-        /// What happened, with the program's last words.
+        /// Description of the failure, with the program's last words.
         message: String,
     },
     /// A peer to compare with, or something a part needs, is not there.
     #[error("{what} is left out: {why}")]
     Missing {
-        /// What.
+        /// Missing program or feature.
         what: String,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         why: String,
     },
     /// Nothing came through.

@@ -14,7 +14,7 @@ use crate::error::Context;
 use crate::tool::run_tool;
 use crate::topology::{MOBILE, Network};
 
-/// Where it listens: no client sees it.
+/// Port on which it listens: no client sees it.
 pub(crate) const PORT: u16 = 3129;
 
 /// Routing table of what is delivered to it.

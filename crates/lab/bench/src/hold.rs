@@ -36,7 +36,7 @@ const PULSE_EVERY: Duration = Duration::from_millis(1);
 /// Written at once when blasting.
 const BLOCK: usize = 64 * 1024;
 
-/// What clients are told on their command line.
+/// Arguments of clients on their command line.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientSide {
     /// The server.
@@ -51,7 +51,7 @@ pub struct ClientSide {
     pub buffer: usize,
 }
 
-/// What the server sends.
+/// Way in which the server sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sending {
     Nothing,

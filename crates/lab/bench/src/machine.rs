@@ -47,7 +47,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// What the kernel says now; zeros where it says nothing.
+    /// Counters of the kernel now; zeros where it says nothing.
     pub fn now() -> Self {
         Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
     }

@@ -57,7 +57,7 @@ impl Results {
 }
 
 impl Part {
-    /// What was measured, on what, how, and how to repeat it.
+    /// Page about the measurements, the machine, the method, and the way to repeat them.
     #[must_use]
     pub fn markdown(&self) -> String {
         let prose = |text: &str| wrapped(text, COLUMNS).join("\n");
@@ -92,7 +92,7 @@ impl Part {
         )
     }
 
-    /// Why the figures are not to be relied on, if there is a reason.
+    /// Reason why the figures are not to be relied on, if there is a reason.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         (self.busiest() > BUSY_SHARE).then(|| {

@@ -24,7 +24,7 @@ pub struct Results {
     pub interrupted: Option<Interrupted>,
 }
 
-/// How far a run came that the user ended. Prints as `interrupted after 3 of 8 parts`.
+/// Progress of a run that the user ended. Prints as `interrupted after 3 of 8 parts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interrupted {
@@ -46,13 +46,13 @@ impl fmt::Display for Interrupted {
 pub struct Part {
     /// Its name on the command line.
     pub name: String,
-    /// What it is about.
+    /// Title of the part.
     pub title: String,
-    /// How it is measured.
+    /// Method of the measurement.
     pub how: String,
     /// Version of cellerator.
     pub cellerator: String,
-    /// Where.
+    /// Machine of the measurement.
     pub machine: Machine,
     /// The command line.
     pub command: String,
@@ -64,15 +64,15 @@ pub struct Part {
     pub rounds: u32,
     /// Share of processor time that others used just before each round, 0 to 1.
     pub busy_before: Vec<f64>,
-    /// What is left out and why, one line each: a peer that is not installed, a way that failed.
+    /// Parts left out and why, one line each: a peer that is not installed, a way that failed.
     pub missing: Vec<String>,
-    /// What was measured.
+    /// Metrics that were measured.
     pub metrics: Vec<Metric>,
-    /// What was in the box.
+    /// Programs in the box.
     pub ways: Vec<WayNote>,
     /// Each case and way, over all rounds.
     pub rows: Vec<Row>,
-    /// What the rows come to.
+    /// Figures from the rows.
     pub figures: Vec<Figure>,
     /// Every measurement, in the order made.
     pub samples: Vec<Sample>,
@@ -90,7 +90,7 @@ pub struct Metric {
     pub digits: u8,
 }
 
-/// What a way was.
+/// Description of a way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WayNote {
@@ -132,9 +132,9 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// What it is.
+    /// Title of the figure.
     pub title: String,
-    /// What it should be, if there is an aim.
+    /// Aim of the figure, if there is an aim.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aim: Option<Aim>,
     /// Median and extremes of the comparisons.
@@ -158,7 +158,7 @@ impl Figure {
     }
 }
 
-/// What a figure should be.
+/// Aim of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aim {

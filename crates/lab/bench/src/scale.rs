@@ -10,7 +10,7 @@ const FLOWS: f64 = 1e7;
 const GBPS: f64 = 100.0;
 /// Bits of a packet that is not merged.
 const PACKET_BITS: f64 = 12_000.0;
-/// How long a flow lasts, s, and the round trip of its radio, s.
+/// Duration of a flow, s, and the round trip of its radio, s.
 const FLOW_S: f64 = 60.0;
 const ROUND_TRIP_S: f64 = 0.05;
 /// Accesses to memory for each byte: three copies with a read and a write each, and the card's two.

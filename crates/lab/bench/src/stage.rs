@@ -12,7 +12,7 @@ use crate::results::{Metric, Sample};
 use crate::topology::{Network, NetworkOptions};
 use crate::{BenchError, Way};
 
-/// What every measurement needs.
+/// Inputs of every measurement.
 pub(crate) struct Stage<'a> {
     pub network: Network,
     /// `cellerator`.
@@ -20,7 +20,7 @@ pub(crate) struct Stage<'a> {
     /// For what programs write; removed at the end.
     pub directory: &'a Path,
     pub pause: Pause<'a>,
-    /// How long each run is measured.
+    /// Duration of each run.
     pub time: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Stage<'_> {
     }
 }
 
-/// What a part does.
+/// Plan of a part.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub title: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     /// In the order of the first round.
     pub ways: Vec<Way>,
     pub rounds: u32,
-    /// How long each run is measured.
+    /// Duration of each run.
     pub time: Duration,
     pub network: NetworkOptions,
     pub comparisons: Vec<Comparison>,
@@ -58,7 +58,7 @@ pub(crate) struct Plan {
 
 /// A part: measures one way in one round, in all its cases.
 pub(crate) trait Measure {
-    /// What it does.
+    /// Plan of the part.
     fn plan(&self) -> Plan;
 
     /// Puts `way` into the box, measures, and takes it out.
@@ -78,7 +78,7 @@ pub(crate) struct Meter {
     machine: Ticks,
 }
 
-/// What passed between two moments.
+/// Resources and bytes between two moments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spent {
     pub seconds: f64,
@@ -95,7 +95,7 @@ impl Meter {
         Self { at: io::Clock::now(), box_cpu_s, machine: Ticks::now() }
     }
 
-    /// What passed since `begin`.
+    /// Resources and bytes since `begin`.
     pub fn since(self, begin: Self) -> Spent {
         Spent {
             seconds: self.at.saturating_since(begin.at).as_secs_f64(),

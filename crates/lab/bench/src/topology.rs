@@ -54,7 +54,7 @@ pub(crate) const fn subscriber(number: u32) -> Ipv4Addr {
 const SUBSCRIBERS: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 const SUBSCRIBERS_LEN: u8 = 9;
 
-/// What a part needs beyond three hosts in a row.
+/// Options that a part needs beyond three hosts in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NetworkOptions {
     /// Addresses of the client besides its own: [`subscriber`].

@@ -55,7 +55,7 @@ pub enum Way {
     EngineAlone,
 }
 
-/// What runs in the box.
+/// Program in the box.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Program {
     /// `cellerator` with these arguments.
@@ -132,7 +132,7 @@ impl Way {
         }
     }
 
-    /// What it is, in a few words.
+    /// Title of the way, in a few words.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -184,7 +184,7 @@ impl Way {
         matches!(self, Self::KernelBridge | Self::Inline | Self::InlinePass)
     }
 
-    /// What runs in the box between the two interfaces, if anything.
+    /// Program in the box between the two interfaces, if anything.
     pub(crate) fn program(self, wired: &str, mobile: &str) -> Option<Program> {
         let count = io::sched::cpu_count().to_string();
         let (command, more): (&[&str], &[&str]) = match self {
@@ -220,7 +220,7 @@ impl Way {
         Some(Program::Cellerator(words.into_iter().map(str::to_owned).collect()))
     }
 
-    /// What runs in the box, as Markdown; commands as a user would type them.
+    /// Program in the box, as Markdown; commands as a user would type them.
     pub(crate) fn in_the_box(self) -> String {
         match self.program("IF", "IF") {
             None if self == Self::EngineAlone => {

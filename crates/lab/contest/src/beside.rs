@@ -28,13 +28,13 @@ const QUIC_SEGMENTS: u64 = 32;
 
 const OWN: usize = 1;
 
-/// What downloads beside the accelerated flow, and how many of them: the name of a [`BesideKind`], with a count as in
-/// `cubic:2`.
+/// Kind and number of the downloads beside the accelerated flow: the name of a [`BesideKind`], with a count
+/// as in `cubic:2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beside {
     /// The congestion control of their servers.
     pub kind: BesideKind,
-    /// How many: 1 to 16.
+    /// Number of downloads: 1 to 16.
     pub count: u16,
     /// Nothing is accelerated beside them; the ping passes, too.
     pub is_alone: bool,

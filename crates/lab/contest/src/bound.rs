@@ -45,7 +45,8 @@ pub(crate) fn bound(line_up: &LineUp<'_>, begins: Instant, size: Bytes) -> Optio
     Some(last.saturating_since(begins))
 }
 
-/// When the segments of `size` bytes reach the radio link, the first of them at `first`, and their sizes.
+/// Times at which the segments of `size` bytes reach the radio link, the first of them at `first`, and their
+/// sizes.
 fn arrivals(first: Instant, wired: Duration, size: Bytes) -> Vec<(Instant, Bytes)> {
     let mut left = size.get();
     let (mut window, mut at) = (INITIAL_WINDOW, first);
@@ -63,7 +64,7 @@ fn arrivals(first: Instant, wired: Duration, size: Bytes) -> Vec<(Instant, Bytes
     packets
 }
 
-/// When the last of these packets has passed the link, which has nothing else to do.
+/// Time at which the last of these packets has passed the link, which has nothing else to do.
 fn carry(config: &LinkConfig, packets: &[(Instant, Bytes)]) -> Option<Instant> {
     let mut link = Link::new(config, Instant::ZERO).ok()?;
     for &(at, size) in packets {

@@ -12,11 +12,11 @@ use crate::line_up::{FlowPlan, LineUp, PING_EVERY, PING_LEN};
 use crate::results::{Delays, Run, Waiting};
 use crate::series;
 
-/// How often the data in the accelerator is looked at.
+/// Interval at which the data in the accelerator is looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
-/// How long after the run pings of its time are waited for.
+/// Time after the run for which pings of its time are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What the bulk flow has beyond what the link can carry.
+/// Data of the bulk flow beyond what the link can carry.
 pub(crate) const SURPLUS: Bytes = Bytes::from_mib(64);
 
 pub(crate) const PING: usize = 0;
@@ -59,7 +59,7 @@ pub(crate) fn bulk(line_up: &LineUp<'_>, length: Duration, run: Run) -> Result<R
     }
 }
 
-/// What is wrong where the accelerator was to split the bulk flow.
+/// Problem of a run in which the accelerator was to split the bulk flow.
 const PASSED: &str = "the accelerator let the bulk flow pass";
 
 /// Round trips of the ping alone.
@@ -159,7 +159,7 @@ impl<'a, M: Observed> Watched<'a, M> {
         }
     }
 
-    /// What the radio link did in the time of the run.
+    /// Summary of the radio link in the time of the run.
     pub(crate) fn radio(&mut self, length: Duration) -> Summary {
         self.radio_records(length).1
     }
@@ -179,7 +179,7 @@ impl<'a, M: Observed> Watched<'a, M> {
         self.network.clients().get(flow).map_or(&[], |client| client.response_times())
     }
 
-    /// What the call's ends have seen.
+    /// Log of the call's ends.
     pub(crate) fn datagrams(&self) -> Option<&sim::DatagramLog> {
         self.network.datagrams()
     }

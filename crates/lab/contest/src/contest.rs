@@ -20,7 +20,7 @@ use jobs::{Job, Place};
 
 mod jobs;
 
-/// What all runs have in common.
+/// Settings that all runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Length of each run.
@@ -32,11 +32,11 @@ pub struct Settings {
     pub seeds: Vec<u64>,
     /// Runs at the same time; nothing else depends on it.
     pub threads: usize,
-    /// What is run.
+    /// Parts that are run.
     pub parts: Vec<Part>,
-    /// How late the senders of the limits know; none for no limit.
+    /// Lateness of the senders of the limits; none for no limit.
     pub late: Vec<Duration>,
-    /// What is around the radio link, and what the radio loses.
+    /// Path around the radio link, and what the radio loses.
     pub path: PathSettings,
 }
 
@@ -87,7 +87,7 @@ impl core::str::FromStr for Part {
 /// Schemes against each other on traces.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    /// What all runs have in common.
+    /// Settings that all runs have in common.
     pub settings: Settings,
     /// The traces, each as every seed has it: files are the same for all, presets are drawn anew.
     pub traces: Vec<Vec<TraceSource>>,
@@ -106,7 +106,7 @@ enum Made {
 }
 
 impl Contest {
-    /// How many runs it takes.
+    /// Number of its runs.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.jobs().len()

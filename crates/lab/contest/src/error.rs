@@ -1,6 +1,6 @@
 //! [`ContestError`]: why a contest cannot be held.
 
-/// Why a contest cannot be held.
+/// Reason why a contest cannot be held.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ContestError {
     /// A trace cannot be had: the caller's fault.
@@ -8,31 +8,31 @@ pub enum ContestError {
     Trace {
         /// The file or preset.
         name: String,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: String,
     },
     /// There is no such scheme: the caller's fault.
     #[error("scheme `{text}`: {problem}")]
     Scheme {
-        /// What was asked for.
+        /// Text that was asked for.
         text: String,
-        /// What is wrong with it.
+        /// Problem with it.
         problem: String,
     },
     /// A setting makes no sense: the caller's fault.
     #[error("{what}: {problem}")]
     Setting {
-        /// Which.
+        /// Setting in question.
         what: &'static str,
-        /// What is wrong with it, and what is allowed.
+        /// Problem with it, and what is allowed.
         problem: String,
     },
     /// A file cannot be read or written, or is not what it must be.
     #[error("{file}: {problem}")]
     File {
-        /// Which.
+        /// Path of the file.
         file: String,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         problem: String,
     },
     /// The lab failed, or was interrupted.
@@ -40,7 +40,7 @@ pub enum ContestError {
     Lab {
         /// Scheme and trace.
         run: String,
-        /// Why.
+        /// Reason of the failure.
         problem: String,
     },
     /// The user wants no more.
@@ -51,7 +51,7 @@ pub enum ContestError {
     Sim {
         /// Scheme and trace.
         run: String,
-        /// Why.
+        /// Error of the simulator.
         source: sim::SimError,
     },
 }

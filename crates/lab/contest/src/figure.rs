@@ -13,23 +13,23 @@ use units::{Bytes, Duration, Instant, Rate};
 use crate::line_up::{FlowPlan, LineUp};
 use crate::{ContestError, PathSettings, Scheme, TraceSource, Treatment};
 
-/// How often windows and data in flight are looked at.
+/// Interval at which windows and data in flight are looked at.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 /// Throughput and delay are those of so long.
 const BIN: Duration = Duration::from_millis(100);
-/// What the flow has beyond what the link can carry.
+/// Data of the flow beyond what the link can carry.
 const SURPLUS: Bytes = Bytes::from_mib(64);
 
 /// One bulk download of one scheme.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// Who sends, and how.
+    /// Scheme of the sender.
     pub scheme: Scheme,
-    /// What the radio link can carry.
+    /// Capacity of the radio link over time.
     pub trace: TraceSource,
     /// Its drop-tail queue.
     pub queue: Bytes,
-    /// How long.
+    /// Duration of the run.
     pub length: Duration,
     /// Of all random choices.
     pub seed: u64,
@@ -52,7 +52,7 @@ impl TraceSource {
 
 const STEPS: &str = "24, 6 and 24 Mbit/s";
 
-/// What the sender of the radio segment is limited to, and what it uses.
+/// Limits of the sender of the radio segment, and its use of them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Sample {
     window: Option<Bytes>,
@@ -242,7 +242,7 @@ const fn sent_by(treatment: Treatment) -> &'static str {
     }
 }
 
-/// What was seen of a run.
+/// Observations of a run.
 struct Recorded {
     samples: Vec<Sample>,
     records: Vec<PacketRecord>,

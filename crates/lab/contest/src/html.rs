@@ -145,7 +145,7 @@ fn section(document: &Document, trace: &TraceFigures, schemes: &[&str]) -> Marku
     }
 }
 
-/// Where schemes stand on a trace, and the limits.
+/// Plane with the schemes on a trace, and the limits.
 fn plane_of(
     document: &Document,
     trace: &TraceFigures,
@@ -202,7 +202,7 @@ fn of_schemes(table: &Table, schemes: &[&str]) -> Markup {
     table.html(&|row| row.first().map(|scheme| colour(schemes, scheme)), &|_| None)
 }
 
-/// What the dashed curves are, where there are any.
+/// Meaning of the dashed curves, where there are any.
 fn limit_method(document: &Document) -> Markup {
     let mut late: Vec<String> = document.limits.iter().map(|limit| format!("{:.0}", limit.late_ms)).collect();
     late.sort_unstable();

@@ -17,15 +17,15 @@ use crate::results::{Delays, Document, Run, TraceFigures};
 use crate::traffic::{BULK_PORT, PING_PORT, Traffic};
 use crate::{Contest, ContestError, Part, PathSettings, Scheme, Settings, TraceSource, Treatment};
 
-/// How long after the run pings of its time are waited for.
+/// Time after the run for which pings of its time are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often signals and the parts of the lab are looked at.
+/// Interval at which signals and the parts of the lab are looked at.
 const TURN: Duration = Duration::from_millis(50);
 
 /// Runs the bulk part of a contest in the lab `instance`, one run after the other.
 #[derive(Debug)]
 pub struct LabContest<'a> {
-    /// What is to be run.
+    /// Contest that is to be run.
     pub contest: &'a Contest,
     /// The lab's name and directory.
     pub instance: &'a Instance,
@@ -35,7 +35,7 @@ pub struct LabContest<'a> {
     pub program: PathBuf,
 }
 
-/// What was measured of one run.
+/// Measurements of one run.
 struct Measured {
     radio: Summary,
     pings: Delays,

@@ -126,8 +126,8 @@ struct Field<'a> {
     late: usize,
     /// Packets that fit into the queue.
     room: usize,
-    /// What waits: the ms of an arrival and the packets left of it. Time counts, not packets: fast links have
-    /// many.
+    /// Packets that wait: the ms of an arrival and the packets left of it. Time counts, not packets: fast
+    /// links have many.
     queue: VecDeque<(u32, u32)>,
     /// Packets sent until the end of each ms, and waiting at it.
     sent: Vec<usize>,

@@ -76,10 +76,10 @@ impl FromStr for Buffer {
     }
 }
 
-/// What one flow transfers.
+/// Plan of one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowPlan {
-    /// When its client sends the SYN.
+    /// Time at which its client sends the SYN.
     pub begins: Instant,
     pub server: Application,
     pub client: Application,
@@ -180,7 +180,7 @@ impl LineUp<'_> {
     }
 }
 
-/// What the accelerator may owe a client: its window, and a unit of the window scale.
+/// Largest debt of the accelerator to a client: its window, and a unit of the window scale.
 fn debt_max(engine: &EngineConfig) -> Bytes {
     let window_max = engine.window_max.min(engine.flow_buffer_max);
     Bytes::new(window_max.get().max(65_535).saturating_add(1 << 14))

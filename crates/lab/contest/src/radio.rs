@@ -8,21 +8,21 @@ use units::Duration;
 
 use crate::ContestError;
 
-/// What the radio link towards clients loses behind its queue. Nothing by default.
+/// Losses of the radio link towards clients behind its queue. Nothing by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RadioSettings {
     /// Packets lost at random, or in bursts.
     pub loss: LossModel,
     /// Times in which everything is lost: from begin to begin, and how long, both in the mean.
     pub fades: Option<(Duration, Duration)>,
-    /// What is inside the milliseconds of a trace.
+    /// Transmissions inside the milliseconds of a trace.
     pub air: Air,
 }
 
-/// What is inside the bins of a trace.
+/// Transmissions inside the bins of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Air {
-    /// What the trace says, and 10 ms of delay each way.
+    /// Capacity by the trace, and 10 ms of delay each way.
     #[default]
     Flat,
     /// A 5G frame of 0.5 ms slots, block errors with their repair, and uplink grants; less delay besides, so
@@ -60,8 +60,8 @@ const GRANTS: Grants = Grants {
     grant_after: Duration::from_millis(4),
     hold: Duration::from_millis(10),
 };
-/// What is left of 10 ms each way: waiting for slots and repairs takes 1 to 2 ms down, asking and waiting 5
-/// to 10 up, 2 for one that sends.
+/// Remainder of 10 ms each way: waiting for slots and repairs takes 1 to 2 ms down, asking and waiting 5 to
+/// 10 up, 2 for one that sends.
 const DELAYS: [Duration; 2] = [Duration::from_millis(8), Duration::from_millis(6)];
 
 impl RadioSettings {

@@ -1,4 +1,4 @@
-//! What comes out of a contest: the document `cellerator/contest/1`.
+//! Results of a contest: the document `cellerator/contest/1`.
 //!
 //! Its schema is `schemas/contest.schema.json`. Numbers name their unit.
 
@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "cellerator/contest/1";
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What made it.
+    /// Maker of the document.
     pub made_by: Maker,
     /// Length of each run.
     pub seconds: f64,
@@ -49,7 +49,7 @@ pub struct Document {
     /// A download beside others that pass: one entry per trace, buffer, scheme, seed and kind of neighbour.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<BesideRun>,
-    /// What is possible: one entry per trace, seed that changes it, buffer and lateness.
+    /// Limits of the possible: one entry per trace, seed that changes it, buffer and lateness.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
 }
@@ -112,7 +112,7 @@ pub struct Summary {
     pub buffer: String,
     /// The scheme.
     pub scheme: String,
-    /// How many there are.
+    /// Number of runs.
     pub runs: u64,
     /// As in [`Run`], and so the others.
     pub utilisation: Estimate,
@@ -161,7 +161,7 @@ pub struct Limit {
     /// The first seed that has this trace.
     #[serde(default)]
     pub seed: u64,
-    /// How late they know.
+    /// Lateness of their knowledge, ms.
     pub late_ms: f64,
     /// Points that no other beats, rising in utilisation and delay.
     pub points: Vec<LimitPoint>,
@@ -194,7 +194,7 @@ pub struct ShortRun {
     pub over_bound: f64,
     /// Downloads that took more than a minute.
     pub unfinished: u64,
-    /// What did not come out as it must; empty when all is well.
+    /// Problems of the run; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -235,7 +235,7 @@ pub struct MixedRun {
     pub bulk_mbps: [f64; 2],
     /// Jain's index of these: 1 for equal ones, a half where one gets everything.
     pub fairness: f64,
-    /// What did not come out as it must; empty when all is well.
+    /// Problems of the run; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -251,7 +251,7 @@ pub struct BesideRun {
     pub scheme: String,
     /// The seed.
     pub seed: u64,
-    /// What is beside it; `alone …` where there is nothing but that.
+    /// Traffic beside it; `alone …` where there is nothing but that.
     pub beside: String,
     /// Goodput of the download from a quarter of the run on; 0 where there is none.
     pub own_mbps: f64,
@@ -265,7 +265,7 @@ pub struct BesideRun {
     pub loss: f64,
     /// Round trips of the ping.
     pub ping_ms: Delays,
-    /// What did not come out as it must; empty when all is well.
+    /// Problems of the run; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -281,7 +281,7 @@ pub struct FlowsRun {
     pub scheme: String,
     /// The seed.
     pub seed: u64,
-    /// How many downloads.
+    /// Number of downloads.
     pub flows: u64,
     /// Bytes delivered over bytes that could have been.
     pub utilisation: f64,
@@ -297,7 +297,7 @@ pub struct FlowsRun {
     pub slowest_mbps: f64,
     /// And of the fastest.
     pub fastest_mbps: f64,
-    /// What did not come out as it must; empty when all is well.
+    /// Problems of the run; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -313,7 +313,7 @@ pub struct Maker {
     pub runner: String,
 }
 
-/// What a trace itself imposes, in the time of a run.
+/// Limits that a trace itself imposes, in the time of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceFigures {
     /// Its name.
@@ -329,7 +329,7 @@ pub struct TraceFigures {
     pub offset_p95_ms: f64,
     /// The ping alone on the link.
     pub idle_ping_ms: Delays,
-    /// What the link could carry, in bins as long as those of [`Series`].
+    /// Capacity of the link, in bins as long as those of [`Series`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capacity_mbps: Vec<f64>,
 }
@@ -423,7 +423,7 @@ pub struct Run {
     /// Data acknowledged to the server and not yet sent to the client; none without an accelerator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// What did not come out as it must; empty when all is well.
+    /// Problems of the run; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     /// A number that every packet, place and time went into: equal for equal runs.

@@ -10,7 +10,7 @@ use units::Duration;
 
 use crate::ContestError;
 
-/// Where the controller of the radio link is.
+/// Place of the controller of the radio link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Treatment {
     /// In the server; no accelerator.
@@ -47,16 +47,16 @@ impl Treatment {
 /// `markers=true` echo requests ask what has left of what passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheme {
-    /// What it is called in results.
+    /// Name of the scheme in results.
     pub label: String,
-    /// Where its controller is.
+    /// Place of its controller.
     pub treatment: Treatment,
     /// The controller.
     pub controller: ControllerConfig,
     /// Delay of the base station's reports to the accelerator; none without reports. Unless set, 20 ms for
     /// `accel:window-adaptation` and none for all others.
     pub feedback: Option<Duration>,
-    /// What passes the accelerator takes turns with what is accelerated. True.
+    /// True if passed packets take turns in the accelerator with accelerated ones. True.
     pub schedules_passed: bool,
     /// Echo requests ask what has left, where nothing else says so.
     pub has_markers: bool,

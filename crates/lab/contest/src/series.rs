@@ -1,4 +1,4 @@
-//! What happened when: throughput and queue in bins, and how long packets waited.
+//! Figures over time: throughput and queue in bins, and how long packets waited.
 
 use figures::stats;
 use link::{PacketRecord, Trace, time_bins};
@@ -32,7 +32,7 @@ pub(crate) fn of_run(records: &[PacketRecord], length: Duration) -> Series {
     }
 }
 
-/// What the link could carry in the same bins.
+/// Capacity of the link in the same bins.
 pub(crate) fn of_trace(trace: &Trace, length: Duration) -> Vec<f64> {
     let width = bin(length);
     (0..length.as_nanos().div_ceil(width.as_nanos()))

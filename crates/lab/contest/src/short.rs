@@ -15,7 +15,7 @@ use crate::results::ShortRun;
 pub(crate) const SIZES: [Bytes; 3] = [Bytes::new(16_000), Bytes::new(100_000), Bytes::new(1_000_000)];
 /// Downloads of each size, spread over the trace.
 const COUNT: u64 = 24;
-/// What a known client has downloaded before, and how long before.
+/// Earlier download of a known client, and the time since then.
 const BEFORE: (Bytes, Duration) = (Bytes::new(300_000), Duration::from_secs(10));
 /// A download that takes longer counts as unfinished.
 const PATIENCE: Duration = Duration::from_secs(60);

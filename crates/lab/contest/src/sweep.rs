@@ -58,27 +58,27 @@ impl core::str::FromStr for Shard {
     }
 }
 
-/// How far a sweep is.
+/// Progress of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Cells done, those of earlier runs included.
     pub done: usize,
     /// Cells of the shard.
     pub of: usize,
-    /// What was just done.
+    /// Cell that was just done.
     pub cell: &'a str,
 }
 
 /// A sweep, or a shard of one, on its way into a file.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// What is to be run.
+    /// Specification of the sweep.
     pub spec: SweepSpec,
-    /// Which part of it.
+    /// Part of it to run.
     pub shard: Shard,
     /// Runs at the same time; the table does not depend on it.
     pub threads: usize,
-    /// Where the table goes: `.parquet`, `.csv` or `.jsonl`.
+    /// Path of the table: `.parquet`, `.csv` or `.jsonl`.
     pub out: PathBuf,
     /// Goes on with what an earlier run has left.
     pub resume: bool,

@@ -102,7 +102,7 @@ fn wrapped(text: &str, columns: usize) -> String {
     lines.join(";\n")
 }
 
-/// What several seeds say about a figure; its own value where there is one.
+/// Estimate of a figure from several seeds; its own value where there is one.
 fn estimate<R>(runs: &[&R], value: impl Fn(&R) -> f64) -> Estimate {
     Estimate::of(&runs.iter().map(|run| value(run)).collect::<Vec<_>>())
 }
@@ -299,7 +299,7 @@ const BESIDE_HEADINGS: [(&str, &str); 9] = [
 /// Columns that go first where the terminal is narrow.
 const BESIDE_MAY_GO: [&str; 3] = ["loss", "used", "queue p95"];
 
-/// What a download has without an accelerator beside the same, at most an equal share of all.
+/// Throughput that a download has without an accelerator beside the same, at most an equal share of all.
 fn fair_mbps(run: &BesideRun, all: &[&BesideRun]) -> Option<f64> {
     let mut direct = all.iter().filter(|one| one.beside == run.beside && one.seed == run.seed);
     let direct = direct.find(|one| one.scheme.starts_with("direct:"))?;
@@ -310,8 +310,8 @@ fn fair_mbps(run: &BesideRun, all: &[&BesideRun]) -> Option<f64> {
     Some(direct.own_mbps.min(whole / (1 + direct.beside_mbps.len()) as f64))
 }
 
-/// Who gets what, a row per kind of neighbour and scheme. The fair share is that of the first scheme without an
-/// accelerator, at most an equal one.
+/// Shares of downloads, a row per kind of neighbour and scheme. The fair share is that of the first scheme
+/// without an accelerator, at most an equal one.
 pub(crate) fn beside_rows(runs: &[&BesideRun]) -> Table {
     let mut kinds: Vec<&str> = Vec::new();
     for run in runs {

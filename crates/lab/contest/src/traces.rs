@@ -11,7 +11,7 @@ use crate::ContestError;
 /// Capacity of the radio link in a contest.
 #[derive(Clone, Debug)]
 pub struct TraceSource {
-    /// What it is called in results: the file's name without its folder.
+    /// Name in results: the file's name without its folder.
     pub name: String,
     /// Towards the client.
     pub down: Arc<Trace>,
@@ -21,7 +21,7 @@ pub struct TraceSource {
     pub is_drawn: bool,
 }
 
-/// How much longer than needed a trace of a preset is.
+/// Length by which a trace of a preset exceeds what is needed.
 const PRESET_MARGIN: Duration = Duration::from_secs(60);
 
 impl TraceSource {

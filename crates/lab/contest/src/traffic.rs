@@ -17,12 +17,12 @@ use crate::line_up::{PING_EVERY, PING_LEN};
 pub(crate) const PING_PORT: u16 = 7_001;
 pub(crate) const BULK_PORT: u16 = 7_002;
 
-/// How long a thread may stand still before it looks whether it is to end.
+/// Longest time that a thread may stand still before it looks whether it is to end.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 /// Bytes of a request.
 const LEN: usize = PING_LEN as usize;
 
-/// What the threads share.
+/// State that the threads share.
 #[derive(Debug, Default)]
 struct Shared {
     is_over: AtomicBool,

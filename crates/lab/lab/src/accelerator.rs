@@ -16,15 +16,15 @@ use crate::error::Context;
 use crate::reporter::FEEDBACK_ADDRESS;
 use crate::topology::{RADIO, WAN};
 
-/// How long it may take to say that it is ready.
+/// Longest time that it may take to say that it is ready.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// How long it may take to drain, for which `run` takes 30 s at most, and to undo.
+/// Longest time that it may take to drain, for which `run` takes 30 s at most, and to undo.
 const STOP_LIMIT: Duration = Duration::from_secs(40);
 
-/// How the line on standard output begins with which it says that packets go through it.
+/// Beginning of the line on standard output that says that packets go through it.
 const READY: &str = "ready";
 
-/// How to start the accelerator.
+/// Settings for starting the accelerator.
 #[derive(Clone, Debug)]
 pub struct AcceleratorCommand {
     program: PathBuf,
@@ -59,7 +59,7 @@ impl AcceleratorCommand {
         format!("cellerator {}", arguments.join(" "))
     }
 
-    /// Why this version of the program cannot accelerate, or `None` if it can.
+    /// Reason why this version of the program cannot accelerate, or `None` if it can.
     #[must_use]
     pub fn lack(&self) -> Option<String> {
         let help = Command::new(&self.program).args(["run", "--help"]).stdin(Stdio::null()).output();
@@ -77,7 +77,7 @@ impl AcceleratorCommand {
     }
 }
 
-/// How to start DRWA in the client.
+/// Settings for starting DRWA in the client.
 #[derive(Clone, Debug)]
 pub(crate) struct DrwaCommand {
     program: PathBuf,

@@ -72,9 +72,9 @@ pub struct DelayFigures {
 /// A fixed rate, saturated with 1500-byte packets.
 #[derive(Clone, Debug, Serialize)]
 pub struct RateFigures {
-    /// What the link is set to.
+    /// Rate that the link is set to.
     pub set_mbps: f64,
-    /// What the receiver counted.
+    /// Rate that the receiver counted.
     pub measured_mbps: f64,
     /// Arrival at the receiver after the link's own plan, µs.
     pub lag_us: Distribution,
@@ -87,7 +87,7 @@ pub struct RateFigures {
 pub struct FlowFigures {
     /// Over which links.
     pub path: String,
-    /// What the receiver got.
+    /// Goodput of the receiver.
     pub goodput_gbps: f64,
     /// The emulator's own account.
     pub timing: Timing,
@@ -98,9 +98,9 @@ pub struct FlowFigures {
 pub struct TraceFigures {
     /// File name.
     pub trace: String,
-    /// How long it was replayed.
+    /// Duration of the replay, s.
     pub seconds: f64,
-    /// What the trace offers in that time.
+    /// Bytes that the trace offers in that time.
     pub offered_bytes: u64,
     /// Σ|planned − trace| ÷ Σ trace over 100 ms bins.
     pub planned_error: f64,
@@ -407,7 +407,7 @@ fn send(socket: &UdpSocket, target: SocketAddr, rate: Rate, stop: &AtomicBool) -
     Ok(())
 }
 
-/// When each datagram arrived, until told to stop.
+/// Times at which each datagram arrived, until told to stop.
 fn receive(socket: &UdpSocket, stop: &AtomicBool) -> Vec<Instant> {
     let mut arrivals = Vec::new();
     let mut buffer = [0; 2_048];

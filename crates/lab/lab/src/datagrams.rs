@@ -22,19 +22,20 @@ const PORT: u16 = 5001;
 const STAMP_LEN: usize = 16;
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
-/// How often threads look whether they are to end.
+/// Interval of the checks of threads whether they are to end.
 const TURN: Duration = Duration::from_millis(20);
-/// How long acknowledgements are waited for after the last datagram: more than any queue here holds.
+/// Time to wait for acknowledgements after the last datagram: more than any queue here holds.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What source and sink have seen.
+/// Observations of source and sink.
 #[derive(Clone, Debug, Default)]
 pub struct DatagramLog {
     /// Datagrams sent.
     pub sent: u64,
     /// Datagrams that arrived.
     pub received: u64,
-    /// When each acknowledgement came back to the source, and how long after its datagram had left.
+    /// Times at which each acknowledgement came back to the source, with the time since its datagram had
+    /// left.
     pub round_trips: Vec<(Instant, Duration)>,
 }
 
@@ -177,7 +178,7 @@ impl Drop for Stop {
     }
 }
 
-/// How many arrived, when the last one did, and how many so far at some moments.
+/// Number that arrived, time of the last one, and numbers so far at some moments.
 type Arrived = (u64, Option<Instant>, Vec<(Instant, u64)>);
 
 /// Acknowledges every datagram until it is told to stop.

@@ -33,7 +33,7 @@ const BATCH: usize = 32;
 const PACKET_LEN_MAX: usize = 2_048;
 /// Buffers kept for reuse.
 const FREE_BUFFERS_MAX: usize = 16_384;
-/// How long before a departure the thread is awake. Longer than [`Waiter::SPIN_MARGIN`]: under load a
+/// Time before a departure at which the thread is awake. Longer than [`Waiter::SPIN_MARGIN`]: under load a
 /// sleeper's wake-up often takes more than that.
 const SPIN_MARGIN: Duration = Duration::from_micros(250);
 /// Above ordinary threads; the kernel's own time-critical threads run at 50.
@@ -44,7 +44,7 @@ const WAN_UP: usize = 1;
 const RADIO_DOWN: usize = 2;
 const RADIO_UP: usize = 3;
 
-/// What an [`Emulator`] is to keep.
+/// Records that an [`Emulator`] is to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Counters and the timing error only: for labs that run for hours.
@@ -55,12 +55,12 @@ pub enum Keep {
     EveryLink,
 }
 
-/// When an [`Emulator`] wakes for a packet that is due.
+/// Way in which an [`Emulator`] wakes for a packet that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waking {
     /// Some time before, and then it watches the clock: within microseconds. Takes most of a processor.
     Early,
-    /// When its timer expires, some 10 to 100 µs late: for what does not measure time that finely.
+    /// Wakes when its timer expires, some 10 to 100 µs late: for runs that do not measure time that finely.
     OnTimer,
 }
 
@@ -72,7 +72,7 @@ pub struct Emulator {
     started: Instant,
 }
 
-/// What an emulator kept.
+/// Records of an emulator.
 #[derive(Debug)]
 pub struct Emulation {
     /// Wan down, wan up, radio down, radio up, as they stood at the end.
@@ -83,13 +83,13 @@ pub struct Emulation {
     pub wan_records: [Vec<PacketRecord>; 2],
     /// TCP segments that entered radio down and radio up.
     pub segments: [Vec<Segment>; 2],
-    /// What lateness took of each 100 ms of radio down.
+    /// Share that lateness took of each 100 ms of radio down.
     pub late_bins: LateBins,
     /// The timing error of all links, not judged: what it can have moved depends on what was measured.
     pub timing: Timing,
     /// The least round trip of the path.
     pub path_rtt: Duration,
-    /// How long packets were moved.
+    /// Time during which packets were moved.
     pub time: Duration,
     /// True when the thread ran with real-time priority.
     pub is_realtime: bool,
@@ -157,7 +157,7 @@ impl Emulator {
         Ok(Self { stop, thread: Some(thread), started })
     }
 
-    /// When the links' time began.
+    /// Start of the links' time.
     #[must_use]
     pub fn started(&self) -> Instant {
         self.started
@@ -349,7 +349,7 @@ mod tests {
 
     use super::*;
 
-    /// What is kept of `seconds` in which every packet was `late`.
+    /// Records of `seconds` in which every packet was `late`.
     fn emulation(path_rtt: Duration, seconds: u64, late: Duration) -> Emulation {
         let start = Instant::ZERO;
         let mut lateness = Lateness::default();

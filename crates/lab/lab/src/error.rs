@@ -1,6 +1,6 @@
 //! [`LabError`]: what failed, on what, and what to do.
 
-/// Why a lab could not do what was asked.
+/// Reason why a lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -16,17 +16,17 @@ pub enum LabError {
     /// A file of the lab could not be read or written.
     #[error("cannot {what}: {source}")]
     File {
-        /// What was tried, beginning with a verb, with the path.
+        /// Action that was tried, beginning with a verb, with the path.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// A program that takes part failed.
     #[error("{program}: {message}")]
     Program {
-        /// Which one.
+        /// Name of the program.
         program: String,
-        /// What happened, and what to do.
+        /// Description of the failure, and what to do.
         message: String,
     },
     /// The kernel lacks a congestion control: a case that asks for it is skipped.
@@ -34,7 +34,7 @@ pub enum LabError {
     NoCongestionControl {
         /// Its name.
         name: &'static str,
-        /// What `ip route` said.
+        /// Output of `ip route`.
         said: String,
     },
     /// A workload that only the simulator has programs for.

@@ -18,25 +18,25 @@ use crate::transfer::Outcome;
 
 /// Everything known of a case that has ended.
 pub struct Evidence<'a> {
-    /// What the emulator kept.
+    /// Records of the emulator.
     pub emulation: Emulation,
-    /// What became of the flows.
+    /// Outcomes of the flows.
     pub outcomes: &'a [Outcome],
-    /// What source and sink of datagrams have seen; none with TCP.
+    /// Observations of source and sink of datagrams; none with TCP.
     pub datagrams: Option<DatagramLog>,
-    /// What was asked for.
+    /// Workload that was asked for.
     pub workload: &'a Workload,
-    /// What was served.
+    /// Content that was served.
     pub content: &'a Content,
     /// SHA-256 of every upload that the server got.
     pub uploaded: Vec<String>,
     /// `Tcp RetransSegs` of the sending host.
     pub resent_by_sender: u64,
-    /// When each ping alongside was sent, and its round-trip time.
+    /// Time at which each ping alongside was sent, and its round-trip time.
     pub pings: Vec<(Instant, Duration)>,
-    /// How long each page alongside took, from its SYN to its last byte.
+    /// Time that each page alongside took, from its SYN to its last byte.
     pub pages: Vec<Duration>,
-    /// What went on beside the workload's flows.
+    /// Traffic beside the workload's flows.
     pub beside: Vec<Neighbour>,
 }
 
@@ -55,7 +55,7 @@ impl Evidence<'_> {
         usize::from(self.workload.kind() == Kind::Upload)
     }
 
-    /// What happened to each packet on the radio link in the direction of the data.
+    /// Record of each packet on the radio link in the direction of the data.
     #[must_use]
     pub fn radio(&self) -> &[PacketRecord] {
         &self.emulation.records[self.data()]

@@ -12,7 +12,7 @@ use crate::topology::{Host, Network};
 
 const KIND: &str = "lab";
 
-/// What a lab writes down about itself.
+/// Record of a lab about itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Record {
     name: String,
@@ -86,7 +86,7 @@ impl Running {
         &self.record.name
     }
 
-    /// What it runs.
+    /// Title of the scenario that it runs.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.record.title

@@ -93,7 +93,7 @@ impl Lateness {
     }
 }
 
-/// How much of each 100 ms is lost to lateness: of a bin placed anywhere, the bytes that are missing at its
+/// Share of each 100 ms that is lost to lateness: of a bin placed anywhere, the bytes that are missing at its
 /// end because they are late, over all of its bytes. That is the mean lateness of the bytes over the bin's
 /// length.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use units::{Bytes, Duration};
 use crate::LabError;
 use crate::error::Context;
 
-/// How long nginx may take to listen.
+/// Longest time that nginx may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// Name of the file served.
@@ -26,7 +26,7 @@ pub const FILE: &str = "file.bin";
 /// A file of random bytes and its hash.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Its size.
     pub size: Bytes,

@@ -25,9 +25,9 @@ use crate::topology::{Host, Network, RADIO, WAN};
 
 /// Bytes kept of each packet: the headers with all their options.
 const SNAPLEN: usize = 128;
-/// How long frames may lie in the ring before they are handed over.
+/// Longest time that frames may lie in the ring before they are handed over.
 const TURN: Duration = Duration::from_millis(20);
-/// How long after the end the ring is read: the kernel hands a block over when it is 50 ms old.
+/// Time after the end during which the ring is read: the kernel hands a block over when it is 50 ms old.
 const DRAIN: Duration = Duration::from_millis(120);
 
 /// The files of one recorded run.
@@ -37,7 +37,7 @@ pub struct Recording {
     pub server: PathBuf,
     /// Captured on the client's interface.
     pub client: PathBuf,
-    /// What the kernels and the links counted.
+    /// Path of the counts of the kernels and the links.
     pub truth: PathBuf,
 }
 
@@ -50,7 +50,7 @@ impl Recording {
     }
 }
 
-/// What really happened in a recorded run.
+/// Truth about a recorded run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Truth {
     /// Name of the scenario.
@@ -87,7 +87,7 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// What the links of `emulation` dropped.
+    /// Drops of the links of `emulation`.
     #[must_use]
     pub fn of(emulation: &Emulation) -> Self {
         let [wan_down, wan_up, radio_down, radio_up] =

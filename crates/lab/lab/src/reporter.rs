@@ -10,7 +10,7 @@ use wire::FeedbackDatagram;
 use crate::LabError;
 use crate::error::Context;
 
-/// Where the accelerator listens, in its namespace.
+/// Address on which the accelerator listens, in its namespace.
 pub(crate) const FEEDBACK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7310);
 
 /// Measures the radio link towards the client and reports it. Delay and loss of the reports are the
@@ -50,7 +50,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// When there is something to measure or to send.
+    /// Time when there is something to measure or to send.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.station.as_ref().map(BaseStation::next_deadline)
     }

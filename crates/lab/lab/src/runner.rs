@@ -25,16 +25,16 @@ use crate::topology::{DISCIPLINE, Host, Network, server_address};
 use crate::transfer::{Pages, Ping, Transfers};
 use crate::{Instance, LabError};
 
-/// What is going on, for a progress display.
+/// Progress of a run, for a display.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// A case begins: its name, its place among all runs of the scenario (from 1), and their number.
     Begins {
         /// Name of the case.
         case: &'a str,
-        /// Which run, from 1.
+        /// Number of the run, from 1.
         run: usize,
-        /// How many runs.
+        /// Number of runs.
         runs: usize,
     },
     /// Bytes have arrived.
@@ -44,7 +44,7 @@ pub enum Progress<'a> {
         /// In all.
         expected: Bytes,
     },
-    /// What happened to each packet on the radio link in the direction of the data, before its case ends.
+    /// Records of each packet on the radio link in the direction of the data, before its case ends.
     Radio(&'a [PacketRecord]),
     /// A case has ended.
     Ends(&'a CaseResult),
@@ -59,10 +59,9 @@ pub struct Runner<'a> {
     pub signals: &'a Signals,
     /// The `cellerator` program, for the accelerator.
     pub program: PathBuf,
-    /// Where the scenario's trace files are looked for.
+    /// Folder in which the scenario's trace files are looked for.
     pub traces: PathBuf,
-    /// Where captures of each run go, made at both ends, and what really happened in it; a folder
-    /// that is there.
+    /// Folder for captures of each run, made at both ends, and for the truth about it; it must exist.
     pub captures: Option<PathBuf>,
 }
 
@@ -235,7 +234,7 @@ impl Runner<'_> {
     }
 }
 
-/// What answers the client's requests.
+/// Server that answers the client's requests.
 enum Serving {
     /// nginx, as fast as TCP takes it.
     Nginx(Origin),

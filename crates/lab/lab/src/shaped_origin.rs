@@ -19,7 +19,7 @@ use crate::pause::pause;
 
 /// A piece is written this often.
 const PIECE_EVERY: Duration = Duration::from_millis(20);
-/// How long a socket may hold a thread up before it looks whether it is to end.
+/// Longest time that a socket may hold a thread up before it looks whether it is to end.
 const TURN: std::time::Duration = std::time::Duration::from_millis(100);
 /// A request is no longer.
 const REQUEST_MAX: usize = 16 * 1024;
@@ -63,7 +63,7 @@ impl Drop for ShapedOrigin {
     }
 }
 
-/// What every client gets.
+/// Content that every client gets.
 #[derive(Clone)]
 struct Job {
     path: PathBuf,
@@ -132,7 +132,7 @@ fn serve(mut client: TcpStream, job: &Job) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a program that writes at a rate has to have written at some moment.
+/// Amount of data that a program that writes at a rate has to have written at some moment.
 ///
 /// Whole pieces only: one that writes whatever the rate allows by then writes a byte or two at a time, each a
 /// segment of its own. A hundred thousand of those a second take the processors from emulator and client.

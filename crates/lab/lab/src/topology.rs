@@ -81,7 +81,7 @@ pub const RADIO: &str = "radio0";
 /// Packet size on every device.
 const MTU: u32 = 1_500;
 
-/// What can be set about the three hosts.
+/// Settings of the three hosts.
 #[derive(Clone, Debug, Default)]
 pub struct HostSettings {
     /// The server's congestion control; the kernel's default otherwise.

@@ -25,26 +25,26 @@ use late_reader::Asked;
 
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
-/// How often signals and time limits are looked at.
+/// Interval at which signals and time limits are looked at.
 const TURN: Duration = Duration::from_millis(20);
 /// Ping sends no more often.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(2);
 /// Priority of the client's program, below the emulator's: a client is a machine of its own, so nothing that
 /// runs here may keep it from reading. Where 17 KB arrive in 2 ms, a busy machine would decide what it holds.
 const CLIENT_PRIORITY: u8 = 10;
-/// How much longer than its own time limit curl may live.
+/// Time by which curl may outlive its own time limit.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What became of one flow.
+/// Outcome of one flow.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Which flow, from 0.
+    /// Number of the flow, from 0.
     pub flow: usize,
-    /// When curl began its request, by its own account.
+    /// Time when curl began its request, by its own account.
     pub started: Instant,
-    /// When the first byte arrived.
+    /// Time when the first byte arrived.
     pub first_byte: Option<Instant>,
-    /// When the last byte arrived, or curl gave up.
+    /// Time when the last byte arrived, or curl gave up.
     pub ended: Instant,
     /// Bytes that arrived (or were sent).
     pub bytes: u64,
@@ -54,11 +54,11 @@ pub struct Outcome {
     pub marks: Vec<(Instant, u64)>,
     /// True when the time limit ended it.
     pub is_cut_short: bool,
-    /// What curl said when it failed otherwise.
+    /// Message of curl when it failed otherwise.
     pub error: Option<String>,
 }
 
-/// What curl says at its end (`--write-out %{json}`).
+/// Report of curl at its end (`--write-out %{json}`).
 #[derive(serde::Deserialize, Default)]
 #[serde(default)]
 struct CurlReport {
@@ -232,7 +232,7 @@ impl Drop for Transfers<'_> {
     }
 }
 
-/// Where nginx listens.
+/// First port on which nginx listens.
 const FIRST_PORT: u16 = 80;
 const SECOND_PORT: u16 = 8080;
 
@@ -300,7 +300,7 @@ fn follow(
     }
 }
 
-/// What arrives on one flow.
+/// Data that arrives on one flow.
 #[derive(Default)]
 struct Arrival {
     first: Option<Instant>,
@@ -341,7 +341,7 @@ impl Arrival {
     }
 }
 
-/// How long a page may take.
+/// Longest time that a page may take.
 const PAGE_LIMIT: &str = "30";
 /// Time between pages, unless the workload says another.
 const PAGE_PAUSE: Duration = Duration::from_millis(500);
@@ -395,7 +395,7 @@ impl Drop for Pages {
     }
 }
 
-/// How long a page took by curl's own account; none that did not arrive whole.
+/// Time that a page took by curl's own account; none that did not arrive whole.
 fn page(client: &Namespace, range: &str, url: &str) -> Option<Duration> {
     let mut command = Command::new("curl");
     command.args(["-q", "--silent", "--http1.1", "--noproxy", "*", "--max-time", PAGE_LIMIT]);

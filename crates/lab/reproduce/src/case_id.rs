@@ -1,6 +1,6 @@
 //! [`CaseId`]: what an experiment calls the cases of a scenario file.
 
-/// What an experiment calls the cases of a scenario file.
+/// Names that an experiment gives to the cases of a scenario file.
 ///
 /// A case is looked up by a value of such a type, never by a name: a name that the file lacks is an
 /// error when the experiment is built.

@@ -66,8 +66,8 @@ const fn drawn(mark: Mark) -> Drawn {
     }
 }
 
-/// What each series is drawn in: a colour by its place among ours. Several of the paper's take the colours in
-/// the same order, so that each has that of its fellow; one alone is black.
+/// Ink of each series: a colour by its place among ours. Several of the paper's take the colours in the same
+/// order, so that each has that of its fellow; one alone is black.
 fn inks(panel: &Panel) -> Vec<Ink> {
     let papers = panel.series.iter().filter(|series| series.source == Source::Paper).count();
     let (mut paper, mut ours) = (0.., 0..);

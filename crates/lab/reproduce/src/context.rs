@@ -19,7 +19,7 @@ use crate::{CaseId, Experiment, Figure, Outcome, RadioLog, ReproduceError, Run, 
 /// The engine that the settings of a case mean, by the same reading as `cellerator run`'s arguments.
 pub type EngineOf<'a> = &'a (dyn Fn(&Case) -> Result<Option<EngineConfig>, String> + Sync);
 
-/// Where scenarios are run.
+/// Place where scenarios are run.
 #[derive(Clone, Copy)]
 pub enum Where<'a> {
     /// In virtual time.
@@ -67,7 +67,7 @@ pub struct Step {
 /// A case, which repetition, its seed, and what runs it.
 type Job = (Case, u32, u64, CaseRun);
 
-/// What an experiment runs its scenarios by. It keeps a record of every run.
+/// Means by which an experiment runs its scenarios. It keeps a record of every run.
 pub struct Context<'a> {
     experiment: &'static Experiment,
     place: Where<'a>,
@@ -82,7 +82,7 @@ pub struct Context<'a> {
     links: Vec<Figure>,
 }
 
-/// What a [`Context`] has seen.
+/// Observations of a [`Context`].
 pub(crate) struct Evidence {
     pub used: Vec<UsedScenario>,
     pub runs: Vec<RunRecord>,
@@ -157,7 +157,7 @@ impl<'a> Context<'a> {
         self.experiment.check(self.folder, self.is_lab())
     }
 
-    /// What runs the lab's scenario files in virtual time; none where this is no lab. It runs nothing
+    /// Context that runs the lab's scenario files in virtual time; none where this is no lab. It runs nothing
     /// before it was told what the lab measured.
     pub(crate) fn beside(&self) -> Option<Self> {
         let Where::Lab { threads, engine_of, .. } = self.place else { return None };
@@ -346,7 +346,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Where the scenario's trace files are.
+    /// Folder of the scenario's trace files.
     fn traces(&self, scenario: &Scenario) -> PathBuf {
         let file = self.experiment.files.iter().find(|file| file.path.contains(&scenario.name));
         let parent = file.and_then(|file| Path::new(file.path).parent()).unwrap_or(Path::new("experiments"));
@@ -424,7 +424,7 @@ impl<'a> Context<'a> {
         Ok(runs)
     }
 
-    /// What looks at a run.
+    /// Observer of a run.
     fn eyes(&self, looking: Looking, scenario: &Scenario, job: &Job) -> Result<Eyes<'a>, ReproduceError> {
         let (case, repetition, ..) = job;
         let eyes = Eyes::new(looking).until(self.is_over);

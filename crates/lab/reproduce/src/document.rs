@@ -32,7 +32,7 @@ pub struct Reproduction {
     pub schema: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// What ran it.
+    /// Maker of the document.
     pub made_by: MadeBy,
     /// [`fingerprint`] of the program's file.
     pub program: String,
@@ -46,7 +46,7 @@ pub struct Reproduction {
     pub scenarios: Vec<UsedScenario>,
     /// What the links do over time.
     pub links: Vec<Figure>,
-    /// What was found.
+    /// Outcome of the experiment.
     pub outcome: Outcome,
     /// Every run.
     pub runs: Vec<RunRecord>,
@@ -140,7 +140,7 @@ impl Reproduction {
         self.runs.iter().filter_map(|run| run.late_p99_us).fold(0.0, f64::max)
     }
 
-    /// Why cases were not run, and which.
+    /// Reasons why cases were not run, and which.
     pub(crate) fn skipped(&self) -> Vec<(&str, Vec<&str>)> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for run in &self.runs {
@@ -185,7 +185,7 @@ impl Store {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// Where the result of an experiment lies: in the lab it has a place of its own.
+    /// Path of the result of an experiment: in the lab it has a place of its own.
     #[must_use]
     pub fn path(&self, experiment: &str, is_lab: bool) -> PathBuf {
         self.folder.join(format!("{experiment}{}.json", if is_lab { ".lab" } else { "" }))

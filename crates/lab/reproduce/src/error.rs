@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-/// Why an experiment cannot be run.
+/// Reason why an experiment cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproduceError {
     /// There is no such experiment: the caller's fault.
     #[error("no experiment is named `{name}`; there are {names}")]
     Unknown {
-        /// What was asked for.
+        /// Name that was asked for.
         name: String,
         /// Those there are.
         names: String,
@@ -19,17 +19,17 @@ pub enum ReproduceError {
     /// A scenario or a text lacks what its experiment needs: its writer's fault.
     #[error("{file}: {problem}")]
     Meaning {
-        /// Which.
+        /// Path of the file.
         file: String,
-        /// What is wrong, and what is needed.
+        /// Problem, and what is needed.
         problem: String,
     },
     /// A file cannot be read or written, or is not what it must be.
     #[error("{file}: {problem}")]
     File {
-        /// Which.
+        /// Path of the file.
         file: String,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         problem: String,
     },
     /// A run could not be made.
@@ -37,7 +37,7 @@ pub enum ReproduceError {
     Sim {
         /// Experiment and case.
         run: String,
-        /// Why.
+        /// Error of the simulator.
         source: sim::SimError,
     },
     /// The user asked to stop.
@@ -51,7 +51,7 @@ pub enum ReproduceError {
     Lab {
         /// Experiment.
         run: String,
-        /// Why.
+        /// Reason of the failure.
         problem: String,
     },
 }

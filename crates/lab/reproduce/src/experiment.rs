@@ -50,7 +50,7 @@ impl Paper {
 pub struct BuiltIn {
     /// Where it lies in the repository.
     pub path: &'static str,
-    /// What it says.
+    /// Text of the file.
     pub text: &'static str,
 }
 
@@ -65,7 +65,7 @@ macro_rules! built_in {
 }
 pub(crate) use built_in;
 
-/// What the lab has of an experiment.
+/// State of an experiment in the lab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InLab {
     /// Kernel TCP runs it, in so many seconds on a machine that has Reno, CUBIC and BBR only.
@@ -75,7 +75,7 @@ pub enum InLab {
 }
 
 impl InLab {
-    /// How long it takes; none where it is not there.
+    /// Duration; none where it is not there.
     #[must_use]
     pub const fn seconds(self) -> Option<u32> {
         match self {
@@ -92,22 +92,22 @@ pub struct Experiment {
     pub name: &'static str,
     /// The paper.
     pub paper: Paper,
-    /// What it is there, as in `Table 3`.
+    /// Part of the paper, as in `Table 3`.
     pub part: &'static str,
-    /// What is said of it: [`Prose`].
+    /// Texts about it: [`Prose`].
     pub prose: BuiltIn,
     /// Its scenario files.
     pub files: &'static [BuiltIn],
-    /// How long it takes in virtual time, on two processors, in seconds.
+    /// Duration in virtual time, on two processors, in seconds.
     pub seconds: u32,
-    /// How long it takes in the lab, or what is missing there.
+    /// Duration in the lab, or what is missing there.
     pub lab: InLab,
     /// Runs it.
     pub run: fn(&mut Context<'_>) -> Result<Outcome, ReproduceError>,
 }
 
 impl Experiment {
-    /// What is said of it.
+    /// Texts about it.
     ///
     /// # Errors
     /// Its text is not written as it must be; the line says where.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::prose::ProseError;
 
-/// What stands in a text in place of a number that was not measured.
+/// Text in place of a number that was not measured.
 const NOTHING: &str = "(nothing measured)";
 
 /// A value that a text has a place for.

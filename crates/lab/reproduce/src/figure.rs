@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Source;
 
-/// What an axis shows.
+/// Quantity that an axis shows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Axis {
     /// Quantity and unit.
@@ -45,7 +45,7 @@ impl Axis {
     }
 }
 
-/// How a [`Series`] is drawn.
+/// Mark of a [`Series`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
@@ -91,11 +91,11 @@ impl Point {
 /// Points that belong together.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// What it is, for the legend.
+    /// Name for the legend.
     pub name: String,
-    /// Where it comes from: the paper's is drawn dashed with hollow dots, a limit grey.
+    /// Source of the values: the paper's is drawn dashed with hollow dots, a limit grey.
     pub source: Source,
-    /// How it is drawn.
+    /// Mark that draws it.
     pub mark: Mark,
     /// From left to right.
     pub points: Vec<Point>,
@@ -120,19 +120,19 @@ impl Series {
 pub struct Panel {
     /// The axis that goes up.
     pub y: Axis,
-    /// What is drawn, the first lowest.
+    /// Series of the panel, the first lowest.
     pub series: Vec<Series>,
 }
 
 /// Diagrams above each other over one axis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Figure {
-    /// What its experiment's text calls it; empty where title and caption come from elsewhere.
+    /// Name in its experiment's text; empty where title and caption come from elsewhere.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it shows.
+    /// Title of the figure.
     pub title: String,
-    /// What to look at.
+    /// Caption, which says what to look at.
     pub caption: String,
     /// The axis they share.
     pub x: Axis,

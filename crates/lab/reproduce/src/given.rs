@@ -6,7 +6,7 @@ use scenario::{Case, Scenario};
 use crate::prose::Ran;
 use crate::{Check, Context, LossEvent, Outcome, RadioLog, Run, Seen, Where, chosen};
 
-/// What is given for a run: the scenario's name, the case's, and which repetition.
+/// Results given for a run: the scenario's name, the case's, and which repetition.
 pub(crate) type Given<'a> = &'a (dyn Fn(&str, &str, u32) -> Option<Made> + Sync);
 
 /// A run that was never run.
@@ -36,7 +36,7 @@ impl Made {
         made
     }
 
-    /// What the link delivered of what it could.
+    /// Sets the share of its capacity that the link delivered, in percent.
     pub(crate) fn used(mut self, percent: f64) -> Self {
         self.figures.radio.utilisation = Some(percent / 100.0);
         self
@@ -92,7 +92,7 @@ fn run(case: Case, repetition: u32, made: Made) -> Run {
     Run { result, radio: made.radio, seen: made.seen, repeated: 0 }
 }
 
-/// What the experiment of this name makes of it, told.
+/// Outcome that the experiment of this name makes of it, told.
 pub(crate) fn outcome(experiment: &str, given: Given<'_>) -> Outcome {
     let experiment = chosen(&[experiment.to_owned()]).unwrap()[0];
     let context = Context::new(experiment, Where::Given(given), None, &|_| {});

@@ -24,10 +24,10 @@ impl Run {
     }
 }
 
-/// What the cases of a scenario are run by in the lab.
+/// Means by which the cases of a scenario are run in the lab.
 pub(crate) struct LabRuns<'a> {
     pub runner: &'a lab::Runner<'a>,
-    /// Where trace files are.
+    /// Folder of trace files.
     pub traces: &'a Path,
     pub looking: Looking,
     /// Told of each run that has ended: how many have, of how many, and its case.
@@ -121,7 +121,7 @@ impl LabRuns<'_> {
         Ok(Some(folder))
     }
 
-    /// What the captures of a run show; they are removed.
+    /// Observations from the captures of a run; they are removed.
     fn look(&self, folder: &Path, scenario: &Scenario, result: &CaseResult) -> Result<Seen, ReproduceError> {
         if result.figures.is_none() {
             return Ok(Seen::default());

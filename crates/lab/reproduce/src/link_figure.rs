@@ -11,7 +11,7 @@ use crate::{Axis, Figure, Mark, Point, ReproduceError, Series, Source};
 
 /// Links shown of one scenario at most: a sweep over links need not show each.
 const LINKS_MAX: usize = 4;
-/// How long the links of a scenario are shown at most.
+/// Longest time for which the links of a scenario are shown.
 const LINK_SHOWN: Duration = Duration::from_secs(60);
 /// Bins of the figure.
 const BINS: u64 = 120;
@@ -102,8 +102,8 @@ pub fn link_figure(title: &str, config: &LinkConfig, length: Duration) -> Result
     Ok(figure)
 }
 
-/// What a link can carry from `span.0` to `span.1` seconds, Mbit/s in bins of `bin`; nothing for a link
-/// without a limit.
+/// Capacity of a link from `span.0` to `span.1` seconds, Mbit/s in bins of `bin`; nothing for a link without
+/// a limit.
 ///
 /// # Errors
 /// A setting is out of its range.

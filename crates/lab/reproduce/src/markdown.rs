@@ -70,10 +70,10 @@ fn note(text: &mut String, interrupted: Option<&str>) {
     }
 }
 
-/// What stands at the top of the page.
+/// Text at the top of the page.
 const HEAD: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../experiments/head.md"));
 
-/// What stands at the top of the lab's page.
+/// Text at the top of the lab's page.
 const LAB_HEAD: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../experiments/head-lab.md"));
 
 /// The machine, and how long all took.

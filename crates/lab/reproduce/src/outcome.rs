@@ -7,13 +7,13 @@ use crate::{Facts, Figure, Source, Table};
 /// An aim, and what was reached.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Check {
-    /// What is to be so.
+    /// Statement that is to hold.
     pub claim: String,
     /// The bound.
     pub aim: f64,
-    /// What came out; none where nothing was measured, which is a miss.
+    /// Value measured; none where nothing was measured, which is a miss.
     pub measured: Option<f64>,
-    /// What the same scenario files give in virtual time, beside a value from the lab.
+    /// Value that the same scenario files give in virtual time, beside a value from the lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<f64>,
     /// Its own bound, where that is another one: bounds may be made of other runs' figures.
@@ -45,7 +45,7 @@ impl Check {
         let (claim, measured) = (claim.into(), finite(measured));
         Self { claim, aim, measured, simulated: None, simulated_aim: None, at_least: false, passed: false }
     }
-    /// What was simulated beside the lab's value reaches the aim.
+    /// Tells whether the simulated value beside the lab's value reaches the aim.
     #[must_use]
     pub fn passes_simulated(&self) -> bool {
         let aim = self.simulated_aim.unwrap_or(self.aim);
@@ -86,7 +86,7 @@ impl Outcome {
         }
     }
 
-    /// How many aims the lab left out, a sentence; none where it has them all.
+    /// Sentence on the number of aims that the lab left out; none where it has them all.
     pub(crate) fn left_out(&self) -> Option<String> {
         let aims = match self.aims_left_out {
             0 => return None,
@@ -125,10 +125,10 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// What an experiment found. Texts come from its [`Prose`](crate::Prose) and its facts.
+/// Outcome of an experiment. Texts come from its [`Prose`](crate::Prose) and its facts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What we see, with figures from the runs.
+    /// Text of our observation, with figures from the runs.
     pub we_see: String,
     /// Values that its text has places for.
     #[serde(default)]
@@ -137,7 +137,7 @@ pub struct Outcome {
     pub tables: Vec<Table>,
     /// Figures.
     pub figures: Vec<Figure>,
-    /// How the link was fitted, where we differ from the paper, and why; a paragraph each.
+    /// Notes on the fit of the link, on differences from the paper, and on the reasons; a paragraph each.
     pub notes: Vec<String>,
     /// Aims.
     pub checks: Vec<Check>,

@@ -101,7 +101,7 @@ fn section(experiment: &Experiment, results: &[&Reproduction]) -> Result<Markup,
     })
 }
 
-/// What one run of an experiment gave.
+/// Results of one run of an experiment.
 fn reproduction(experiment: &Experiment, prose: &Prose, result: &Reproduction) -> Markup {
     let command = command(experiment, result.is_lab());
     let outcome = &result.outcome;
@@ -201,7 +201,7 @@ fn tabled(table: &Table) -> Markup {
     }
 }
 
-/// What the result was made of: program, seeds, scenarios, every run, and the emulator's own error.
+/// Origin of the result: program, seeds, scenarios, every run, and the emulator's own error.
 fn made_of(result: &Reproduction) -> Markup {
     let seeds = result.scenarios.iter().map(|used| used.seed.to_string()).collect::<Vec<_>>().join(", ");
     let made = &result.made_by;

@@ -24,16 +24,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Facts, Outcome};
 
-/// What is said of an experiment.
+/// Texts about an experiment.
 #[derive(Clone, Debug)]
 pub struct Prose {
     /// One line for headings.
     pub title: String,
-    /// What the paper asked, a question.
+    /// Question of the paper.
     pub asked: String,
-    /// What it found.
+    /// Finding of the paper.
     pub found: String,
-    /// Why the lab lacks the experiment, in words that can follow a colon; none where the lab has it.
+    /// Reason why the lab lacks the experiment, in words that can follow a colon; none where the lab has it.
     pub not_in_lab: Option<String>,
     we_see: Text,
     we_see_in_lab: Option<Text>,
@@ -51,7 +51,7 @@ struct FigureProse {
     caption: Text,
 }
 
-/// What is wrong with a text, or with the values that it is given.
+/// Problem with a text, or with the values that it is given.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProseError {
     /// A line that the format has no place for.
@@ -59,7 +59,7 @@ pub enum ProseError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong, and what is needed.
+        /// Problem, and what is needed.
         problem: String,
     },
     /// A section that must be there.
@@ -73,7 +73,7 @@ pub enum ProseError {
     Kind {
         /// The fact.
         name: String,
-        /// What does not fit.
+        /// Problem.
         problem: &'static str,
     },
     /// Facts that no place is for.
@@ -98,7 +98,7 @@ enum Piece {
     Place(String, Option<usize>),
 }
 
-/// Where an outcome was found.
+/// Place where an outcome was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Ran {
     Simulated,

@@ -7,29 +7,29 @@ use units::{Duration, Instant};
 /// Packets lost on the radio link one behind the other.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LossEvent {
-    /// When the first of them would have left the link, or came to it where it was dropped at once;
+    /// Time at which the first of them would have left the link, or came to it where it was dropped at once;
     /// seconds from the start.
     pub at_s: f64,
-    /// How many.
+    /// Number of packets.
     pub packets: u32,
 }
 
-/// What the packet log of one run says. The log itself is given up with its run: those of all runs of
-/// an experiment would fill the memory.
+/// Content of the packet log of one run. The log itself is given up with its run: those of all runs of an
+/// experiment would fill the memory.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RadioLog {
     /// The bursts of losses, in order.
     pub losses: Vec<LossEvent>,
-    /// Which packets were lost, counted from 0 in the order in which they came to the link.
+    /// Packets that were lost, counted from 0 in the order in which they came to the link.
     pub lost: Vec<u32>,
     /// Packets that came out at the far end.
     pub delivered: u64,
-    /// What these took beyond their time in the queue, all together.
+    /// Time that these took beyond their time in the queue, all together.
     pub beyond_queue: Duration,
 }
 
 impl RadioLog {
-    /// What the records of a link say, in the order in which the packets came to it.
+    /// Log from the records of a link, in the order in which the packets came to it.
     #[must_use]
     pub fn of(records: &[PacketRecord]) -> Self {
         let mut log = Self::default();

@@ -37,7 +37,7 @@ pub struct RunRecord {
     pub case: String,
     /// Its seed.
     pub seed: u64,
-    /// What the application received over the time it took.
+    /// Goodput: data that the application received over the time it took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<f64>,
     /// Beside a run of the lab: what the same case and seed give in virtual time.
@@ -61,13 +61,13 @@ pub struct RunRecord {
     /// Largest of the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_max_us: Option<f64>,
-    /// Why the emulator's timing was too bad to believe the figures.
+    /// Reason why the emulator's timing was too bad to believe the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrusted: Option<String>,
     /// In the lab, how often it was run before because the emulator was late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u32>,
-    /// Why it was not run.
+    /// Reason why it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
     /// What did not come out as it must.

@@ -15,13 +15,13 @@ pub(crate) fn mean(moments: Option<Moments>) -> f64 {
 /// One case and repetition.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was measured.
+    /// Result of the case.
     pub result: CaseResult,
-    /// What the packet log of the radio link in the direction of the data says.
+    /// Content of the packet log of the radio link in the direction of the data.
     pub radio: RadioLog,
-    /// What was looked at.
+    /// Observations of the run.
     pub seen: Seen,
-    /// How often the lab ran it before, because its emulator was late.
+    /// Number of times that the lab ran it before, because its emulator was late.
     pub repeated: u32,
 }
 
@@ -64,7 +64,7 @@ impl<C: CaseId> Runs<C> {
     pub fn moments(&self, case: C, value: impl Fn(&Figures) -> f64) -> Option<Moments> {
         Moments::of(self.figures(case).map(value).filter(|v| v.is_finite()))
     }
-    /// What the application received over the time it took, Mbit/s.
+    /// Goodput: data that the application received over the time it took, Mbit/s.
     #[must_use]
     pub fn goodput(&self, case: C) -> Option<Moments> {
         self.moments(case, |figures| figures.transfer.goodput_mbps)

@@ -12,7 +12,7 @@ use units::{Duration, Instant};
 
 use crate::ReproduceError;
 
-/// What is to be looked at beyond a run's figures. Samples of senders and queue are the simulator's alone.
+/// Observations to make beyond a run's figures. Samples of senders and queue are the simulator's alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looking {
     /// Senders and queue are looked at this often.
@@ -23,11 +23,11 @@ pub struct Looking {
     pub packets_of: Option<Host>,
     /// Captures end after so many packets.
     pub packets_max: Option<u64>,
-    /// What the radio link's packet log says is kept.
+    /// True if the content of the radio link's packet log is kept.
     pub radio: bool,
 }
 
-/// Where a capture is made.
+/// Host where a capture is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Host {
     /// At the server's interface.
@@ -43,11 +43,11 @@ pub struct SeenPacket {
     pub at_s: f64,
     /// It comes from the server.
     pub is_down: bool,
-    /// Where its data begins in the stream of its direction, bytes.
+    /// Position at which its data begins in the stream of its direction, bytes.
     pub position: u64,
     /// Bytes of data.
     pub payload: u64,
-    /// What it acknowledges: a place in the other direction's stream, bytes.
+    /// Acknowledgement: a place in the other direction's stream, bytes.
     pub ack: Option<u64>,
     /// The round trip it gives by Karn's rule, ms.
     pub rtt_ms: Option<f64>,
@@ -57,7 +57,7 @@ pub struct SeenPacket {
     pub is_retransmission: bool,
 }
 
-/// What was seen of a run.
+/// Observations of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Senders and queue.
@@ -109,9 +109,9 @@ pub(crate) struct Eyes<'a> {
     client: Analyzer<Found>,
     /// Packets captured at the server and at the client.
     captured: [u64; 2],
-    /// Where captured packets are written too, at the server and at the client.
+    /// Files to which captured packets are written too, at the server and at the client.
     files: [Option<PcapngWriter<BufWriter<File>>>; 2],
-    /// Why a file could not be written.
+    /// Reason why a file could not be written.
     failed: Option<ReproduceError>,
 }
 

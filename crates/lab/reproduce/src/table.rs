@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use figures::stats::Moments;
 
-/// Where values come from.
+/// Source of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -14,7 +14,7 @@ pub enum Source {
     Ours,
     /// Our runs with the project's own controller.
     Adaptive,
-    /// What no scheme can exceed on this link.
+    /// Bound that no scheme can exceed on this link.
     Limit,
     /// In a figure of the lab's: the same scenario files in virtual time.
     Simulated,
@@ -40,9 +40,9 @@ impl Source {
 /// A column of a [`Table`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Column {
-    /// Where its values come from.
+    /// Source of its values.
     pub source: Source,
-    /// What they are.
+    /// Heading that names the values.
     pub heading: String,
     /// Their unit; empty for none.
     pub unit: String,
@@ -62,7 +62,7 @@ pub struct Value {
     /// Text in place of a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// What the same scenario files give in virtual time, beside a value from the lab.
+    /// Value that the same scenario files give in virtual time, beside a value from the lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Box<Value>>,
 }
@@ -120,7 +120,7 @@ impl From<&str> for Value {
 /// A row of a [`Table`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// What it is about.
+    /// Label of the row.
     pub label: String,
     /// One value per column.
     pub values: Vec<Value>,
@@ -129,7 +129,7 @@ pub struct Row {
 /// The paper's values and ours side by side.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// What it shows.
+    /// Title of the table.
     pub title: String,
     /// Heading of the rows' labels.
     pub rows_are: String,
@@ -218,7 +218,7 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Where its values come from, in words; empty for a ratio.
+    /// Source of its values, in words; empty for a ratio.
     pub fn words(&self) -> String {
         let of = self.column.source;
         let place = if self.is_simulated { "simulated" } else { "kernel" };

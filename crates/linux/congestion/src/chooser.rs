@@ -31,7 +31,7 @@ const TCP_CONGESTION: i32 = 13;
 /// `TCP_CA_NAME_MAX`.
 const NAME_LEN: usize = 16;
 
-/// Who uses a congestion control that is loaded.
+/// Users of a congestion control that is loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Users {
     /// Connections of the network namespace that are established from now on.

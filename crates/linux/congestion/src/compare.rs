@@ -28,7 +28,7 @@ use crate::{CongestionError, KERNEL_NAME, Program, Setup, Users};
 use splitter::Splitter;
 use tally::Tally;
 
-/// What ended is taken from the kernel so often.
+/// Interval at which ended connections are taken from the kernel.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Progress is told so often in the first minute, and then every minute.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
@@ -43,11 +43,11 @@ pub struct Comparing {
     pub port: Option<u16>,
     /// Only those of processes in this control group or below it.
     pub group: Option<PathBuf>,
-    /// How long; none: until a signal comes.
+    /// Duration; none: until a signal comes.
     pub time: Option<Duration>,
-    /// What the hash is of.
+    /// Input of the hash.
     pub by: Unit,
-    /// Which half uses which.
+    /// Seed that decides which half uses which.
     pub seed: u32,
 }
 

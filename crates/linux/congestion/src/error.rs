@@ -2,7 +2,7 @@
 
 use io::IoError;
 
-/// Why the congestion control cannot be loaded or ended; the message is one line with what to do.
+/// Reason why the congestion control cannot be loaded or ended; the message is one line with what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CongestionError {

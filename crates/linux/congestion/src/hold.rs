@@ -11,13 +11,14 @@ use units::Duration;
 use crate::record::{Comparison, KIND, Record, running};
 use crate::{Chooser, CongestionError, Program, Setup, Users};
 
-/// How long a process may take to end.
+/// Longest time that a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often what is known of old destinations is taken away.
+/// Interval at which entries of old destinations are removed.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether a control group is another one: the service's first connections may come before.
+/// Interval of the checks whether a control group is another one: the service's first connections may come
+/// before.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// The congestion control, and who is to use it; all of it ends with the value, and with the process.

@@ -1,4 +1,5 @@
-//! What the program in the kernel and this one share, byte by byte: `bpf/congestion.h` and `bpf/law.h` in Rust.
+//! Memory that the program in the kernel and this one share, byte by byte: `bpf/congestion.h` and `bpf/law.h`
+//! in Rust.
 //!
 //! `tests/arithmetic.rs` compares sizes with those that the compiler gave the program.
 
@@ -181,13 +182,13 @@ pub struct Event {
     pub number: u64,
     /// Of the event, from 1.
     pub sequence: u64,
-    /// What happened.
+    /// Kind of the event.
     pub kind: Kind,
     /// Payload of a segment, bytes.
     pub mss: u64,
-    /// What was heard; of other kinds the moment alone, or also the round trip.
+    /// Acknowledgement that was heard; of other kinds the moment alone, or also the round trip.
     pub ack: AckEvent,
-    /// What the other members of the path say.
+    /// State of the other members of the path.
     pub peers: Peers,
     /// The law's window after it, bytes.
     pub window: u64,
@@ -229,11 +230,11 @@ pub struct Shown {
     pub local_port: u16,
     /// Connections of the same path besides with which it shares what is known.
     pub others: u16,
-    /// What bounds the window; none of a number that is unknown.
+    /// Bound of the window; none of a number that is unknown.
     pub bound: Option<Bound>,
     /// Smoothed round trip, µs.
     pub rtt_us: u32,
-    /// When it was shown, µs on the kernel's monotonic clock.
+    /// Time at which it was shown, µs on the kernel's monotonic clock.
     pub at_us: u64,
     /// Bytes.
     pub window: u64,
@@ -290,7 +291,7 @@ pub fn is_forgotten(bytes: &[u8], now_us: u64) -> bool {
     connections == 0 && path.is_old(now_us)
 }
 
-/// What a trial of the arithmetic alone does, `enum trial_kind` besides [`Kind`].
+/// Kind of a trial of the arithmetic alone, `enum trial_kind` besides [`Kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialKind {
     /// An event of a connection.
@@ -317,19 +318,19 @@ impl TrialKind {
 /// `struct trial`: one event for the arithmetic alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// What happens.
+    /// Kind of the trial.
     pub kind: TrialKind,
     /// Payload of a segment, bytes, of one that begins.
     pub mss: u64,
-    /// What is heard.
+    /// Acknowledgement that is heard.
     pub ack: AckEvent,
     /// The states to which it happens.
     pub law: Law,
-    /// What the connection keeps for its path.
+    /// State that the connection keeps for its path.
     pub member: Member,
     /// The path.
     pub path: SharedPath,
-    /// What is heard of the others, of [`Kind::Peers`]; written by [`TrialKind::Exchange`].
+    /// State of the others, of [`Kind::Peers`]; written by [`TrialKind::Exchange`].
     pub peers: Peers,
     /// There was something to exchange.
     pub is_due: bool,

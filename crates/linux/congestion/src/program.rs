@@ -21,7 +21,7 @@ const FIRST: [u8; 4] = [0; 4];
 /// The name by which the kernel knows it.
 pub const KERNEL_NAME: &str = "adaptive";
 
-/// What a program is to do.
+/// Settings of a program.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The congestion control's name in the kernel; at most 15 bytes.
@@ -126,7 +126,7 @@ impl Program {
         Ok(self.object.map("paths")?.elements().len())
     }
 
-    /// What happened since the last call, by connection and in order; and how many events found no room so far. Of a
+    /// Events since the last call, by connection and in order; and how many events found no room so far. Of a
     /// program for tests.
     ///
     /// # Errors

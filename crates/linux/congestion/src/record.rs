@@ -13,14 +13,14 @@ use crate::{CongestionError, Users};
 /// Of the instances' directories.
 pub(crate) const KIND: &str = "server-congestion";
 
-/// What a process has loaded.
+/// Record of what a process has loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// Its network namespace.
     pub namespace: u64,
     /// The congestion control's name in the kernel.
     pub name: String,
-    /// Who uses it.
+    /// Users of it.
     pub users: Users,
     /// Of these only half use it: they are compared.
     #[serde(default)]
@@ -34,13 +34,13 @@ pub(crate) struct Record {
 pub struct Comparison {
     /// The congestion control of the other half.
     pub with: String,
-    /// What the hash is of.
+    /// Input of the hash.
     pub by: Unit,
-    /// Which half uses which.
+    /// Seed that decides which half uses which.
     pub seed: u32,
-    /// When it began, ms since 1970, by this machine's clock as it is.
+    /// Time of the beginning, ms since 1970, by this machine's clock as it is.
     pub began_ms: u64,
-    /// How long it lasts; none: until it is ended.
+    /// Duration; none: until it is ended.
     pub planned_ms: Option<u64>,
 }
 

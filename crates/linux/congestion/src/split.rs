@@ -55,7 +55,7 @@ impl Group {
 pub struct Split {
     /// Another seed makes other halves; the same one always the same.
     pub seed: u64,
-    /// What the hash is of.
+    /// Input of the hash.
     pub by: Unit,
 }
 

@@ -11,7 +11,7 @@ use crate::program::shown;
 use crate::record::{Comparison, Running, running};
 use crate::{CongestionError, Users};
 
-/// What is loaded on this machine; `schemas/congestion-status.schema.json`.
+/// State of the congestion controls on this machine; `schemas/congestion-status.schema.json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Of this document: `cellerator/congestion-status/1`.
@@ -33,7 +33,7 @@ pub struct Loaded {
     pub is_here: bool,
     /// The congestion control's name in the kernel.
     pub name: String,
-    /// Who uses it, in words.
+    /// Users of it, in words.
     pub users: String,
     /// Of these only half use it: a comparison is under way.
     pub comparison: Option<Comparison>,
@@ -52,7 +52,7 @@ pub struct ConnectionStatus {
     pub local_port: u16,
     /// Delivered of late, Mbit/s of payload; none before the first bin.
     pub rate_mbps: Option<f64>,
-    /// What the link is expected to offer, Mbit/s of payload; none before it is known.
+    /// Forecast of the link's rate, Mbit/s of payload; none before it is known.
     pub forecast_mbps: Option<f64>,
     /// Smoothed round trip less the floor, ms.
     pub queue_ms: Option<f64>,
@@ -62,7 +62,7 @@ pub struct ConnectionStatus {
     pub window_bytes: u64,
     /// Connections to the same destination with which it shares what is known: their delays have proved a common queue.
     pub shares_with: u16,
-    /// What bounds the window.
+    /// Bound of the window.
     pub bound: &'static str,
 }
 

@@ -2,7 +2,7 @@
 
 use io::IoError;
 
-/// Why subflows cannot be coupled; the message is one line with what to do.
+/// Reason why subflows cannot be coupled; the message is one line with what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CoupledError {
@@ -26,7 +26,7 @@ pub enum CoupledError {
          multipath congestion unload`, or take --register-only"
     )]
     AlreadyChosen {
-        /// What they use.
+        /// Scheme that they use.
         scheme: String,
         /// The process that chose it.
         owner: u32,

@@ -9,7 +9,7 @@ use units::Duration;
 use crate::record::{KIND, Record, Running, running};
 use crate::{Chooser, CoupledError, Program, Setup};
 
-/// How long a process may take to end.
+/// Longest time that a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// A scheme that subflows can use, or do; all of it ends with the value, and with the process.

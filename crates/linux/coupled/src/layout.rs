@@ -1,4 +1,4 @@
-//! What the program in the kernel and this one share, byte by byte: `bpf/coupled.h` in Rust.
+//! Memory that the program in the kernel and this one share, byte by byte: `bpf/coupled.h` in Rust.
 //!
 //! `tests/arithmetic.rs` compares sizes with those that the compiler gave the program.
 
@@ -114,7 +114,7 @@ pub struct Event {
     pub number: u64,
     /// Of the connection.
     pub token: u32,
-    /// What happened.
+    /// Kind of the event.
     pub kind: Kind,
     /// In the connection.
     pub place: u32,
@@ -124,9 +124,9 @@ pub struct Event {
     pub b: u32,
     /// The kernel's `enum tcp_ca_state`.
     pub state: u32,
-    /// What the kernel had set.
+    /// State set by the kernel.
     pub before: Subflow,
-    /// What the program made of it.
+    /// State set by the program.
     pub after: Subflow,
 }
 

@@ -32,10 +32,10 @@ pub const fn kernel_name(scheme: Scheme) -> &'static str {
     }
 }
 
-/// What a program is to do.
+/// Settings of a program.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How subflows are coupled.
+    /// Scheme by which subflows are coupled.
     pub scheme: Scheme,
     /// The congestion control's name in the kernel; at most 15 bytes.
     pub name: String,
@@ -120,7 +120,7 @@ impl Program {
         self.object.map("connections")
     }
 
-    /// What happened since the last call, in the order of each connection's numbers; and how many events found no
+    /// Events since the last call, in the order of each connection's numbers; and how many events found no
     /// room so far. Of a program for tests.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::CoupledError;
 /// Of the instances' directories.
 pub(crate) const KIND: &str = "congestion";
 
-/// What a process has loaded.
+/// Record of what a process has loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// Its network namespace.

@@ -9,7 +9,7 @@ use crate::CoupledError;
 use crate::program::connections;
 use crate::record::{Running, running};
 
-/// What is loaded on this machine; `schemas/coupled-status.schema.json`.
+/// State of the coupled schemes on this machine; `schemas/coupled-status.schema.json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Of this document: `cellerator/coupled-status/1`.

@@ -11,9 +11,9 @@ use crate::buffers::Buffers;
 use crate::record::{Attached, KIND, Record, clean_up, kept_line, running};
 use crate::{AttachArgs, DrwaError, Program, Setup};
 
-/// How often is looked whether an interface has gone or come.
+/// Interval of the checks whether an interface has gone or come.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a process may take to end.
+/// Longest time that a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// One interface; its programs remember their connections while it is away.
@@ -37,7 +37,7 @@ impl Port {
         Ok(Self { name: name.to_owned(), program: Program::load(&setup)?, at: None, attachments: None })
     }
 
-    /// What is told of it once attached.
+    /// Attaches the programs to the interface, and returns the report on it.
     fn attach(&mut self, args: &AttachArgs, netlink: &Netlink) -> Result<Attached, DrwaError> {
         let index = netlink.index_of(&self.name)?;
         let had_qdisc = netlink.ingress_discipline(index)?.is_some();

@@ -19,17 +19,18 @@ pub struct Buffers {
     pub changed: Vec<(String, String, String)>,
 }
 
-/// What became of a setting that was to be put back.
+/// Outcome for a setting that was to be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Path below `/proc/sys`.
     pub path: String,
-    /// What it is.
+    /// Value that it has.
     pub value: String,
 }
 
 impl Buffers {
-    /// What would be changed to let receive buffers grow up to `most`; nothing is smaller than before.
+    /// Settings that would be changed to let receive buffers grow up to `most`; nothing is smaller than
+    /// before.
     ///
     /// # Errors
     /// When the kernel has no such settings.

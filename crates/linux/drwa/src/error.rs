@@ -2,7 +2,7 @@
 
 use io::IoError;
 
-/// Why windows cannot be managed; the message is one line with what to do.
+/// Reason why windows cannot be managed; the message is one line with what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrwaError {

@@ -1,4 +1,4 @@
-//! What the program in the kernel and this one share, byte by byte: `bpf/drwa.h` in Rust.
+//! Memory that the program in the kernel and this one share, byte by byte: `bpf/drwa.h` in Rust.
 //!
 //! `tests/segments.rs` compares sizes with those that the compiler gave the program.
 

@@ -21,7 +21,7 @@ static ELF: &[u8] = &[];
 #[cfg(feature = "bpf")]
 static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drwa.bpf.o"));
 
-/// What a program is to do.
+/// Settings of a program.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The algorithm's parameters.
@@ -103,7 +103,7 @@ impl Ends {
     }
 }
 
-/// What can be read of a program, from any process.
+/// View of the maps of a program, from any process.
 #[derive(Debug)]
 pub struct View {
     connections: MapView,
@@ -134,7 +134,7 @@ impl View {
         self.connections.elements().into_iter().filter_map(read).collect()
     }
 
-    /// What is counted.
+    /// Counters of the program.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -173,7 +173,7 @@ impl Program {
         ])
     }
 
-    /// What can be read of them.
+    /// View of the maps of the programs.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -198,7 +198,7 @@ impl Program {
         self.object.map(".bss")?.set(&FIRST, &now_us.to_ne_bytes())
     }
 
-    /// What the connections of the interface know together.
+    /// Knowledge that the connections of the interface share.
     ///
     /// # Errors
     /// When the kernel refuses.

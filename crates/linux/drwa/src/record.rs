@@ -29,7 +29,7 @@ pub struct Attached {
     pub counts_map: u32,
 }
 
-/// What a process has attached and changed.
+/// Record of what a process has attached and changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Its network namespace.
@@ -65,7 +65,7 @@ impl Record {
 pub struct Running {
     /// Its number.
     pub process: u32,
-    /// What it has done.
+    /// Record of what it has attached and changed.
     pub record: Record,
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn forget_vanished() -> Result<Vec<String>, DrwaError> {
     Ok(lines)
 }
 
-/// Whose it was.
+/// Process that owned it.
 fn process(leftover: &Leftover) -> String {
     leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string())
 }

@@ -8,7 +8,7 @@ use units::{Bytes, Duration};
 use crate::layout::SELECTIONS_MAX;
 use crate::{DrwaError, Selection};
 
-/// What `tcp_rmem`'s maximum is raised to: 1 Gbit/s over 100 ms, and some.
+/// Value to which `tcp_rmem`'s maximum is raised: 1 Gbit/s over 100 ms, and some.
 const RMEM_DEFAULT: &str = "16 MiB";
 
 /// How round trips are measured.
@@ -100,7 +100,7 @@ impl AttachArgs {
         }
     }
 
-    /// What the options cannot say alone.
+    /// Checks conditions that the options cannot state alone.
     ///
     /// # Errors
     /// With too many selections.

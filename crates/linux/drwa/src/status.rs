@@ -9,7 +9,7 @@ use crate::layout::{Connection, Counters, flag};
 use crate::record::{Running, forget_vanished, running};
 use crate::{DrwaError, Ends, View};
 
-/// What is attached on this machine; `schemas/drwa-status.schema.json`.
+/// State of the DRWA programs on this machine; `schemas/drwa-status.schema.json`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
     /// Of this document: `cellerator/drwa-status/1`.
@@ -35,13 +35,13 @@ pub struct Interface {
     pub hook: String,
     /// The options it was started with.
     pub options: String,
-    /// What is counted.
+    /// Counters of the interface.
     pub counters: Counted,
-    /// What it knows, by address and port.
+    /// Connections that it knows, by address and port.
     pub connections: Vec<Line>,
 }
 
-/// What an interface's programs have counted.
+/// Counters of an interface's programs.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Counted {
     /// Connections managed so far.
@@ -62,7 +62,7 @@ pub struct Counted {
     pub rounds: u64,
 }
 
-/// What becomes of a connection.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -87,7 +87,7 @@ pub struct Line {
     pub local: SocketAddr,
     /// The other's.
     pub remote: SocketAddr,
-    /// What becomes of it.
+    /// State of the connection.
     pub state: State,
     /// Seconds since its SYN.
     pub age_s: f64,
@@ -105,7 +105,7 @@ pub struct Line {
     pub window_bytes: Option<u64>,
     /// The window told last, bytes.
     pub told_bytes: u32,
-    /// What the kernel itself said, bytes.
+    /// Window that the kernel itself announced, bytes.
     pub own_bytes: u32,
     /// Payload that came.
     pub received_bytes: u64,

@@ -1,4 +1,4 @@
-//! What sockets of AF_PACKET have in common.
+//! Functions that sockets of AF_PACKET have in common.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -95,7 +95,7 @@ pub(crate) const fn address(index: libc::c_int) -> libc::sockaddr_ll {
     }
 }
 
-/// What a receiving call gave: a length, or nothing now.
+/// Result of a receiving call: a length, or nothing now.
 pub(crate) fn received(len: isize, what: impl FnOnce() -> String) -> Result<Option<usize>, IoError> {
     let Ok(len) = usize::try_from(len) else {
         let error = io::Error::last_os_error();

@@ -48,7 +48,7 @@ impl Capabilities {
         Self(all.iter().fold(0, |bits, one| bits | 1 << *one as u32))
     }
 
-    /// What this thread may do at the moment.
+    /// Capabilities of this thread at the moment.
     ///
     /// # Errors
     /// When `/proc` is not there.

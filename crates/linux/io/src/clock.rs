@@ -27,7 +27,7 @@ impl Clock {
         Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
     }
 
-    /// How long a jiffy is: the kernel's own unit for what need not be exact, such as `tcpi_busy_time`.
+    /// Duration of a jiffy: the kernel's own unit for what need not be exact, such as `tcpi_busy_time`.
     #[must_use]
     pub fn tick() -> Duration {
         let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -45,7 +45,7 @@ impl Ruleset {
         }
     }
 
-    /// How much of the structure a version knows, bytes.
+    /// Length of the part of the structure that a version knows, bytes.
     fn len(version: u32) -> usize {
         match version {
             ..=3 => 8,
@@ -55,7 +55,7 @@ impl Ruleset {
     }
 }
 
-/// How much of a confinement the kernel could give.
+/// Degree of confinement that the kernel could give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confinement {
     /// No file, and no new connection; `has_scopes` says whether signals and abstract sockets are kept away, too.
@@ -85,7 +85,7 @@ pub fn forgo_privileges() -> Result<(), IoError> {
         .doing(|| "give up privileges".to_owned())
 }
 
-/// What a confined process may still do.
+/// Permissions that a confined process keeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed<'a> {
     /// Files and directories, with all below, that it may read.
@@ -103,7 +103,7 @@ impl Allowed<'_> {
     /// The same, and `_WRITE_FILE`, `_REMOVE_FILE`, `_MAKE_REG`, `_REFER` and `_TRUNCATE`.
     const WRITE: u64 = Self::READ | 1 << 1 | 1 << 5 | 1 << 8 | 1 << 13 | 1 << 14;
 
-    /// What is allowed where. What is not there yet is made in a directory that is.
+    /// Paths with their permissions. What is not there yet is made in a directory that is.
     fn paths(&self) -> impl Iterator<Item = (&Path, u64)> {
         let read = self.read.iter().map(|path| (*path, Self::READ));
         read.chain(self.write.iter().map(|path| (*path, Self::WRITE)))

@@ -37,7 +37,7 @@ pub struct ReceivedDatagram {
     pub from: SocketAddr,
     /// The address of this machine that it was sent to; none where the kernel does not tell.
     pub to: Option<IpAddr>,
-    /// When the kernel received it, on [`Clock`]'s scale.
+    /// Time when the kernel received it, on [`Clock`]'s scale.
     pub at: Instant,
     /// Datagrams that the kernel has dropped at this socket for want of room since the last one that was
     /// received.
@@ -89,7 +89,7 @@ impl DatagramSocket {
         bound.doing(|| format!("bind a UDP socket to the interface '{name}'"))
     }
 
-    /// Where it is bound.
+    /// Address to which it is bound.
     ///
     /// # Errors
     /// Never for a socket that was opened.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why a request to the operating system failed.
+/// Reason why a request to the operating system failed.
 ///
 /// The message is one line: what was tried, on what, what the system said, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +11,7 @@ pub enum IoError {
     /// The caller lacks a privilege.
     #[error("cannot {what}: needs {capability}; run as root")]
     NotPrivileged {
-        /// What was tried, beginning with a verb.
+        /// Action that was tried, beginning with a verb.
         what: String,
         /// The capability that is missing, as `capabilities(7)` writes it.
         capability: &'static str,
@@ -19,9 +19,9 @@ pub enum IoError {
     /// The kernel or the machine lacks something.
     #[error("{what} is missing: {remedy}")]
     Missing {
-        /// What is missing.
+        /// Feature that is missing.
         what: String,
-        /// What to do about it.
+        /// Remedy for it.
         remedy: String,
     },
     /// This program was built without what loads compiled BPF programs.
@@ -30,7 +30,7 @@ pub enum IoError {
          zlib1g-dev by `cargo build --release --features bpf`"
     )]
     WithoutObjects {
-        /// What was tried, beginning with a verb.
+        /// Action that was tried, beginning with a verb.
         what: String,
     },
     /// There is no network interface of that name in this namespace.
@@ -50,13 +50,13 @@ pub enum IoError {
     Invalid {
         /// The argument, as given.
         what: String,
-        /// Why it is refused, and what is allowed.
+        /// Reason why it is refused, and what is allowed.
         why: String,
     },
     /// The kernel refused a program.
     #[error("cannot {what}: {why}")]
     Refused {
-        /// What was tried, beginning with a verb, with the programs' name.
+        /// Action that was tried, beginning with a verb, with the programs' name.
         what: String,
         /// The reason, in one line.
         why: String,
@@ -66,15 +66,15 @@ pub enum IoError {
     /// The system refused.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried, beginning with a verb, with the object's name.
+        /// Action that was tried, beginning with a verb, with the object's name.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl IoError {
-    /// What the system said to an attempt to do `what`; lack of privilege gets its own variant.
+    /// Error of the system at an attempt to do `what`; lack of privilege gets its own variant.
     pub fn system(what: impl Into<String>, source: io::Error) -> Self {
         let what = what.into();
         match source.raw_os_error() {

@@ -1,4 +1,4 @@
-//! What this machine and this process can do, each lack in one clear line.
+//! Abilities of this machine and this process, each lack in one clear line.
 
 use std::path::Path;
 

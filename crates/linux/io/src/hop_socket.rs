@@ -22,7 +22,7 @@ pub struct HopSocket {
     socket: Socket,
 }
 
-/// What came to a [`HopSocket`].
+/// Answer that came to a [`HopSocket`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopAnswer {
     /// The router that speaks by ICMP; none for a datagram of the destination.
@@ -31,7 +31,7 @@ pub struct HopAnswer {
     pub is_exceeded: bool,
     /// Bytes in the buffer: of the answer, or as much of the datagram's own payload as the router gave back.
     pub len: usize,
-    /// When the kernel received it.
+    /// Time when the kernel received it.
     pub at: Instant,
 }
 
@@ -92,7 +92,7 @@ impl HopSocket {
         self.socket.send(bytes).is_ok() || self.socket.send(bytes).is_ok()
     }
 
-    /// What came next; none when there is nothing now.
+    /// Receives the next answer; none when there is nothing now.
     pub fn recv(&self, buffer: &mut [u8]) -> Option<HopAnswer> {
         self.take(buffer, libc::MSG_ERRQUEUE).or_else(|| self.take(buffer, 0))
     }

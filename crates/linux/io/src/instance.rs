@@ -17,13 +17,13 @@ use crate::error::Context;
 use crate::private_file::create_with_mode;
 use crate::{Clock, IoError, ProcessId, put_in_place};
 
-/// Where instances are kept by default; emptied by a restart of the machine.
+/// Directory where instances are kept by default; emptied by a restart of the machine.
 pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
 
-/// Whose an instance is, in its directory: its [`ProcessId`].
+/// File with the owner of an instance, in its directory: its [`ProcessId`].
 pub const OWNER: &str = "owner";
 
-/// What an instance wrote down, in its directory.
+/// File with the record of an instance, in its directory.
 pub const RECORD: &str = "record";
 
 /// The same, since somebody undoes it or goes on with it because the instance has died: nobody else can take
@@ -33,7 +33,7 @@ pub const RECORD_OF_DEAD: &str = "record.dead";
 /// Of the files that others find an instance by: its directory says who may.
 const FOR_FINDERS: u32 = 0o644;
 
-/// How long who registers, or looks for what is left, waits for others that do.
+/// Time that a process that registers, or looks for what is left, waits for others that do.
 const LOCKED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Pause before another look at a lock.
@@ -55,7 +55,7 @@ pub struct Instance {
 struct State {
     /// The locked file `owner`; none while there is no directory.
     lock: Option<File>,
-    /// What is written down, or is to be.
+    /// Record that is written down, or is to be.
     record: Option<String>,
     is_written: bool,
     /// Another instance has it.
@@ -71,7 +71,7 @@ pub struct Running {
     pub path: PathBuf,
 }
 
-/// What an instance that is no longer running left behind. Holds its lock.
+/// Remainder of an instance that is no longer running. Holds its lock.
 #[derive(Debug)]
 pub struct Leftover {
     path: PathBuf,
@@ -201,7 +201,7 @@ impl Instance {
         drop(self.record(text));
     }
 
-    /// What is written down, or is to be; none before that, and when another instance has it.
+    /// Record that is written down, or is to be; none before that, and when another instance has it.
     #[must_use]
     pub fn recorded(&self) -> Option<String> {
         let state = self.state();
@@ -317,7 +317,7 @@ impl Leftover {
         &self.path
     }
 
-    /// What the instance wrote down last, if anything.
+    /// Record of the instance, as it was last written, if anything.
     #[must_use]
     pub fn record(&self) -> Option<String> {
         let names = [RECORD, RECORD_OF_DEAD];
@@ -425,7 +425,7 @@ fn replace_lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Which process holds a lock on a file, as `process 17 (sleep)`.
+/// Process that holds a lock on a file, as `process 17 (sleep)`.
 fn holder_of(file: &File) -> Option<String> {
     let inode = format!(":{}", file.metadata().ok()?.ino());
     let locks = fs::read_to_string("/proc/locks").ok()?;

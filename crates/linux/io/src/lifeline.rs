@@ -22,10 +22,10 @@ use units::Duration;
 use crate::error::Context;
 use crate::{Clock, Interest, IoError, Namespace, SpawnOptions, Waiter};
 
-/// Where a tethered program finds the number of its descriptor.
+/// Variable in which a tethered program finds the number of its descriptor.
 const VARIABLE: &str = "CELLERATOR_LIFELINE";
 
-/// How long all of them may take to end once they are told, or killed.
+/// Longest time that all of them may take to end once they are told, or killed.
 const END_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Waits until the other end of a pair of sockets has gone, with the process that had it: a death signal does not
@@ -51,7 +51,7 @@ pub fn await_hang_up(end: BorrowedFd<'_>) {
 pub struct Tethered {
     child: Child,
     own: UnixStream,
-    /// How it went, once the line was cut.
+    /// Outcome, once the line was cut.
     have_ended: Option<bool>,
 }
 

@@ -54,7 +54,7 @@ impl<W: Word> Mapping<W> {
         }
     }
 
-    /// How many there are.
+    /// Number of elements.
     pub const fn len(&self) -> usize {
         self.len
     }

@@ -21,7 +21,7 @@ mod in_use;
 
 pub use in_use::namespaces_in_use;
 
-/// Where namespaces have their names; the same place as `ip netns`.
+/// Directory where namespaces have their names; the same place as `ip netns`.
 const DIRECTORY: &str = "/run/netns";
 
 /// `SO_NETNS_COOKIE`.
@@ -36,8 +36,8 @@ pub struct Namespace {
     file: File,
 }
 
-/// Which network namespace something was written down in. The number of its file is given to another one as soon as
-/// it has gone; the cookie is not, until the machine starts anew.
+/// Identity of the network namespace that something was written down in. The number of its file is given to
+/// another one as soon as it has gone; the cookie is not, until the machine starts anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceId {
     /// The number of its file.
@@ -84,7 +84,7 @@ fn own_cookie() -> Result<u64, IoError> {
     if done < 0 { Err(IoError::last(what())) } else { Ok(cookie) }
 }
 
-/// How to start a program in a namespace.
+/// Settings for starting a program in a namespace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpawnOptions {
     /// Sent to the program when the *thread* that started it ends, so that nothing is left behind

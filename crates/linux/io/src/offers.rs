@@ -1,4 +1,4 @@
-//! What the kernel offers, asked without making or changing anything.
+//! Offers of the kernel, asked without making or changing anything.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -46,7 +46,7 @@ fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> Offe
     }
 }
 
-/// What the driver of TUN devices can do.
+/// Abilities of the driver of TUN devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunOffer {
     /// Super-packets and partial checksums (`IFF_VNET_HDR`).
@@ -92,7 +92,7 @@ fn is_listed(nodes: &str, node: &str) -> bool {
 /// `_IOR('T', 207, unsigned int)` of Linux's `if_tun.h`.
 const TUNGETFEATURES: libc::Ioctl = 0x8004_54cf_u32 as _;
 
-/// What an interface leaves to its hardware or driver (`ethtool -k`).
+/// Work that an interface leaves to its hardware or driver (`ethtool -k`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // The names say all.
 pub struct LinkOffloads {

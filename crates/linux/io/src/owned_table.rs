@@ -48,7 +48,7 @@ const ANSWER: u16 = 2;
 /// The numbers of the messages of a deletion.
 const SEQUENCE: u32 = 1;
 
-/// How long the kernel may take to answer.
+/// Longest time that the kernel may take to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A table of family `inet`, by its owner's socket.
@@ -184,7 +184,7 @@ fn error_in(answer: &[u8]) -> Option<i32> {
     (kind == ANSWER).then_some(-error)
 }
 
-/// What has come, if anything.
+/// Message that has come, if anything.
 fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 8_192];
     // SAFETY: the kernel writes at most as many bytes as there are.

@@ -13,7 +13,7 @@ use units::{Duration, Instant};
 
 use crate::{Clock, Interest, IoError, Ready, SpinBudget, Waiter, sched};
 
-/// How long before a deadline it is awake: a processor that idles takes longer than
+/// Time before a deadline at which it is awake: a processor that idles takes longer than
 /// [`Waiter::SPIN_MARGIN`] to wake up more than once in a hundred times.
 const MARGIN: Duration = Duration::from_micros(250);
 /// An ordinary thread that is later than this had to wait for another one …

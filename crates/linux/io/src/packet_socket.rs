@@ -27,7 +27,7 @@ pub struct ReceivedPacket {
     pub len: usize,
     /// Bytes the packet had; more than `len` when the buffer was too short.
     pub original_len: usize,
-    /// When the kernel received it, on [`Clock`]'s scale.
+    /// Time when the kernel received it, on [`Clock`]'s scale.
     pub at: Instant,
     /// True for a packet that leaves through the interface.
     pub is_outgoing: bool,

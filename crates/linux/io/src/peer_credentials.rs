@@ -10,7 +10,7 @@ const SO_PEERGROUPS: libc::c_int = 59;
 /// Groups of a process at most (`NGROUPS_MAX`).
 const GROUPS_MAX: usize = 65_536;
 
-/// Who has connected, or has made the pair of sockets.
+/// Process that has connected, or has made the pair of sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Its process.
@@ -22,7 +22,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Who has connected to a socket, as of then.
+    /// Process that has connected to a socket, as of then.
     ///
     /// # Errors
     /// The kernel does not say.

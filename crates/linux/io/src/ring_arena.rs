@@ -47,7 +47,7 @@ pub struct RingArena {
     start: NonNull<u8>,
     len: usize,
     blocks: Mutex<Blocks>,
-    /// What was given back and may still be looked for, until [`RingProvider::recycle`].
+    /// Memory that was given back and may still be looked for, until [`RingProvider::recycle`].
     given_back: Mutex<Vec<&'static mut [u8]>>,
     /// There is something in it.
     has_given_back: AtomicBool,
@@ -157,7 +157,7 @@ impl RingArena {
         self.blocks().free_pages() * BLOCK_MIN
     }
 
-    /// Where in the file `memory` lies, if it is of this arena.
+    /// Offset of `memory` in the file, if it is of this arena.
     #[must_use]
     pub fn offset_of(&self, memory: &[u8]) -> Option<usize> {
         let offset = memory.as_ptr().addr().checked_sub(self.start.as_ptr().addr())?;

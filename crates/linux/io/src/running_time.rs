@@ -5,7 +5,7 @@ use std::fs;
 
 use units::{Duration, Instant};
 
-/// How long a process could have worked since a moment.
+/// Time during which a process could have worked since a moment.
 ///
 /// Time passes for it as for all, but for that in which one of its threads was ready to run and had no processor
 /// (`/proc/PID/task/*/schedstat`: time on a processor, time spent waiting for one, ns). So it passes slowly for a
@@ -56,9 +56,9 @@ impl RunningTime {
         self.process
     }
 
-    /// How much has passed so far. To be asked often: of the time since this was asked before, as much does not count
-    /// as the thread has waited that has waited longest, though others may have waited after it; and a thread that is
-    /// ready to run when this is asked counts as waiting for all of it in which it did not run.
+    /// Time that has passed so far. To be asked often: of the time since this was asked before, the longest
+    /// wait of any thread does not count, though others may have waited after it; a thread that is ready to
+    /// run when this is asked counts as waiting for all of it in which it did not run.
     pub fn passed(&mut self, now: Instant) -> Duration {
         self.note(threads(self.process), now)
     }

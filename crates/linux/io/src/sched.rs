@@ -1,4 +1,4 @@
-//! How the kernel schedules a thread: timer slack, real-time priority, processor.
+//! Scheduling of a thread by the kernel: timer slack, real-time priority, processor.
 
 use units::Duration;
 

@@ -26,7 +26,7 @@ const LEN_MAX: u32 = 1 << 18;
 const TCP: u32 = 6;
 const SYN_ACK: u32 = 0x12;
 
-/// Which segments are read.
+/// Choice of the segments that are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Segments {
     /// All from an address.

@@ -17,7 +17,7 @@ use crate::IoError;
 use crate::descriptors::send_datagram;
 use crate::error::Context;
 
-/// Where the manager of this service listens.
+/// Address on which the manager of this service listens.
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: UnixDatagram,
@@ -85,7 +85,8 @@ impl ServiceManager {
 /// The first descriptor that a manager gives (sd_listen_fds(3)).
 const FIRST_GIVEN: RawFd = 3;
 
-/// What the manager gives this process of what it keeps: names and descriptors. It goes on keeping them.
+/// Takes what the manager gives this process of what it keeps: names and descriptors. It goes on keeping
+/// them.
 ///
 /// To be called once: whoever has them closes them.
 #[must_use]
@@ -108,7 +109,7 @@ fn close_for_programs(number: RawFd) -> Option<OwnedFd> {
     (done == 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// How long the manager waits for a sign of life; none if it does not want any.
+/// Time that the manager waits for a sign of life; none if it does not want any.
 ///
 /// `WATCHDOG_PID` is not looked at: whoever goes on in the place of a process has its duties.
 #[must_use]

@@ -108,7 +108,7 @@ const fn bytes(len: usize) -> usize {
     len * size_of::<AtomicU32>()
 }
 
-/// How many words there are in a file; an error where there is none.
+/// Number of words in a file; an error where there is none.
 fn words_in(file: &File) -> std::io::Result<usize> {
     let len = file.metadata()?.len() as usize / size_of::<AtomicU32>();
     if len > 0 { Ok(len) } else { Err(std::io::ErrorKind::InvalidData.into()) }

@@ -62,7 +62,7 @@ impl Signals {
         i32::try_from(signal).ok().filter(|signal| *signal != 0)
     }
 
-    /// What [`Signals::take`] gave last, for who only hears that there was a signal.
+    /// Signal that [`Signals::take`] gave last, for callers that only hear that there was a signal.
     #[must_use]
     pub fn taken(&self) -> Option<i32> {
         i32::try_from(self.taken.load(Ordering::SeqCst)).ok().filter(|signal| *signal != 0)

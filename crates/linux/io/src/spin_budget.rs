@@ -9,7 +9,7 @@ use units::Duration;
 
 /// Time awake that each part of sleep pays for.
 const AWAKE_PER_SLEEP: u64 = 9;
-/// What can be saved up: short enough against the kernel's second.
+/// Most time that can be saved up: short enough against the kernel's second.
 const SAVED_MAX: Duration = Duration::from_millis(100);
 
 /// Time that may be spent awake before the next sleep.

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use crate::IoError;
 use crate::error::Context;
 
-/// What nobody can do any more to a state that is complete.
+/// Seals against changes to a state that is complete.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
 
 /// A file in memory that is written once.

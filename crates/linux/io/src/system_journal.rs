@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::IoError;
 use crate::error::Context;
 
-/// Where the journal listens.
+/// Path of the socket on which the journal listens.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// True when standard error is the journal's: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)).

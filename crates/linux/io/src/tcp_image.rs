@@ -48,7 +48,7 @@ struct RepairWindow {
 }
 stored::fields!(RepairWindow { snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup });
 
-/// What a connection is without the bytes that its socket holds.
+/// State of a connection without the bytes that its socket holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpImage {
     /// Its own end.
@@ -192,7 +192,7 @@ fn get<T: Plain>(socket: &impl AsFd, option: libc::c_int) -> Result<T, IoError> 
     if done < 0 { Err(IoError::last("ask a TCP socket for its state")) } else { Ok(value) }
 }
 
-/// What may have any bytes.
+/// Type whose bytes may have any values.
 trait Plain: Default {}
 impl Plain for u32 {}
 impl Plain for RepairWindow {}

@@ -20,7 +20,7 @@ pub type VnetHeader = [u8; VNET_HEADER_LEN];
 /// Largest IP packet a device hands over in one piece.
 pub const PACKET_LEN_MAX: usize = 65_535;
 
-/// What a device's packets look like to this process.
+/// Form of a device's packets as this process sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// Packets alone, each with its checksums.
@@ -31,7 +31,7 @@ pub enum Framing {
     SuperPackets,
 }
 
-/// How to make a [`Tun`].
+/// Settings for making a [`Tun`].
 #[derive(Clone, Debug)]
 pub struct TunConfig {
     /// Name of 1 to 15 characters, or a template such as `cellw%d` that the kernel completes.
@@ -41,7 +41,7 @@ pub struct TunConfig {
     /// Packets the kernel holds for us before it drops. A bare echo lost 600 segments in 3 s with
     /// 1,000, none with 10,000.
     pub queue_len_packets: u32,
-    /// What packets look like.
+    /// Form of the packets.
     pub framing: Framing,
     /// Further queues can be opened ([`Tun::open_queue`]).
     pub multi_queue: bool,
@@ -59,7 +59,7 @@ impl Default for TunConfig {
     }
 }
 
-/// What the kernel may hand us undone, as accepted by the device.
+/// Work that the kernel may hand us undone, as accepted by the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// Partial TCP and UDP checksums.
@@ -170,7 +170,7 @@ impl Tun {
         self.index
     }
 
-    /// What the kernel may hand us undone.
+    /// Work that the kernel may hand us undone.
     #[must_use]
     pub fn offloads(&self) -> Offloads {
         self.offloads

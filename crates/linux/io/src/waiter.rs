@@ -16,7 +16,7 @@ use crate::{Clock, IoError};
 /// Readiness of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What [`Waiter::add`] was given for this descriptor.
+    /// Token that [`Waiter::add`] was given for this descriptor.
     pub token: u64,
     /// There is something to read, or the other end is closed.
     pub readable: bool,
@@ -26,7 +26,7 @@ pub struct Ready {
     pub failed: bool,
 }
 
-/// What a descriptor is watched for.
+/// Conditions for which a descriptor is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Data to read.

@@ -1,4 +1,4 @@
-//! What a shard does for hand-overs: flows leave its engine and enter it, each written down in time.
+//! Work of a shard for hand-overs: flows leave its engine and enter it, each written down in time.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

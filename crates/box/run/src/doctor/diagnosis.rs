@@ -1,4 +1,4 @@
-//! What a [`Machine`] means for the user. Pure: no look at this machine.
+//! Meaning of a [`Machine`] for the user. Pure: no look at this machine.
 
 use io::Capability;
 use io::offers::Offer;
@@ -202,7 +202,7 @@ fn types(machine: &Machine) -> Finding {
     }
 }
 
-/// What was left out when this program was built.
+/// Finding about objects that were left out when this program was built.
 fn objects(machine: &Machine) -> Finding {
     let of = |health, texts| finding("BPF programs", health, texts);
     match machine.has_objects {
@@ -322,7 +322,7 @@ fn processors(machine: &Machine) -> Finding {
     finding("processors", Health::Limited, [&found, "one thread (shard) handles all packets", ""])
 }
 
-/// How the two interfaces would be steered: what `run --dry-run` says.
+/// Steering that the two interfaces would get: what `run --dry-run` says.
 fn steering(machine: &Machine) -> Option<Finding> {
     let of = |health, texts| finding("steering", health, texts);
     Some(match machine.steering.as_ref()? {

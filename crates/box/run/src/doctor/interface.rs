@@ -1,4 +1,4 @@
-//! What the interfaces that were named mean for the user.
+//! Meaning of the named interfaces for the user.
 
 use super::machine::{Interface, Seen};
 use super::{Finding, Health, finding};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 
-/// What a kernel with `CONFIG_IKCONFIG_PROC` tells itself.
+/// File with the options of a kernel that has `CONFIG_IKCONFIG_PROC`.
 const OWN: &str = "/proc/config.gz";
 
 /// Longest text that is looked at, bytes: those of distributions have 300,000.
@@ -18,7 +18,7 @@ pub(super) fn version_of(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// How a part of the kernel was built.
+/// Form in which a part of the kernel was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Built {
     /// Into the kernel.
@@ -34,7 +34,7 @@ pub(super) enum Built {
 pub(super) struct BuildOptions(Option<String>);
 
 impl BuildOptions {
-    /// What the kernel tells, or what Debian and others install beside it.
+    /// Reads the options from the kernel, or from the file that Debian and others install beside it.
     pub fn read(release: &str) -> Self {
         let places = [
             PathBuf::from(format!("/boot/config-{release}")),
@@ -49,7 +49,7 @@ impl BuildOptions {
         Self(Some(text.to_owned()))
     }
 
-    /// How the option `name` was set, without `CONFIG_`; none where that is not known.
+    /// Setting of the option `name`, without `CONFIG_`; none where that is not known.
     pub fn get(&self, name: &str) -> Option<Built> {
         let text = self.0.as_ref()?;
         let set = text.lines().find_map(|line| {

@@ -16,7 +16,7 @@ pub(super) struct Machine {
     pub release: String,
     pub options: BuildOptions,
     pub capabilities: Capabilities,
-    /// What the driver can do; none where it is not loaded. An error where it may not be asked.
+    /// Offer of the TUN driver; none where it is not loaded. An error where it may not be asked.
     pub tun: Result<Option<TunOffer>, String>,
     /// `/dev/net/tun`, the opening of which loads the driver where the kernel has it, is there.
     pub has_tun_node: bool,
@@ -43,7 +43,7 @@ pub(super) struct Machine {
     pub has_nft: bool,
     pub processors: usize,
     pub interfaces: Vec<Interface>,
-    /// How the two interfaces would be steered, or why they would not.
+    /// Steering that the two interfaces would get, or the reason why they would get none.
     pub steering: Option<Result<String, String>>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Interface {
     pub seen: Option<Seen>,
 }
 
-/// What is seen of an interface.
+/// Facts seen of an interface.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub is_up: bool,
@@ -163,7 +163,7 @@ fn tracks() -> Result<bool, String> {
     }
 }
 
-/// What `cellerator run --dry-run` would say of the two interfaces, which may be steered already.
+/// Steering that `cellerator run --dry-run` would state for the two interfaces, which may be steered already.
 fn steering(wired: &str, mobile: &str, netlink: &Netlink) -> Result<String, String> {
     if let Some(at_work) = at_work([wired, mobile]) {
         return Ok(at_work);

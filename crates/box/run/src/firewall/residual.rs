@@ -106,7 +106,7 @@ pub(crate) struct Passage<'a> {
     pub protocol: u8,
 }
 
-/// What a line does with the packets that it is about.
+/// Effect of a line on the packets that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Accept,
@@ -121,7 +121,7 @@ pub(crate) enum Effect {
     Return,
 }
 
-/// What is left of a rule.
+/// Remainder of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub conditions: String,
@@ -131,13 +131,13 @@ pub(crate) struct Line {
 }
 
 impl PartialEq for Line {
-    /// Where it stands does not matter.
+    /// Compares conditions and effect: the place does not matter.
     fn eq(&self, other: &Self) -> bool {
         (&self.conditions, &self.effect) == (&other.conditions, &other.effect)
     }
 }
 
-/// What is left of a chain at a hook.
+/// Remainder of a chain at a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Residual {
     /// In order; the last one is about everything.
@@ -246,7 +246,7 @@ impl Residual {
     }
 }
 
-/// How a chain ends for whoever jumped to it.
+/// End of a chain for whoever jumped to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Every packet is decided about.
@@ -255,7 +255,7 @@ enum End {
     Open,
 }
 
-/// What an expression comes to.
+/// Result of an expression.
 enum Step {
     Goes,
     Fails,
@@ -268,7 +268,7 @@ enum Step {
     Changes(String),
 }
 
-/// What is known of each byte of the registers.
+/// Knowledge of each byte of the registers.
 #[derive(Clone)]
 struct Registers([Option<u8>; 64]);
 
@@ -498,7 +498,7 @@ impl Walk<'_> {
         matches!(self.hook, Hook::Prerouting | Hook::Ingress)
     }
 
-    /// What is known of a packet beside its bytes.
+    /// Bytes known of a packet beside its bytes.
     fn meta(&self, key: u32) -> Option<Vec<u8>> {
         let Passage { way_in, way_out, is_ipv6, .. } = self.passage;
         let nowhere = Face { name: "", index: Some(0), is_bridge: false };
@@ -527,7 +527,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a match of iptables comes to; `tag` tells between where the packets go.
+    /// Result of a match of iptables; `tag` tells between where the packets go.
     fn xt_match(
         &self,
         expression: &Expression,
@@ -607,7 +607,7 @@ fn holds(how: u32, known: &[u8], value: &[u8]) -> Step {
     if is_so { Step::Goes } else { Step::Fails }
 }
 
-/// What an expression does that is none of the known ones; `tag` tells between where the packets go.
+/// Result of an expression that is none of the known ones; `tag` tells between where the packets go.
 fn other(expression: &Expression, registers: &mut Registers, tag: &str) -> Step {
     match expression.name.as_str() {
         "counter" | "log" | "last" => Step::Goes,
@@ -638,7 +638,7 @@ fn text(expression: &Expression, tag: &str) -> String {
     text + tag + "]"
 }
 
-/// What is known of registers of which not all is.
+/// Text of what is known of registers of which not all is.
 fn partly(registers: &Registers, at: usize, len: usize) -> String {
     let bytes = registers.get(at, len).unwrap_or_default();
     if bytes.iter().all(Option::is_none) {

@@ -206,7 +206,7 @@ fn matches(name: &str, revision: u32, info: &[u8]) -> Vec<Expression> {
     vec![expression("match", info, action)]
 }
 
-/// What a load of `NFT_META_…` is compared with is not known.
+/// Loads an `NFT_META_…` and compares it with an unknown value.
 fn meta(key: u32) -> Vec<Expression> {
     let compare = Action::Compare { register: 0, how: 0, value: vec![7; 4] };
     vec![expression("meta", &[key as u8], Action::Meta { key, to: 0 }), expression("cmp", &[7], compare)]

@@ -17,7 +17,7 @@ use crate::steering::SubscriberSteering;
 
 const EVERY: Duration = Duration::from_millis(500);
 
-/// How packets come to the process.
+/// Way in which packets come to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// By programs of this name, before whatever else sees what comes in.
@@ -33,20 +33,20 @@ pub(crate) enum Way {
     Frames(&'static str),
 }
 
-/// What is steered, and how.
+/// Steering whose filters are watched.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     /// Wired and mobile: interfaces.
     pub interfaces: [String; 2],
     /// Their devices.
     pub tuns: [String; 2],
-    /// How packets come to the process.
+    /// Way in which packets come to the process.
     pub way: Way,
-    /// What was known to be against it at the start.
+    /// Obstacle that was known to be against it at the start.
     pub known: Option<String>,
 }
 
-/// What has become of the filters; ends when dropped.
+/// Watch over changes of the filters; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct FilterWatch {
     news: Receiver<Option<String>>,
@@ -75,7 +75,7 @@ impl FilterWatch {
         Ok(Self { news, is_over })
     }
 
-    /// What is against the steering now, if that has changed; the newest.
+    /// Obstacle to the steering now, if that has changed; the newest.
     pub fn take(&self) -> Option<Option<String>> {
         self.news.try_iter().last()
     }
@@ -87,7 +87,7 @@ impl Drop for FilterWatch {
     }
 }
 
-/// What is compared to see whether anything has changed.
+/// Values that are compared to see whether anything has changed.
 #[derive(Debug, PartialEq, Eq)]
 struct Signature {
     generation: Option<u32>,
@@ -151,14 +151,15 @@ impl Watcher {
         }
     }
 
-    /// What others have at the interfaces, before which packets are taken.
+    /// Programs of others at the interfaces, before which packets are taken.
     fn at_interfaces(&self) -> Option<String> {
         let (Way::Programs(own) | Way::Frames(own)) = self.watched.way else { return None };
         let [wired, mobile] = &self.watched.interfaces;
         at_interfaces([wired, mobile], own, &self.netlink)
     }
 
-    /// Why TCP should not be steered as it is, and why nothing else should; none if nothing is against it.
+    /// Reasons why TCP should not be steered as it is, and why nothing else should; none if nothing is
+    /// against it.
     fn reason(&self, at_interfaces: Option<String>) -> (Option<String>, Option<String>) {
         let Watched { interfaces: [wired, mobile], tuns: [wired_tun, mobile_tun], way, .. } = &self.watched;
         let names = Names { wired, mobile, wired_tun, mobile_tun };
@@ -182,7 +183,7 @@ impl Watcher {
     }
 }
 
-/// What others than who has programs of the name `own` have at `interfaces` for what comes in.
+/// Programs at `interfaces` for incoming packets, except those of the name `own`.
 pub(crate) fn at_interfaces(interfaces: [&str; 2], own: &str, netlink: &Netlink) -> Option<String> {
     interfaces.into_iter().find_map(|name| {
         let index = netlink.index_of(name).ok()?;

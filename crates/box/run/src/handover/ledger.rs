@@ -28,16 +28,16 @@ use crate::journal::Left;
 /// File of the line.
 const LINE: &str = "line";
 
-/// What names of files begin with that are not whole.
+/// Prefix of names of files that are not whole.
 const NEW: &str = "new.";
 
-/// What is shorter is written together, bytes.
+/// Length below which notes are written together, bytes.
 const BUFFER_LEN: usize = 16 * 1024;
 
 /// The number of a peer that the settings do not name any more.
 const NOBODY: Peer = Peer::MAX;
 
-/// What stands before a note.
+/// Header of a note.
 #[derive(Serialize, Deserialize)]
 struct Head {
     boot: String,
@@ -62,7 +62,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Where the notes of an instance are.
+    /// Path of the notes of an instance.
     pub(crate) fn path(state: &Path, namespace: NamespaceId, name: &str) -> PathBuf {
         let number = namespace.cookie.unwrap_or(namespace.inode);
         state.join(format!("handover-{number}-{name}"))
@@ -111,7 +111,7 @@ impl Ledger {
         self.early.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many such packets there were.
+    /// Number of such packets there were.
     pub(crate) fn early(&self) -> u64 {
         self.early.load(Ordering::Relaxed)
     }
@@ -121,7 +121,7 @@ impl Ledger {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many such packets there were.
+    /// Number of such packets there were.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -216,7 +216,7 @@ impl Ledger {
     }
 }
 
-/// What the notes in a directory say of flows of a journal.
+/// Statements of the notes in a directory about flows of a journal.
 pub(crate) struct PendingHandovers(Vec<Note>);
 
 impl PendingHandovers {
@@ -236,7 +236,7 @@ impl PendingHandovers {
         })
     }
 
-    /// What becomes of a flow of its journal.
+    /// Ownership of a flow of its journal.
     pub fn of(&self, left: &Left) -> Ownership {
         let (sink, source) = (left.entry.sink, left.entry.source);
         let flow = FlowEnds { is_downlink: left.receiver == engine::Port::Mobile, sink, source };

@@ -15,13 +15,13 @@ use super::places::{Backlog, Place, Places};
 use super::tls::Identity;
 use super::{Hands, Input};
 
-/// How long a handshake may take in all, however slowly bytes come.
+/// Longest time that a handshake may take in all, however slowly bytes come.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 
-/// How long a frame may take in all, once it has begun.
+/// Longest time that a frame may take in all, once it has begun.
 const FRAME_MAX: Duration = Duration::from_secs(10);
 
-/// Where peers connect to.
+/// Listener that peers connect to.
 pub(super) struct PeerListener {
     pub tls: Identity,
     pub told: mpsc::SyncSender<Input>,

@@ -26,7 +26,7 @@ use wire::VirtioNetHeader;
 use super::tls::Identity;
 use super::{Board, Frame, PeerConfig, QUEUE_MAX, Relayed};
 
-/// How long a connection may take to be made, and a frame to be written.
+/// Longest time for a connection to be made, and for a frame to be written.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Pause before another attempt.

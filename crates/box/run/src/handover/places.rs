@@ -48,7 +48,7 @@ struct Taken {
 struct Held {
     id: u64,
     from: IpAddr,
-    /// Whose certificate it has shown.
+    /// Peer whose certificate the connection has shown.
     peer: Option<Peer>,
     /// To end it by.
     socket: TcpStream,
@@ -127,7 +127,7 @@ impl Drop for Place {
     }
 }
 
-/// What waits of a peer's messages: its connection is not read while that is too much.
+/// Amount of a peer's messages that waits: its connection is not read while it is too large.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog(Arc<(Mutex<[usize; 2]>, Condvar)>);
 

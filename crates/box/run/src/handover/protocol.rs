@@ -17,7 +17,7 @@ use units::{Duration, Instant, SeqNum};
 
 use super::{Board, Frame, HandoverRequest, Hands, Input, Job, Ledger, Outlets, Turn, line_of};
 
-/// How long a packet loop may take to answer.
+/// Longest time that a packet loop may take to answer.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
 /// The protocol is looked at this often at least.
@@ -35,9 +35,9 @@ pub(super) struct Protocol {
     pub board: Arc<Board>,
     pub ended: mpsc::Sender<Ended>,
     pub wake: Arc<UnixStream>,
-    /// Who waits for the end of a hand-over.
+    /// Callers that wait for the end of a hand-over.
     pub asked: BTreeMap<IpAddr, mpsc::Sender<String>>,
-    /// What the peers are called.
+    /// Names of the peers.
     pub peers: Vec<String>,
     /// Those that have not been heard since the start: they may have gone before.
     pub unheard: BTreeSet<Peer>,

@@ -17,7 +17,7 @@ use rustls::{
 use super::HandoverConfig;
 use crate::pinned::{Pinned, Signatures, certificates_of, tls_provider, unknown};
 
-/// Who this box is, and whom it knows.
+/// Identity of this box, and the peers that it knows.
 #[derive(Clone)]
 pub(super) struct Identity {
     pub server: Arc<ServerConfig>,
@@ -54,7 +54,7 @@ impl Identity {
         Ok(Self { server: Arc::new(server), chain, key: Arc::new(key), known })
     }
 
-    /// How many peers there are.
+    /// Number of peers.
     pub fn peers(&self) -> usize {
         self.known.peers.len()
     }
@@ -91,7 +91,7 @@ impl Identity {
     }
 }
 
-/// How a peer is known.
+/// Means by which a peer is known.
 #[derive(Clone, Debug)]
 enum KnownBy {
     /// By this very certificate.
@@ -134,7 +134,7 @@ impl KnownBy {
     }
 }
 
-/// Who vouches for peers.
+/// Authorities that vouch for peers.
 #[derive(Clone, Debug)]
 struct Authorities {
     servers: Arc<WebPkiServerVerifier>,

@@ -30,7 +30,7 @@ use crate::steering::program::{CLOCK_BEHIND_MAX, HEARTBEAT_WORD};
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
 
-/// What the program is called.
+/// Name of the program.
 pub(super) const NAME: &str = "cellerator_inl";
 
 /// The bridge, and what keeps frames from it.
@@ -88,7 +88,7 @@ impl Fallback {
         Some(Self { bridge, heartbeat, hang_after, attached: attached.map(Attachment::adopt) })
     }
 
-    /// What was inherited is ours from here on.
+    /// Takes ownership of what was inherited.
     pub fn own(&mut self) {
         self.attached.iter_mut().for_each(Attachment::own);
     }
@@ -98,7 +98,7 @@ impl Fallback {
         self.attached.into_iter().for_each(Attachment::leave);
     }
 
-    /// What has to last for the program to go on.
+    /// Resources that have to last for the program to go on.
     pub fn lasting(&self) -> LastingPrograms<'_> {
         LastingPrograms {
             links: self.attached.iter().map(AsFd::as_fd).collect(),

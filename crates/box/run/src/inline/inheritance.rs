@@ -13,7 +13,7 @@ use crate::inherited_resources::{InheritedResources, Inventory};
 use crate::record::Record;
 use crate::{Config, InlineFallback, RunError};
 
-/// What a bridge stands on.
+/// Resources that a bridge builds on.
 #[derive(Debug)]
 pub(super) struct Inheritance {
     pub record: Record,
@@ -23,7 +23,8 @@ pub(super) struct Inheritance {
 }
 
 impl Inheritance {
-    /// What another process has, as `record` says, between `links`: it is that one's until it is owned.
+    /// Resources that another process has, as `record` says, between `links`: it is that one's until it is
+    /// owned.
     ///
     /// # Errors
     /// When something is not as it was any more, or `config` wants it otherwise.
@@ -82,7 +83,7 @@ fn find_fallback(
     Ok(heartbeat.and_then(|heartbeat| Fallback::inherit(index, heartbeat, hang_after, links)))
 }
 
-/// What `config` wants otherwise than it is with the instance that has `kept`.
+/// Difference between `config` and the instance that has `kept`; none if there is none.
 fn difference(config: &Config, kept: &Inventory, record: &Record) -> Option<String> {
     let name = |has_bridge: bool| if has_bridge { "bridge" } else { "none" };
     let (has_bridge, wants_bridge) = (record.bridge.is_some(), config.inline == Some(InlineFallback::Bridge));

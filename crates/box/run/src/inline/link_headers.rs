@@ -13,7 +13,7 @@ use super::neighbors::{Mac, Neighbors, Segment};
 /// Flows in each of two generations: more than the engine's table has.
 const GENERATION_MAX: usize = 200_000;
 
-/// What stands in front of an IP packet, but for its Ethernet type.
+/// Header in front of an IP packet, but for its Ethernet type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkHeader {
     /// Destination and source address.
@@ -82,7 +82,7 @@ struct Learnt {
 
 type Generation = HashMap<Key, [Option<Learnt>; 2], FixedState>;
 
-/// What a frame in front of a flow's packet is.
+/// Kind of the frame around a flow's packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// As all before it.
@@ -118,7 +118,7 @@ impl LinkHeaders {
         Self { young, old, neighbors, changes: (seed >> 33) as u32 }
     }
 
-    /// How often a header that was known has changed: as long as this stays, all do.
+    /// Number of times that a header that was known has changed: as long as this stays, all do.
     pub fn changes(&self) -> u32 {
         self.changes
     }
@@ -192,7 +192,7 @@ impl LinkHeaders {
         }
     }
 
-    /// What packets of a flow that go to `to` have in front.
+    /// Header in front of packets of a flow that go to `to`.
     pub fn get(&mut self, key: Key, to: Port) -> Option<LinkHeader> {
         let order = self.neighbors.order();
         let known = *self.find(key)?;

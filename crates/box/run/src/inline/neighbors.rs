@@ -20,11 +20,11 @@ const GENERATION_MAX: usize = 8_192;
 /// Addresses remembered that stood for others than their own host, as a router's.
 const MOVED_MAX: usize = 1_024;
 
-/// How long frames to a host's old address are under way at most after it has said that it has another one.
-/// Behind that, whoever still sends there knows better.
+/// Longest time that frames to a host's old address are under way at most after it has said that it has
+/// another one. Behind that, whoever still sends there knows better.
 const UNDER_WAY: Duration = Duration::from_secs(2);
 
-/// Where an address holds: a side of the bridge, and a VLAN on it.
+/// Scope of an address: a side of the bridge, and a VLAN on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Segment {
     side: Port,
@@ -38,7 +38,7 @@ impl Segment {
     }
 }
 
-/// What a host has had.
+/// Addresses of a host, past and current.
 #[derive(Clone, Copy, Debug)]
 struct Addresses {
     current: Mac,
@@ -64,7 +64,7 @@ impl Neighbors {
         Self { young, old, moved: HashMap::with_hasher(hasher.clone()), order: 0 }
     }
 
-    /// How many changes there were: what was learnt at one number holds as long as it stays.
+    /// Number of changes: what was learnt at one number holds as long as it stays.
     pub(super) fn order(&self) -> u64 {
         self.order
     }
@@ -214,7 +214,7 @@ pub(super) fn announcement(frame: &[u8]) -> Option<(IpAddr, Mac)> {
     is_a_hosts.then_some((ip, mac))
 }
 
-/// What the sender of a request or a reply says of itself (RFC 826).
+/// Addresses that the sender of a request or a reply states of itself (RFC 826).
 fn of_arp(packet: &[u8]) -> Option<(IpAddr, Mac)> {
     let is_of_ipv4 = packet.get(..6)? == ARP_OF_IPV4 && matches!(packet.get(6..8)?, [0, 1 | 2]);
     let ip: [u8; 4] = packet.get(14..18)?.try_into().ok()?;

@@ -26,11 +26,11 @@ pub(crate) struct InlinePath {
     sockets: [FrameSocket; 2],
     virtio: VnetHeader,
     frame: Vec<u8>,
-    /// Where the frame came in, its length, and its tag.
+    /// Side on which the frame came in, its length, and its tag.
     received: (Port, usize, Option<[u8; 4]>),
-    /// Where the packet in it ends.
+    /// Position at which the packet in it ends.
     packet_end: usize,
-    /// What it would teach, if it is surely its host's.
+    /// Header that the frame would teach, if it is surely its host's.
     lesson: Option<(Key, LinkHeader)>,
     headers: SharedHeaders,
 }
@@ -79,8 +79,8 @@ impl InlinePath {
         self.sockets.each_ref().map(FrameSocket::drops)
     }
 
-    /// Where the IP packet in the frame ends, if its flow may be the processor's. Notes what hosts announce
-    /// in it.
+    /// Position at which the IP packet in the frame ends, if its flow may be the processor's. Notes what
+    /// hosts announce in it.
     fn packet_end(&mut self) -> Option<usize> {
         self.lesson = None;
         let (from, len, tag) = self.received;

@@ -14,7 +14,7 @@ use crate::record::Record;
 /// Longest part of a packet that is looked at: IPv6, TCP and options, and room for extension headers.
 const HEADERS_LEN_MAX: usize = 256;
 
-/// Where flows pass.
+/// Passage of flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Passage<'a> {
     /// Through the kernel's routing, under their own addresses at the mobile interface (NAT is on the wired side). The
@@ -25,7 +25,7 @@ pub(crate) enum Passage<'a> {
 }
 
 impl<'a> Passage<'a> {
-    /// Where the flows of an instance with these settings pass.
+    /// Passage of the flows of an instance with these settings.
     pub fn of(config: &'a Config) -> Self {
         match config.inline {
             Some(_) => Self::Bridged { interfaces: [&config.wired, &config.mobile] },
@@ -33,7 +33,7 @@ impl<'a> Passage<'a> {
         }
     }
 
-    /// Where the flows of the instance that has written `record` pass.
+    /// Passage of the flows of the instance that has written `record`.
     pub fn of_record(record: &'a Record) -> Self {
         if record.is_inline {
             Self::Bridged { interfaces: [&record.wired, &record.mobile] }
@@ -46,15 +46,15 @@ impl<'a> Passage<'a> {
 /// Sockets for a [`Passage`].
 pub(super) enum Medium {
     Routed {
-        /// What comes in and goes out: at the wired interface, at the mobile one.
+        /// Taps on packets that come in and go out: at the wired interface, at the mobile one.
         taps: [Option<PacketSocket>; 2],
         sender: RawSocket,
-        /// Which one is heard next.
+        /// Tap that is heard next.
         turn: Port,
     },
     Bridged {
         sockets: [FrameSocket; 2],
-        /// Which one is heard next.
+        /// Socket that is heard next.
         turn: Port,
     },
 }
@@ -67,7 +67,7 @@ pub(super) struct Heard<'a> {
     pub side: Port,
     /// It leaves through that: the dead process may have sent it, and it has waited in the interface's queue since.
     pub is_outgoing: bool,
-    /// What packets to the host it is for have in front, where frames are bridged.
+    /// Header in front of packets to the host it is for, where frames are bridged.
     pub link: Option<LinkHeader>,
 }
 

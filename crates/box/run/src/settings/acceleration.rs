@@ -147,7 +147,7 @@ impl EngineArgs {
         Ok(config)
     }
 
-    /// What passes is scheduled.
+    /// Tells that passed traffic is scheduled.
     pub(super) fn schedules(&self) -> bool {
         !self.no_schedule && !self.no_accelerate && self.sharing == SharingArg::Subscriber
     }
@@ -222,7 +222,7 @@ fn enough(config: &EngineConfig) -> Result<(), String> {
     }
 }
 
-/// What is wrong with the engine's settings, with the flags that set them.
+/// Problem with the engine's settings, with the flags that set them.
 fn in_flags(error: &ConfigError) -> String {
     const FLAGS: [(&str, &str); 4] = [
         ("buffer_max", "--memory-max"),

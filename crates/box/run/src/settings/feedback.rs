@@ -26,7 +26,7 @@ pub(super) struct FeedbackArgs {
 }
 
 impl FeedbackArgs {
-    /// How reports are received, if at all; an error is one line.
+    /// Settings for the reception of reports, if at all; an error is one line.
     pub(super) fn config(&self) -> Result<Option<FeedbackConfig>, String> {
         let Some(listen) = self.feedback else { return Ok(None) };
         let key = self.feedback_key_file.as_deref().map(read_key).transpose()?;

@@ -17,10 +17,10 @@ const NOT_IN_A_FILE: [&str; 7] =
 /// The table of hand-overs to other boxes.
 const HANDOVER: &str = "handover";
 
-/// What it may say, but for its peers: `listen` is `--handover-listen`.
+/// Keys of the hand-over section, but for its peers: `listen` is `--handover-listen`.
 const OF_HANDOVER: [&str; 5] = ["listen", "certificate", "key", "authorities", "encapsulation"];
 
-/// What it may say of a peer.
+/// Keys of a peer.
 const OF_PEER: [&str; 4] = ["address", "certificate", "takes", "gives"];
 
 /// A setting of a file.
@@ -28,12 +28,12 @@ const OF_PEER: [&str; 4] = ["address", "certificate", "takes", "gives"];
 pub(super) struct FileSetting {
     /// The flags that say the same.
     pub flags: Vec<String>,
-    /// Where it stands, from 1.
+    /// Line in the file, from 1.
     pub line: usize,
 }
 
 impl FileSetting {
-    /// What is wrong with it beside the flags `given`, which are right, if anything.
+    /// Problem with it beside the flags `given`, which are right, if anything.
     pub fn problem(&self, given: &[OsString]) -> Option<String> {
         let words = std::iter::once(OsString::from("run"))
             .chain(self.flags.iter().map(OsString::from))
@@ -44,7 +44,8 @@ impl FileSetting {
     }
 }
 
-/// What an error says, in one line, without the usage that follows: what is possible stands in further lines of it.
+/// Text of an error, in one line, without the usage that follows: what is possible stands in further lines of
+/// it.
 pub(super) fn first_line(error: &clap::Error) -> String {
     let text = in_plain_words(&error.to_string());
     let said: Vec<&str> =
@@ -52,7 +53,7 @@ pub(super) fn first_line(error: &clap::Error) -> String {
     said.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// What the standard library says of a text that is no number, for people.
+/// Texts of the standard library for a text that is no number, and their plain versions.
 const NO_NUMBERS: [(&str, &str); 6] = [
     ("invalid digit found in string", "write a whole number, such as 2"),
     ("cannot parse integer from empty string", "write a whole number, such as 2"),
@@ -99,7 +100,7 @@ fn parse(text: &str, command: &Command) -> Result<Vec<FileSetting>, String> {
     settings.collect()
 }
 
-/// What may have been meant by a name that there is not.
+/// Suggestion for a name that there is not.
 fn hint(name: &str, command: &Command) -> String {
     let like = name.trim_start_matches('-').replace('_', "-");
     let is_there = command.get_arguments().any(|argument| argument.get_long() == Some(&like));

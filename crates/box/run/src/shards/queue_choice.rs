@@ -1,5 +1,5 @@
-//! Which shard a subscriber is in: the same hash here and, as a BPF program at each TUN device, in
-//! the kernel.
+//! Choice of the shard of a subscriber: the same hash here and, as a BPF program at each TUN device, in the
+//! kernel.
 //!
 //! ```text
 //!   from servers:  destination address ─┐
@@ -24,8 +24,7 @@ use wire::protocol;
 
 /// Odd, with its ones and zeros spread evenly: 2⁶⁴ over the golden ratio (Knuth, TAOCP volume 3, §6.4).
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// What remains of the product: its best 16 bits, as many as the kernel takes before it divides by
-/// the number of queues.
+/// Shift that leaves its best 16 bits, as many as the kernel takes before it divides by the number of queues.
 const HASH_SHIFT: i32 = 48;
 
 /// The bits of each 32-bit word, as it lies in memory, that make a subscriber: of IPv4 addresses,
@@ -80,7 +79,7 @@ const IPV6_LEN: i32 = 40;
 const IPV6_NEXT_HEADER: i16 = 6;
 const IPV6_SOURCE: i16 = 8;
 const IPV6_DESTINATION: i16 = 24;
-/// What stands in front of the packet that an ICMP error quotes.
+/// Length of the header in front of the packet that an ICMP error quotes.
 const ICMP_LEN: i32 = 8;
 /// The errors of ICMP (RFC 792) have types from 3 to 12, with others among them that quote nothing.
 const ICMP_ERRORS: [i32; 5] = [3, 4, 5, 11, 12];

@@ -18,7 +18,7 @@ const WIRED: u64 = 0;
 const MOBILE: u64 = 1;
 const TOLD: u64 = 2;
 
-/// How a shard hears and is heard.
+/// Channels by which a shard hears and is heard.
 #[derive(Debug)]
 pub(super) struct Ends<S> {
     pub inbox: mpsc::Receiver<Command<S>>,

@@ -41,7 +41,7 @@ pub(crate) struct Bypass {
     pub(super) passed: PassedMap,
     pub(super) shared: SharedArray,
     added: AtomicU64,
-    /// How many may be added until the next heartbeat.
+    /// Number of flows that may be added until the next heartbeat.
     room: AtomicU32,
     scheduled: Mutex<Scheduled>,
 }
@@ -52,7 +52,7 @@ struct Scheduled {
     /// None may.
     is_refused: bool,
     keys: BTreeSet<[u8; program::KEY_LEN]>,
-    /// How many of them have each [`program::place`].
+    /// Number of them for each [`program::place`].
     places: [u32; program::PLACES_COUNT],
 }
 
@@ -62,7 +62,7 @@ impl Default for Scheduled {
     }
 }
 
-/// What became of flows that are none of ours.
+/// Counts of flows that are none of ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BypassCounters {
     /// Flows left to the kernel.
@@ -195,7 +195,7 @@ impl Bypass {
         Clock::now().as_nanos().saturating_sub(last) + CLOCK_BEHIND_MAX.as_nanos() >= time.as_nanos()
     }
 
-    /// What has happened so far.
+    /// Counts so far.
     pub fn counters(&self) -> BypassCounters {
         let mut counters = BypassCounters { flows: self.added.load(Relaxed), ..BypassCounters::default() };
         for line in self.shared.words().chunks(LINE_WORDS).skip(1).take(PROGRAMS_MAX) {
@@ -215,7 +215,7 @@ impl Bypass {
     }
 }
 
-/// Why a flow passes that began before the process, or too long ago.
+/// Reason why a flow passes that began before the process, or too long ago.
 const UNKNOWN_REASON: &str = "unknown";
 const _: () = assert!(PassReason::COUNT < program::REASONS);
 

@@ -11,14 +11,14 @@ use crate::firewall::Firewall;
 use crate::upgrade::predecessor::Predecessor;
 use crate::{Config, Notrack, RunError, SteeringChoice, forwarding};
 
-/// How packets are steered.
+/// Method by which packets are steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// By BPF programs at the interfaces.
     Tcx,
     /// By policy rules.
     Rules {
-        /// Why not by tcx, unless rules were asked for.
+        /// Reason why it is not by tcx, unless rules were asked for.
         why: Option<String>,
     },
 }
@@ -43,7 +43,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// What the choice depends on. The interfaces are wired, then mobile.
+/// Facts that the choice depends on. The interfaces are wired, then mobile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine<'a> {
     pub names: [&'a str; 2],
@@ -60,7 +60,7 @@ pub(crate) fn programs(netlink: &Netlink, interfaces: [&str; 2]) -> Result<[Vec<
     Ok([bpf::programs_at(wired?), bpf::programs_at(mobile?)])
 }
 
-/// What is said where a filter is the reason.
+/// Text where a filter is the reason.
 const BY_FILTER: &str = "a filter would be passed by, or would break flows";
 
 /// Chooses as the settings and the machine allow.
@@ -82,12 +82,12 @@ pub(crate) fn choose(config: &Config, machine: &Machine<'_>) -> Result<Method, R
     }
 }
 
-/// Why rules may not steer: a filter would be passed by, or would break flows.
+/// Reason why rules may not steer: a filter would be passed by, or would break flows.
 pub(crate) fn against_rules(config: &Config, found: &Firewall) -> Option<String> {
     found.against_rules.clone().filter(|_| !config.bypass_filters)
 }
 
-/// Why packets cannot be steered by tcx without doing somebody harm; `None` if they can.
+/// Reason why packets cannot be steered by tcx without doing somebody harm; `None` if they can.
 fn why_not_tcx(config: &Config, machine: &Machine<'_>) -> Result<Option<String>, IoError> {
     if config.notrack == Notrack::Always {
         return Ok(Some("--notrack always is for steering by rules".to_owned()));

@@ -1,4 +1,4 @@
-//! What the kernel does with each packet that comes in through an interface: the steering as a BPF program.
+//! Treatment by the kernel of each packet that comes in through an interface: the steering as a BPF program.
 //!
 //! ```text
 //!   not to this machine's MAC address, or with a VLAN tag ──▶ the kernel
@@ -29,7 +29,7 @@ use io::netlink::InterfaceIndex;
 use units::Duration;
 use wire::protocol;
 
-/// What one program is to do.
+/// Specification of one program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     /// The side the packets come from.
@@ -44,9 +44,9 @@ pub(super) struct Spec {
     pub checks_reverse_path: bool,
     /// Silence of the packet loop after which nothing is redirected.
     pub hang_after: Duration,
-    /// Where in the shared array this program counts, in bytes.
+    /// Offset of the counters of this program in the shared array, bytes.
     pub counters: i32,
-    /// Where in it all programs count the bytes of flows in the map: 8 bytes for each of [`REASONS`].
+    /// Offset in it of the counters of the bytes of flows in the map: 8 bytes for each of [`REASONS`].
     pub reasons: i32,
     /// IPv6 prefix length that makes one subscriber, bits.
     pub ipv6_prefix_len: u8,
@@ -61,7 +61,8 @@ pub(super) struct Maps<'a, M, A> {
     pub passed: &'a M,
     /// [`HEARTBEAT`], and the programs' counters.
     pub shared: &'a A,
-    /// What the kernel has forwarded to subscribers that are not in the map: [`KEY_LEN`] and [`VALUE_LEN`] bytes.
+    /// Map of the traffic that the kernel has forwarded to subscribers that are not in the map: [`KEY_LEN`]
+    /// and [`VALUE_LEN`] bytes.
     pub trickles: &'a M,
 }
 
@@ -78,23 +79,23 @@ pub(super) const REASON_SHIFT: i32 = 8;
 pub(super) const REASONS: usize = 32;
 const FINS: i32 = 3;
 
-/// What the programs are called, so that an interface is not steered twice.
+/// Name of the programs, so that an interface is not steered twice.
 pub(crate) const NAME: &str = "cell_steer";
 
 /// By how much the clock of the programs may be behind: a tick of the kernel's.
 pub(crate) const CLOCK_BEHIND_MAX: Duration = Duration::from_millis(10);
 
-/// Which word of the shared array is the heartbeat.
+/// Word of the shared array that is the heartbeat.
 pub(crate) const HEARTBEAT_WORD: usize = HEARTBEAT as usize / size_of::<u64>();
 
-/// Where the time of the last heartbeat stands in the shared array: nanoseconds of the monotonic clock.
+/// Offset of the time of the last heartbeat in the shared array: nanoseconds of the monotonic clock.
 pub(super) const HEARTBEAT: i32 = 0;
-/// Where it stands whether flows that begin are left to the kernel: 0 for no.
+/// Offset of the word that says whether flows that begin are left to the kernel: 0 for no.
 pub(super) const NO_NEW_FLOWS: i32 = 8;
-/// Where it stands whether all traffic of subscribers may come here: 0 for no.
+/// Offset of the word that says whether all traffic of subscribers may come here: 0 for no.
 pub(super) const SCHEDULES: i32 = 16;
-/// Where the places of subscribers in the map begin: a bit for each [`place`], which is set if any may be there. What is
-/// forwarded to others is looked up no further.
+/// Offset of the places of subscribers in the map: a bit for each [`place`], which is set if any may be
+/// there. What is forwarded to others is looked up no further.
 pub(super) const PLACES: i32 = 32;
 pub(super) const PLACES_COUNT: usize = 256;
 /// The place of a subscriber, of 256: the bytes of its address or prefix, exclusive or.
@@ -103,8 +104,8 @@ pub(super) fn place(key: &[u8; KEY_LEN]) -> usize {
     usize::from(address.iter().fold(0, |place, byte| place ^ byte))
 }
 
-/// What a program counts, 8 bytes each from its counters on: packets of flows in the map, and flows
-/// it took out of it.
+/// Counts of a program, 8 bytes each from its counters on: packets of flows in the map, and flows it took out
+/// of it.
 pub(super) const BYPASSED_PACKETS: i32 = 0;
 pub(super) const ENDED_FLOWS: i32 = 8;
 
@@ -118,8 +119,8 @@ const PACKET_HOST: i32 = 0;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 
-/// What is forwarded to a subscriber in a second, in bytes, is no trickle any more. A value holds the second (2³⁰ ns) in
-/// its upper half, and the bytes in its lower one.
+/// Rate to a subscriber that is no trickle any more, bytes/s. A value holds the second (2³⁰ ns) in its upper
+/// half, and the bytes in its lower one.
 const TRICKLE: i32 = 64 * 1024;
 const SECOND_SHIFT: i32 = 30;
 
@@ -239,7 +240,7 @@ pub(super) fn assemble<M: AsFd, A: AsFd>(
     a.finish()
 }
 
-/// What all parts of the program need.
+/// Inputs of all parts of the program.
 struct Part<'a, M, A> {
     spec: &'a Spec,
     maps: Maps<'a, M, A>,
@@ -252,8 +253,8 @@ struct Part<'a, M, A> {
 }
 
 impl<M: AsFd, A: AsFd> Part<'_, M, A> {
-    /// What is for another machine passes a bridge or a capture; what has a VLAN tag is for another
-    /// interface.
+    /// Tells whether a packet is for this machine: one for another passes a bridge or a capture, and what has
+    /// a VLAN tag is for another interface.
     fn is_for_this_machine(&self, a: &mut Assembler) {
         a.load(Word, R0, R6, PKT_TYPE);
         a.jump_if(Differs, R0, PACKET_HOST, self.next);
@@ -275,7 +276,7 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
         a.jump_if(Differs, R0, 0, self.next);
     }
 
-    /// Where source and destination belong in the key.
+    /// Offsets of source and destination in the key.
     fn places(&self) -> [i16; 2] {
         match self.spec.from {
             Port::Mobile => [KEY_CLIENT, KEY_SERVER],

@@ -37,7 +37,7 @@ pub(crate) struct Tcx {
     tuns: [InterfaceIndex; 2],
 }
 
-/// What all programs have in common.
+/// Settings that all programs have in common.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     hang_after: Duration,
@@ -150,7 +150,7 @@ impl Tcx {
         Ok(Self { bypass, loaded: Vec::new(), attached, chained: Vec::new(), hang_after, tuns })
     }
 
-    /// What has to last for the programs to go on.
+    /// Resources that have to last for the programs to go on.
     pub fn lasting(&self) -> LastingPrograms<'_> {
         let Bypass { passed, shared, .. } = &*self.bypass;
         LastingPrograms {
@@ -181,7 +181,7 @@ impl Tcx {
         self.chained.clear();
     }
 
-    /// What was inherited is ours from here on.
+    /// Takes ownership of what was inherited.
     pub fn own(&mut self) {
         // This process looks for itself whether a filter is against it.
         self.bypass.refuse_new_flows(false);

@@ -23,7 +23,7 @@ pub(super) struct Phase {
     seed: u32,
     began: Instant,
     time: Duration,
-    /// When it ended, and why.
+    /// Time of its end, and the reason.
     ended: Option<(Instant, &'static str)>,
 }
 
@@ -72,7 +72,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.shards.tell_all(|| Command::SetControlGroup(group));
     }
 
-    /// What was measured, put together by the thread that answers.
+    /// Measurements, put together by the thread that answers.
     pub(super) fn ab_report(&mut self) -> Reply {
         let Some(phase) = self.ab else {
             return Box::new(|| Answer::Refused("there was no A/B phase since it started".to_owned()));

@@ -1,4 +1,4 @@
-//! What an instance does when a signal or a question comes.
+//! Answers of an instance to a signal or a question.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -144,7 +144,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         })
     }
 
-    /// What this shard and all others have counted, the others' asked for by the thread that answers.
+    /// Counts of this shard and of all others; the thread that answers asks the others.
     fn status(&self) -> Reply {
         let own = Report { counters: self.packet_loop.counters(), processor: self.counted() };
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
@@ -171,7 +171,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         })
     }
 
-    /// What is shown as metrics: copied here, put together by the thread that answers.
+    /// Metrics: copied here, put together by the thread that answers.
     fn metrics(&self) -> Reply {
         let now = Clock::now();
         let own = self.packet_loop.meters(&self.processor);
@@ -210,8 +210,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         })
     }
 
-    /// What the processor has counted, with what became of the base stations' reports, the flows left to the
-    /// kernel, and what the kernel has refused for the moment.
+    /// Counts of the processor, with what became of the base stations' reports, the flows left to the kernel,
+    /// and what the kernel has refused for the moment.
     fn counted(&self) -> ProcessorStatus {
         let mut status = self.processor.status();
         self.count_others(&mut |name, value| {
@@ -230,7 +230,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             .collect()
     }
 
-    /// What is counted here, and not by a processor.
+    /// Counts that are kept here, and not by a processor.
     fn count_others(&self, add: &mut dyn FnMut(&str, u64)) {
         if let Some(counters) = self.reports.receiver.as_ref().map(FeedbackReceiver::counters) {
             let (accepted, unknown) = self.shards.feedback();

@@ -109,7 +109,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     }
 }
 
-/// How it ended: a shard that ended by itself says why better than who noticed.
+/// Outcome: a shard that ended by itself knows the reason better than the one that noticed.
 fn outcome(
     result: Result<Why, RunError>,
     sharded: Result<(), RunError>,

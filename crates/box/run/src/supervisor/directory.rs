@@ -17,7 +17,7 @@ use crate::shards::Command;
 use crate::watchdog::Guardian;
 use crate::{Event, Processor, RunError};
 
-/// How long a shard may take to enter its flows into another journal.
+/// Longest time that a shard may take to enter its flows into another journal.
 const JOURNAL_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {

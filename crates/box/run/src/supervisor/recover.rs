@@ -1,4 +1,4 @@
-//! What is kept for a successor, and the flows of a process that has died ([`crate::inherited_resources`]).
+//! Resources kept for a successor, and the flows of a process that has died ([`crate::inherited_resources`]).
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ use crate::record::Record;
 use crate::service::Service;
 use crate::{Amount, Config, Event, Processor, RecoveryStatus, RunError};
 
-/// How long the watchdog may take to give what it has.
+/// Longest time that the watchdog may take to give what it has.
 const GIVEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// What this process has of what a successor needs.
+/// Resources of this process that a successor needs.
 #[derive(Debug, Default)]
 pub(super) struct SuccessorNeeds {
     /// Of each shard: wired, mobile.
@@ -35,9 +35,9 @@ pub(super) struct SuccessorNeeds {
     /// Of each shard.
     pub(super) memories: Vec<Option<OwnedFd>>,
     pub(super) journals: Journals,
-    /// When processes of this line have died within a minute, ms.
+    /// Times at which processes of this line have died within a minute, ms.
     deaths_ms: Vec<u64>,
-    /// What became of all that have died.
+    /// Fate of all that have died.
     pub(super) history: History,
     /// The watchdog could not be given what a successor needs; why.
     unkept: Option<String>,
@@ -53,7 +53,7 @@ impl SuccessorNeeds {
     }
 }
 
-/// Who is given what leads packets here.
+/// Recipient of the resources that lead packets here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Recipient<'a> {
     /// The watchdog, or the service manager, for a successor.
@@ -64,19 +64,19 @@ pub(super) enum Recipient<'a> {
     Instance(Option<BorrowedFd<'a>>),
 }
 
-/// Who goes on in the place of a process that has died, and what that had.
+/// Process that has died, and the resources that it had.
 #[derive(Debug)]
 pub(super) struct CrashedInstance {
     /// Its watchdog is at the other end; none where that has died too.
     stream: Option<UnixStream>,
     pub(super) kept: InheritedResources,
-    /// What it had written down.
+    /// Record of what it had set up.
     pub(super) record: Record,
     pub(super) journals: Journals,
 }
 
 impl CrashedInstance {
-    /// What the watchdog gives, which is at the other end of standard input.
+    /// Receives the resources from the watchdog, which is at the other end of standard input.
     ///
     /// # Errors
     /// When it is not there, or what it gives is not whole.
@@ -94,7 +94,8 @@ impl CrashedInstance {
     }
 }
 
-/// What the service manager has kept of a process of this service that has died together with its watchdog.
+/// Resources that the service manager has kept for a process of this service that has died together with its
+/// watchdog.
 #[derive(Debug)]
 pub(super) struct Stored {
     kept: InheritedResources,
@@ -104,8 +105,8 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// What this start is given and can go on with. The manager keeps nothing of it any more: if this start
-    /// fails, the next one undoes what is left.
+    /// Resources that this start is given and can go on with. The manager keeps none of them any more: if
+    /// this start fails, the next one undoes what is left.
     ///
     /// # Errors
     /// When directories cannot be read.
@@ -154,7 +155,7 @@ impl Stored {
         }
     }
 
-    /// Who goes on, and the directory, which is to be forgotten then.
+    /// Parts: the crashed instance, and the directory, which is to be forgotten then.
     pub(super) fn into_crashed(self) -> (CrashedInstance, Leftover) {
         let Self { mut kept, record, leftover } = self;
         let journals = Journals::with(leftover.path(), std::mem::take(&mut kept.journals));
@@ -186,7 +187,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Ok(())
     }
 
-    /// What leads packets here has changed: whoever it was shared with must ask again, and the watchdog keeps it anew.
+    /// Announces that the resources that lead packets here have changed: processes that share them must ask
+    /// again, and the watchdog keeps them anew.
     pub(super) fn entrust(&mut self) {
         self.successor_needs.is_shared = false;
         self.entrust_watchdog();
@@ -231,7 +233,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         given.map_err(|error| error.to_string())
     }
 
-    /// What a status says of it.
+    /// State of recovery for a status.
     pub(super) fn recovery_status(&self) -> RecoveryStatus {
         let why_not = self.why_no_successor();
         let History { deaths, last_death_ms, recovered, lost, .. } = self.successor_needs.history;
@@ -245,7 +247,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
     }
 
-    /// Why nobody would go on with the flows if this process died now, if so.
+    /// Reason why nobody would go on with the flows if this process died now, if so.
     pub(super) fn why_no_successor(&self) -> Option<String> {
         let config = self.ground.config;
         let (watchdog, successor_needs) = (&config.watchdog, &self.successor_needs);
@@ -277,8 +279,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         Some(said.to_owned())
     }
 
-    /// What leads packets here, with its descriptors, as far as `for_whom` needs it; none where nothing outlives this
-    /// process.
+    /// Resources that lead packets here, with their descriptors, as far as `for_whom` needs them; none where
+    /// nothing outlives this process.
     pub(super) fn inventory<'b>(
         &'b self,
         for_whom: Recipient<'b>,

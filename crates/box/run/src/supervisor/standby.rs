@@ -16,13 +16,13 @@ use crate::service::Service;
 use crate::signals::CaughtSignals;
 use crate::{Config, Event, EventSink, FlowList, Plan, RunError, Snapshot, Status, SubscriberList};
 
-/// How often is looked whether anything is against it still: all rules are read.
+/// Interval of the checks whether anything is against it still: each reads all rules.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is against it, before that has been looked at.
+/// Reason against it, before that has been looked at.
 const AT_FIRST: &str = "a packet filter has come up";
 
-/// What the waiter reports: nothing of it is told apart.
+/// Token that the waiter reports, the same for all sources.
 const WOKEN: u64 = 0;
 
 /// Waits until `config` could start as from nothing; a reason to end, if one comes before. Meanwhile it is found as an
@@ -85,13 +85,13 @@ pub(super) fn stand_by(
     }
 }
 
-/// Who answers meanwhile. Fields are dropped in order: the sockets before their directory.
+/// Thread that answers meanwhile. Fields are dropped in order: the sockets before their directory.
 struct Answering<'a> {
     console: Console,
     _instance: Instance,
     config: &'a Config,
     since: Instant,
-    /// What is against it.
+    /// Reason against it.
     why: String,
 }
 

@@ -235,7 +235,7 @@ fn open_console(ground: Ground<'_>, broadcaster: &EventBroadcaster) -> Result<Co
     }
 }
 
-/// Where what this instance begins with comes from.
+/// Source of the resources that this instance begins with.
 #[derive(Debug)]
 enum StartMode {
     /// All is new; another instance may stand before this one.
@@ -246,7 +246,7 @@ enum StartMode {
     Upgrade(Adopted),
 }
 
-/// What there is to attach to: devices of an instance before this one, or new ones.
+/// Site to attach to: devices of an instance before this one, or new ones.
 fn find_site<S: Site>(
     config: &Config,
     netlink: &Netlink,
@@ -303,7 +303,7 @@ fn die_of_panics() {
     }));
 }
 
-/// What journals are made of.
+/// Parts that journals are made of.
 #[derive(Clone, Copy)]
 pub(super) struct NewJournals<'a> {
     pub config: &'a Config,
@@ -377,7 +377,7 @@ fn prepare<P: Processor>(
     }
 }
 
-/// What is there before anything is attached.
+/// State before anything is attached.
 struct Start<P> {
     removed: Removed,
     journal_alarm: FullAlarm,

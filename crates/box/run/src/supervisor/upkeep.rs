@@ -1,4 +1,4 @@
-//! What is done a few times a second: heartbeat, watchdog, interfaces and their routes.
+//! Upkeep, done a few times a second: heartbeat, watchdog, interfaces and their routes.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::{AfterHang, Event, EventSink, Processor, RunError, StandIn};
 /// An overload is told of once in so long, with all that was refused meanwhile.
 const OVERLOAD_EVERY: Duration = Duration::from_secs(10);
 
-/// What was refused because a table or memory was full.
+/// Refusals because a table or memory was full.
 #[derive(Debug, Default)]
 pub(super) struct Overload {
     told: u64,
@@ -25,7 +25,7 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// What is to be told when so much was refused since the start.
+    /// Event to be told when `refused` packets or flows were refused since the start.
     fn look(&mut self, refused: u64, now: Instant) -> Option<Event> {
         // Less than before: its flows, and their counters, are another process's.
         let refusals = refused.saturating_sub(self.told);
@@ -42,14 +42,15 @@ impl Overload {
 const OPENINGS: u64 = 30;
 const OF_CLIENTS: u64 = 10;
 
-/// Which side opens connections.
+/// Sides from which connections are opened.
 #[derive(Debug, Default)]
 pub(super) struct Sides {
     is_told: bool,
 }
 
 impl Sides {
-    /// What is to be told, once, when so many handshakes have begun from the wired side and from the mobile one.
+    /// Event to be told, once, about the numbers of handshakes that have begun from the wired side and from
+    /// the mobile one.
     fn look(&mut self, [by_servers, by_clients]: [u64; 2]) -> Option<Event> {
         let of = by_servers + by_clients;
         if self.is_told || of < OPENINGS || by_clients * OF_CLIENTS >= of {

@@ -24,20 +24,21 @@ use crate::question::{Answer, Question};
 use crate::record::{Record, RecordedRule, RecordedSysctl};
 use crate::{Config, RunError};
 
-/// How long the old instance may take to deliver what it owes: nobody waits for it.
+/// Longest time that the old instance may take to deliver what it owes: nobody waits for it.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Reverse-path filtering: an address need only be reachable, by whatever interface (RFC 3704 §2.4).
 const RP_FILTER_STRICT: u32 = 1;
 const RP_FILTER_LOOSE: &str = "2";
 
-/// How long to wait while another process takes the same one's place. A replacement takes a fraction of it.
+/// Longest time to wait while another process takes the same one's place. A replacement takes a fraction of
+/// it.
 const TURN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How often is looked whether that is over.
+/// Interval of the checks whether that is over.
 const TURN_LOOK: Duration = Duration::from_millis(20);
 
-/// How long the record of an instance may be on its way from one directory to another.
+/// Longest time that the record of an instance may be on its way from one directory to another.
 const RECORD_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The right to take an instance's place: one process at a time has it, until this is dropped. It is the lock of that
@@ -106,11 +107,11 @@ pub(crate) struct Predecessor {
     /// Its devices: wired, mobile.
     pub tuns: [String; 2],
     rules: Vec<RecordedRule>,
-    /// What it has changed, and puts back at its end unless another instance needs it.
+    /// Settings that it has changed, and puts back at its end unless another instance needs it.
     pub settings: Vec<RecordedSysctl>,
     name: String,
     process: u32,
-    /// Where it keeps its files.
+    /// Directory of its files.
     directory: PathBuf,
 }
 
@@ -144,12 +145,12 @@ impl Predecessor {
         Ok(Some(Self { tuns, rules, settings, name: found.name, process: found.process, directory }))
     }
 
-    /// What it is called.
+    /// Name of the instance.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it has written down what it has set up.
+    /// Path of the record of what it has set up.
     pub fn record_path(&self) -> PathBuf {
         self.directory.join(RECORD)
     }
@@ -170,7 +171,8 @@ impl Predecessor {
         self.rules.contains(&RecordedRule::from(rule))
     }
 
-    /// What must be set as long as packets pass both: they come in by other ways than they would go out.
+    /// Settings that must be set as long as packets pass both: they come in by other ways than they would go
+    /// out.
     pub fn sysctls(&self, interfaces: [&str; 2]) -> Result<Vec<RecordedSysctl>, RunError> {
         let strictness = |interface: &str| -> Result<u32, RunError> {
             let text = sysctl::read_here(&format!("net/ipv4/conf/{interface}/rp_filter"))?;

@@ -48,22 +48,22 @@ const SOCKET: &str = "transfer";
 /// The new one says that it has the flows.
 const COMMIT: u8 = b'c';
 
-/// How long the packets may wait for it.
+/// Longest time that the packets may wait for it.
 const FREEZE_MAX: Duration = Duration::from_secs(2);
 
 /// While another process is awaited, signs of life are given this often.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the new one waits for the old one's flows once it has said that they come.
+/// Longest time that the new one waits for the old one's flows once it has said that they come.
 const ARRIVAL_MAX: Duration = Duration::from_secs(5);
 
 /// Longest line beside the descriptors.
 const LINE_LEN_MAX: usize = 16 * 1024;
 
-/// What the new instance says of itself.
+/// Offer of the new instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Where it waits.
+    /// Path of the socket on which it waits.
     pub socket: PathBuf,
     /// Its shards: a subscriber is in the same one of as many.
     pub shards: usize,
@@ -81,14 +81,14 @@ pub struct Offer {
     pub process: u32,
 }
 
-/// What the old one says with the descriptors.
+/// Message of the old one that goes with the descriptors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Delivery {
     /// For each shard: whether a second descriptor, of its held data, follows the one of its state.
     has_memory: Vec<bool>,
 }
 
-/// What the instance that has the flows knows.
+/// State of the instance that has the flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder {
     pub shards: usize,
@@ -99,12 +99,12 @@ pub(crate) struct Holder {
     /// It is not known whether this box or another one has a subscriber.
     pub is_undecided: bool,
     pub is_passed: bool,
-    /// What leads packets here is as it was when it was shared.
+    /// Tells whether the resources that lead packets here are as they were when they were shared.
     pub is_shared: bool,
 }
 
 impl Holder {
-    /// Why the flows cannot go to who makes `offer`, if so.
+    /// Reason why the flows cannot go to the maker of `offer`, if there is one.
     pub fn objection(&self, offer: &Offer) -> Option<String> {
         let [oldest, newest] = offer.versions;
         if self.is_ending {
@@ -221,7 +221,7 @@ fn await_commit(mut stream: &UnixStream, beat: &mut impl FnMut()) -> bool {
     matches!(stream.read(&mut word), Ok(1)) && word[0] == COMMIT
 }
 
-/// Where the new instance takes flows in.
+/// Receiver by which the new instance takes flows in.
 #[derive(Debug)]
 pub(crate) struct StateReceiver {
     listener: UnixListener,
@@ -241,7 +241,7 @@ impl StateReceiver {
         Ok(Self { listener, path })
     }
 
-    /// What is said of the new instance.
+    /// Offer of the new instance.
     pub fn offer(&self, shards: usize, ipv6_prefix_len: u8, memory: u64, adopts: bool) -> Offer {
         let versions = [IMAGE_VERSION_OLDEST, IMAGE_VERSION];
         let process = std::process::id();

@@ -1,4 +1,4 @@
-//! What the watchdog does about a death: a successor, or everything undone and flows with debt reset.
+//! Actions of the watchdog after a death: a successor, or everything undone and flows with debt reset.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -28,30 +28,31 @@ use crate::reset_orphans::{self, Haste};
 use crate::service::Service;
 use crate::{RunError, log, notrack};
 
-/// How often a process that is dead shows signs of life: far shorter than the shortest time after which
-/// programs let packets pass.
+/// Interval at which a process that is dead shows signs of life: far shorter than the shortest time after
+/// which programs let packets pass.
 const BEAT_EVERY: Duration = Duration::from_millis(20);
 
-/// Why a successor does not go on that is not there.
+/// Reason why a missing successor does not go on.
 const ENDED: &str = "its successor has ended";
 
-/// How long a process that hangs may take to die, in time in which it has a processor, and at most. It is not waited for
-/// any longer: see [`fence`].
+/// Longest time that a process that hangs may take to die, in time in which it has a processor, and at most.
+/// It is not waited for any longer: see [`fence`].
 const DEATH_TIME_MAX: Duration = Duration::from_millis(100);
 const DEATH_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// So many times as long as a successor may run, it may take if it has no processor.
 const STARVED_FACTOR: u64 = 10;
 
-/// How long a process that starts anew may take until it is ready, in time in which it has a processor, and at most.
+/// Longest time that a process that starts anew may take until it is ready, in time in which it has a
+/// processor, and at most.
 const START_TIME_MAX: Duration = Duration::from_secs(5);
 const START_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// How long one that starts may take to answer before it is looked at again.
+/// Longest time that one that starts may take to answer before it is looked at again.
 const ANSWER_TIME: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What a process has set up, and how its flows stand: as it is written down, or was given to the watchdog, since
-/// others may have deleted its directory.
+/// Record of what a process has set up, and how its flows stand: as it is written down, or was given to the
+/// watchdog, since others may have deleted its directory.
 #[derive(Debug)]
 pub(super) struct Remains {
     directory: PathBuf,
@@ -88,7 +89,7 @@ impl Remains {
         Self { directory, record, journals }
     }
 
-    /// Where all instances are.
+    /// Directory of all instances.
     fn state(&self) -> &Path {
         self.directory.parent().unwrap_or(&self.directory)
     }
@@ -123,7 +124,7 @@ impl Remains {
     }
 }
 
-/// What was given to the watchdog of a record that is not where it was: others have deleted it. None if the process has
+/// Copy in the watchdog of a record that is not where it was: others have deleted it. None if the process has
 /// given it away, or has undone all of it.
 fn left<'a>(watched_record: &Path, said: &'a Said) -> Option<&'a Record> {
     let record = said.kept.as_ref()?.inventory.record.as_ref()?;
@@ -223,7 +224,7 @@ fn go_on_from_nothing(successor: &[String], state: &Path) -> Watched {
     watched
 }
 
-/// Why somebody must go on in the place of a process.
+/// Reason why somebody must go on in the place of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
     /// Flows are owed data that nobody else has.
@@ -235,7 +236,7 @@ enum Need {
 }
 
 impl Need {
-    /// Why, of the process that has left `remains`; none when packets can take the plain way.
+    /// Need of a successor for the process that has left `remains`; none when packets can take the plain way.
     fn of(remains: &Remains) -> Option<Self> {
         if !remains.journals.read_owed().is_empty() {
             return Some(Self::Debt);
@@ -420,7 +421,7 @@ fn settle(remains: &Remains, netlink: &Netlink) {
     }
 }
 
-/// What is set up by this time; none when it is not written there.
+/// Record of what is set up by this time; none when it is not written there.
 fn read_record(path: &Path) -> Option<Record> {
     fs::read_to_string(path).ok().and_then(|text| Record::parse(&text))
 }

@@ -12,7 +12,7 @@ use crate::log;
 /// hang then. Packets do not come to the process any more.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What the process has said, byte by byte, and what it has given.
+/// Messages and descriptors that the process has given.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// A list that is coming in.

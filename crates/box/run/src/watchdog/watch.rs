@@ -18,10 +18,10 @@ use crate::{RunError, log, notrack, record};
 /// SIGHUP, SIGINT, SIGQUIT, SIGTERM: the watchdog ends by itself, after the process it watches.
 const IGNORED: [i32; 4] = [1, 2, 3, 15];
 
-/// How long a process may take to end by itself that nobody needs any more.
+/// Longest time that a process may take to end by itself that nobody needs any more.
 const ABANDONED_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What [`watch`] waits for.
+/// Token that [`watch`] waits for.
 const HEARTBEAT: u64 = 0;
 const LIFELINE: u64 = 1;
 
@@ -29,7 +29,7 @@ const LIFELINE: u64 = 1;
 /// none may wait: then packets go past it, whatever it waits for (H37).
 const STARVED_FACTOR: u64 = 5;
 
-/// How often is looked whether a process that has no processor has got one.
+/// Interval of the checks whether a process that has no processor has got one.
 const STARVED_LOOK: Duration = Duration::from_millis(20);
 
 /// One that is silent is looked at first after this part of the time for which it may be, which is later than its
@@ -60,9 +60,9 @@ struct Watch<'a> {
     netlink: Netlink,
     lifeline: Option<Lifeline>,
     said: Said,
-    /// How long the process has been silent; none while the steering is away.
+    /// Duration of the silence of the process; none while the steering is away.
     silence: Option<Silence>,
-    /// How much it could have done meanwhile; none where it is not known which process that is.
+    /// Running time that it has had meanwhile; none where it is not known which process that is.
     running_time: Option<RunningTime>,
     /// Nobody needs the process any more: when it is killed.
     kill_at: Option<Instant>,

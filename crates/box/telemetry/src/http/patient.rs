@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a client may take nothing in.
+/// Longest time that a client may take nothing in.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// The stream. Its reads may take as long as they like: others bound them.
 pub(super) struct Patient<S> {
     stream: S,
-    /// When a write that waits has waited too long.
+    /// Time at which a write that waits has waited too long.
     too_late: Option<Pin<Box<Sleep>>>,
     write_time_max: Duration,
 }
@@ -25,7 +25,7 @@ impl<S> Patient<S> {
         Self { stream, too_late: None, write_time_max: WRITE_TIME_MAX }
     }
 
-    /// What became of a write; one that waits is given up in time.
+    /// Outcome of a write; one that waits is given up in time.
     fn bounded<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.too_late = None;

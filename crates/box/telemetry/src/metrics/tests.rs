@@ -46,7 +46,7 @@ fn samples(text: &str) -> Vec<(String, String, f64)> {
     lines.map(sample).collect()
 }
 
-/// What is wrong with `text` by the conventions of Prometheus, as `promtool check metrics` would find it.
+/// Problems of `text` by the conventions of Prometheus, as `promtool check metrics` would find it.
 fn lint(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let (mut kinds, mut helps) = (BTreeMap::new(), BTreeSet::new());

@@ -21,7 +21,7 @@ pub fn three_digits(value: u64, units: [&str; 4]) -> String {
     format!("{rest:.decimals$} {}", units[unit])
 }
 
-/// What there is none of.
+/// Text where there is no value.
 const NONE: &str = "-";
 
 pub(crate) fn bits_per_s(bps: Option<u64>) -> String {

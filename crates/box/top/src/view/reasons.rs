@@ -1,4 +1,4 @@
-//! Why flows are not accelerated, in words.
+//! Reasons why flows are not accelerated, in words.
 
 /// Reasons that are ends of flows which were accelerated.
 const ENDS: [&str; 4] = ["closed", "reset", "idle", "client-gone"];
@@ -8,7 +8,7 @@ pub(super) fn is_end(reason: &str) -> bool {
     ENDS.contains(&reason)
 }
 
-/// What a reason means.
+/// Meaning of a reason.
 pub(super) fn meaning(reason: &str) -> &'static str {
     match reason {
         "disabled" => "acceleration is switched off",

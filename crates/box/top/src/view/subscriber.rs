@@ -79,7 +79,7 @@ fn version_name(version: u32) -> String {
     }
 }
 
-/// What passes to a subscriber, and what says how much of it has left.
+/// Text about the traffic that passes to a subscriber, and the evidence of how much of it has left.
 fn passes(opaque: &OpaqueLine) -> String {
     let kinds = [
         ("TCP", opaque.tcp_bytes),

@@ -1,4 +1,4 @@
-//! Which lines of a flow's memory a segment will need, to be fetched before.
+//! Choice of the lines of a flow's memory that a segment will need, to be fetched before.
 
 use std::mem::offset_of;
 

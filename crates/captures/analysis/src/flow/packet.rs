@@ -1,4 +1,4 @@
-//! What a packet says wherever it lies in the stream: its counts, the handshake and resets, its window.
+//! Content of a packet, wherever it lies in the stream: its counts, the handshake and resets, its window.
 
 use std::num::NonZeroU16;
 

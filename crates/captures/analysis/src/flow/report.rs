@@ -88,7 +88,7 @@ fn receiver_rtt(flow: &Flow) -> Option<SampleSummary> {
     flow.halves[main_direction(flow)].receiver_rtt().and_then(summary)
 }
 
-/// Where the time of the direction with most data went.
+/// Split of the time of the direction with most data.
 fn budget(flow: &mut Flow) -> TimeBudget {
     let direction = main_direction(flow);
     let opening = &flow.opening;

@@ -17,7 +17,7 @@ use crate::segment_record::SegmentRecord;
 /// No SYN carries more, bytes.
 const EARLY_MAX: u32 = 1 << 16;
 
-/// What is to be done with a segment that may open another connection.
+/// Treatment of a segment that may open another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reopening {
     /// It is of this flow.
@@ -147,7 +147,7 @@ impl Flow {
     }
 }
 
-/// What a SYN offers.
+/// Offer of a SYN.
 pub(super) fn offer(segment: &SegmentRecord) -> SynOptions {
     SynOptions {
         mss: segment.mss(),

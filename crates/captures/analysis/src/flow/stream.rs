@@ -1,4 +1,4 @@
-//! What a packet does to the streams: its data in one direction, its acknowledgement in the other.
+//! Effects of a packet on the streams: its data in one direction, its acknowledgement in the other.
 
 use units::Instant;
 use wire::TcpFlags;
@@ -175,7 +175,7 @@ impl Flow {
     }
 }
 
-/// How a packet of `own`, which stands for `segments`, lies in its stream.
+/// Place of a packet of `own`, which stands for `segments`, in its stream.
 #[cold]
 fn packet_context(own: &Half, segment: &SegmentRecord, kind: PacketKind, segments: u64) -> PacketContext {
     let coverage = own.edge.coverage.as_ref();

@@ -48,8 +48,8 @@ impl Flow {
         });
     }
 
-    /// Where the time since the last packet went, for the senders whose situation `segment` may change. What
-    /// the other one waited for goes on: its time is given to it later, at once.
+    /// Assigns the time since the last packet to its causes, for the senders whose situation `segment` may
+    /// change. What the other one waited for goes on: its time is given to it later, at once.
     #[inline]
     pub(super) fn share_time(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
         let passed = now.saturating_since(self.last);

@@ -1,4 +1,4 @@
-//! What is counted of one direction.
+//! Counts of one direction.
 
 use std::ops::{Index, IndexMut};
 
@@ -11,7 +11,7 @@ pub(crate) struct PacketTotals {
     pub(crate) ip_bytes: u64,
 }
 
-/// What only some packets of one direction change, so that the others need not fetch it.
+/// Fields that only some packets of one direction change, so that the others need not fetch it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PacketExceptions {
     /// Segments on the wire, beyond one for each packet.
@@ -23,7 +23,7 @@ pub(crate) struct PacketExceptions {
     pub(crate) not_unique: u64,
 }
 
-/// What every packet with data changes.
+/// Fields that every packet with data changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DataTotals {
     pub(crate) packets: u64,

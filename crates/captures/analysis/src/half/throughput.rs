@@ -71,7 +71,7 @@ impl Throughput {
     }
 }
 
-/// What throughput loses at loss events.
+/// Loss of throughput at loss events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ThroughputLoss {
     /// Of the bin before the one in progress.

@@ -19,7 +19,8 @@ const FLAT_ROUNDS: u8 = 3;
 /// Lost segments from which on they may be a policer's, and their least share, one in so many.
 const LOST_MIN: u64 = 20;
 const LOST_SHARE: u64 = 50;
-/// What is acknowledged so soon after the first acknowledgement was sent at first, on paths however short.
+/// Time after the first acknowledgement within which acknowledged data counts as sent at first, on paths
+/// however short.
 const FIRST_FLIGHT_MIN: Duration = Duration::from_millis(5);
 /// Edges of the window remembered: one in each eighth of a round trip.
 const EDGES: usize = 8;
@@ -31,14 +32,14 @@ struct AdvertisedEdge {
     at_us: u32,
 }
 
-/// Where time went, for the sender of this direction.
+/// Shares of time by cause, for the sender of this direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeShares {
     pub(crate) window_limited: Duration,
     pub(crate) idle: Duration,
 }
 
-/// What is known of a direction's time so far; it begins with its first data.
+/// State of a direction's time so far; it begins with its first data.
 ///
 /// The first line of 64 bytes is what packets of the direction need, the second what acknowledgements of it
 /// need besides.
@@ -70,19 +71,19 @@ pub(crate) struct TimeSpent {
     parts: Parts,
     // The rest is what few packets need.
     pub(crate) shares: TimeShares,
-    /// When the first data came.
+    /// Time when the first data came.
     begin: Instant,
-    /// How long what asked for the first data was repaired.
+    /// Time during which the data that asked for the first data was repaired.
     repaired_before: Duration,
-    /// When the first data was acknowledged, and up to where.
+    /// Time when the first data was acknowledged, and up to where.
     first_acked: OptionalInstant,
     first_acked_to: u64,
     /// The same of the last acknowledgement of what was sent at first.
     flight_acked: Instant,
     flight_acked_to: u64,
-    /// Where losses showed; apart, for few flows have any.
+    /// Line through the losses; stored apart, since few flows have any.
     loss_line: Option<Box<LossLine>>,
-    /// What the receiver's own clock says of round trips.
+    /// Round trips by the receiver's own clock.
     echoes: Option<Box<Echoes>>,
     /// Timestamp values of the first data and of the last; meaningless without `has_stamps`.
     stamps: (u32, u32),
@@ -91,7 +92,7 @@ pub(crate) struct TimeSpent {
     advertised: [AdvertisedEdge; EDGES],
 }
 
-/// What is known besides of the time since the last packet, for [`Half::spend`].
+/// Facts known besides of the time since the last packet, for [`Half::spend`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spending {
     pub(crate) passed: Duration,
@@ -120,11 +121,11 @@ pub(crate) struct Resumed {
     /// Echo of a timestamp value.
     pub(crate) echo: Option<u32>,
     pub(crate) rtt: Option<Duration>,
-    /// How long the other direction has repaired losses, if this is the first data.
+    /// Time during which the other direction has repaired losses, if this is the first data.
     pub(crate) repaired_before: Duration,
 }
 
-/// What is known of a flow's beginning and end besides the time of its data, for [`Half::time_parts`].
+/// Facts known of a flow's beginning and end besides the time of its data, for [`Half::time_parts`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) first: Instant,
@@ -144,7 +145,7 @@ impl TimeSpent {
         if self.has_left_slow_start { TimeCause::PathRate } else { TimeCause::SlowStart }
     }
 
-    /// What was waited since the last progress becomes time of its causes.
+    /// Assigns the time waited since the last progress to its causes.
     fn settle(&mut self, is_outage: bool) {
         let (waited, repaired) = (std::mem::take(&mut self.waited), std::mem::take(&mut self.repaired));
         self.has_timed_out = false;
@@ -412,7 +413,7 @@ impl Half {
         self.time.has_begun
     }
 
-    /// How long losses were repaired so far.
+    /// Time during which losses were repaired so far.
     pub(crate) fn time_repaired(&self) -> Duration {
         let parts = &self.time.parts;
         parts.of(TimeCause::LossRecovery) + parts.of(TimeCause::Outage) + self.time.repaired

@@ -62,7 +62,7 @@ pub(crate) struct Windows {
     pub(crate) zero_since: OptionalInstant,
 }
 
-/// What is rare about them.
+/// Rare facts about them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WindowEvents {
     /// Packets with a window of zero.

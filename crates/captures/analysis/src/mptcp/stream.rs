@@ -8,7 +8,7 @@ use units::{Duration, Instant, SeqNum};
 use super::{MAPPINGS_MAX, MappingNews};
 use crate::samples::Samples;
 
-/// Which positions were seen. Memory is proportional to the gaps.
+/// Positions that were seen. Memory is proportional to the gaps.
 #[derive(Clone, Debug, Default)]
 struct Ranges(BTreeMap<u64, u64>);
 
@@ -40,7 +40,7 @@ impl Ranges {
     }
 }
 
-/// What the bytes of a packet are, by the number of them.
+/// Numbers of a packet's bytes, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Carried {
     /// Not seen before.
@@ -52,7 +52,7 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// What most tells about the packet.
+    /// Kind that tells most about the packet.
     pub(super) fn news(self) -> MappingNews {
         match self {
             Self { fresh: 1.., .. } => MappingNews::Fresh,
@@ -68,7 +68,7 @@ pub(super) struct Stream {
     seen: Ranges,
     /// Everything before it was seen.
     pub(super) next: Option<u64>,
-    /// What was seen above it: end and time, by start.
+    /// Bytes seen above it: end and time, by start.
     waiting: BTreeMap<u64, (u64, Instant)>,
     pub(super) delays: Samples<Duration>,
     /// The delays one by one, if they are kept.
@@ -163,8 +163,8 @@ impl Carrier {
         }
     }
 
-    /// What a packet with `payload` bytes carries of the last mapping, which may span many packets: start and
-    /// end in the data sequence. None beyond the mapping.
+    /// Part of the last mapping that a packet with `payload` bytes carries; a mapping may span many packets:
+    /// start and end in the data sequence. None beyond the mapping.
     pub(super) fn part(&self, seq: SeqNum, payload: u64) -> Option<(u64, u64)> {
         let (mapping, (start, len)) = self.mapping?;
         let offset = u64::from(seq.since(self.first?).wrapping_sub(mapping.subflow_sequence));

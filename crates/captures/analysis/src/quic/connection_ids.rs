@@ -13,7 +13,7 @@ use super::header::{ConnectionId, ID_MAX};
 /// Shorter IDs are those of several connections too easily.
 const ID_MIN: usize = 4;
 
-/// Where an ID is used: capture point, server, ID.
+/// Place of use of an ID: capture point, server, ID.
 type Place = (u16, SocketAddr, ConnectionId);
 
 #[derive(Clone, Copy, Debug)]

@@ -48,7 +48,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) capture: u16,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
-    /// What was captured of it.
+    /// Bytes captured of it.
     pub(crate) payload: &'a [u8],
     /// Bytes of payload on the wire.
     pub(crate) payload_len: usize,
@@ -65,7 +65,7 @@ impl Seen<'_> {
     }
 }
 
-/// What was counted of one direction.
+/// Counts of one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Way {
     pub(crate) datagrams: u64,
@@ -210,7 +210,7 @@ impl QuicFlow {
         }
     }
 
-    /// Why it is taken for QUIC; none if it is not.
+    /// Evidence that it is QUIC; none if it is not.
     pub(crate) fn evidence(&self) -> Option<QuicEvidence> {
         let sum = |of: fn(&QuicPackets) -> u64| self.ways.iter().map(|way| of(&way.packets)).sum::<u64>();
         let looks_like_it = || {
@@ -349,7 +349,8 @@ impl QuicFlow {
         };
     }
 
-    /// Which end is the client: who sends 0-RTT packets, or does not send what only servers send, or opens the flow.
+    /// Finds out which end is the client: who sends 0-RTT packets, or does not send what only servers send,
+    /// or opens the flow.
     fn note_client(&mut self, direction: Direction, header: &Header) {
         if self.client.is_some() {
             return;

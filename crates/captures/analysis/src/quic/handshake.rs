@@ -37,7 +37,7 @@ impl Flight {
     }
 }
 
-/// What was seen of a handshake.
+/// Packets seen of a handshake.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handshake {
     asked: Option<Flight>,
@@ -46,7 +46,7 @@ pub(crate) struct Handshake {
     asked_id: Option<ConnectionId>,
     answered: Option<Flight>,
     answer_kind: Option<Kind>,
-    /// Where the client's reply has to go.
+    /// ID to which the client's reply has to go.
     answer_id: Option<ConnectionId>,
     replied: Option<Instant>,
     /// First 1-RTT packet of the client.

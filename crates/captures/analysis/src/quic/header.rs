@@ -38,7 +38,7 @@ impl ConnectionId {
     }
 }
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Initial,
@@ -155,7 +155,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Why a header is not read further.
+/// Reason why a header is not read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     /// No more of it was captured.

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use units::Instant;
 
-/// What a conversation is known by: capture point and ends.
+/// Key of a conversation: capture point and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     point: u16,

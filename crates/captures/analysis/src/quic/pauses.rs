@@ -21,7 +21,7 @@ pub(crate) struct Pauses {
     pub(crate) count: u64,
     pub(crate) total: Duration,
     pub(crate) longest: Duration,
-    /// Who ended the last pause and when, until the other end answers.
+    /// End and time of the last pause, until the other end answers.
     unanswered: Option<(Direction, Instant)>,
     answers: PerDirection<Samples<Duration>>,
 }
@@ -50,7 +50,8 @@ impl Pauses {
         }
     }
 
-    /// How long the sender of `direction` took to answer the first packet after a pause, as seen at the capture point.
+    /// Times that the sender of `direction` took to answer the first packet after a pause, as seen at the
+    /// capture point.
     pub(crate) fn answers(&self, direction: Direction) -> &Samples<Duration> {
         &self.answers[direction]
     }

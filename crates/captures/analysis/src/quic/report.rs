@@ -84,7 +84,7 @@ pub struct QuicFlowReport {
     pub duration_s: f64,
     /// Inside a tunnel.
     pub is_tunnelled: bool,
-    /// Why it is taken for QUIC.
+    /// Evidence for which it is taken for QUIC.
     pub recognized_by: QuicEvidence,
     /// Version of the client's first long header.
     pub version_offered: Option<QuicVersion>,
@@ -180,7 +180,7 @@ pub struct QuicDirection {
 /// Silences of both ends.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PauseReport {
-    /// How many.
+    /// Number of values.
     pub count: u64,
     /// All of them.
     pub total_ms: f64,
@@ -244,15 +244,15 @@ pub struct SpinReport {
     pub refused: u64,
     /// Round trips of the whole path, with what the ends waited.
     pub rtt: Option<SampleSummary>,
-    /// How long each end took to answer the other's edge, as seen at the capture point.
+    /// Times that each end took to answer the other's edge, as seen at the capture point.
     pub answers: PerDirection<Option<SampleSummary>>,
 }
 
 /// Round trips by the first answer after a pause.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowletReport {
-    /// How long each end took to answer the first packet after a pause, as seen at the capture point: at least its part
-    /// of the round trip.
+    /// Times that each end took to answer the first packet after a pause, as seen at the capture point: at
+    /// least its part of the round trip.
     pub answers: PerDirection<Option<SampleSummary>>,
     /// The sum of the shortest ones.
     pub rtt_min_ms: Option<f64>,

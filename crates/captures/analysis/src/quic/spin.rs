@@ -34,7 +34,7 @@ const ROUND_TRIP: Duration = Duration::from_millis(250);
 /// Round trips that make a path one that spins.
 const SAMPLES_MIN: u64 = 2;
 
-/// What the bits of a flow are.
+/// Nature of the bits of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpinState {
     /// They tell round trips.
@@ -147,7 +147,7 @@ impl Spin {
         }
     }
 
-    /// What they are.
+    /// Nature of the bits.
     pub(crate) fn state(&self) -> SpinState {
         let seen = || self.ways.iter().filter(|way| way.packets > 0);
         let sum = |of: fn(&Way) -> u64| seen().map(of).sum::<u64>();

@@ -106,7 +106,7 @@ impl Population {
         all
     }
 
-    /// What a measure is of all there could be.
+    /// True value of a measure over all possible flows.
     fn truth(&self, measure: Measure, factor: f64) -> f64 {
         let variance: f64 = self.deviations.iter().map(|one| one * one).sum();
         let median = self.median_ms * factor;
@@ -123,7 +123,7 @@ impl Population {
     }
 }
 
-/// How many of a hundred intervals hold the truth, by measure, and how many changes are found.
+/// Number of intervals of a hundred that hold the truth, by measure, and number of changes found.
 fn coverage(seed: u64, trials: u64, count: usize, is_same: bool, factor: f64) -> Vec<(Measure, f64, f64)> {
     let mut held = [(0_u32, 0_u32); Measure::ALL.len()];
     for trial in seed..seed + trials {

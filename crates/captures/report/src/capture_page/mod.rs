@@ -61,7 +61,7 @@ struct Kept {
     log: FinishedLog,
 }
 
-/// What flows are ordered by: those with most data first, then those that began first.
+/// Rank that orders flows: those with most data first, then those that began first.
 type Rank = (Reverse<u64>, u64);
 
 fn rank(flow: &FlowReport) -> Rank {
@@ -82,7 +82,7 @@ pub struct CapturePage {
     course: Course,
     distributions: [Distribution; 5],
     found: BTreeMap<&'static str, u64>,
-    /// What the flows that end belong to; their server if not given.
+    /// Group that the flows that end belong to; their server if not given.
     group: Option<String>,
 }
 
@@ -100,7 +100,7 @@ struct Head<'a> {
     course: CourseData,
     distributions: Vec<Named>,
     found: &'a BTreeMap<&'static str, u64>,
-    /// What the curves besides the first are of.
+    /// Criterion that groups the curves besides the first.
     grouped_by: &'static str,
     definitions: &'a serde_json::Value,
 }
@@ -113,7 +113,7 @@ struct Named {
     curves: Vec<Curve>,
 }
 
-/// What the curves show.
+/// Titles and units of the figures that the curves show.
 const FIGURES: [(&str, &str); 5] = [
     ("Throughput while data flowed", "Mbit/s"),
     ("Round-trip time, median of each flow", "ms"),
@@ -335,7 +335,7 @@ impl Packer {
     }
 }
 
-/// Where packets go in the page, and where its head does: neither mark is in its texts.
+/// Marks of the places of packets and head in the page: neither is in its texts.
 const DATA: &str = "<!-- data -->";
 const HEAD: &str = "<!-- head -->";
 

@@ -23,7 +23,7 @@ use wire::TcpFlags;
 /// Longest log of one flow, bytes; packets beyond it are counted, not drawn.
 const LOG_MAX: usize = 20 << 20;
 
-/// What the next packet of a direction is predicted from.
+/// Values that the next packet of a direction is predicted from.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     next: u64,

@@ -25,7 +25,7 @@ pub(super) struct Row<'a> {
     time_of: Direction,
     why: Option<String>,
     found: &'a [Diagnosis],
-    /// Where its packets lie in the data: offset and length in characters, number of packets, packets left
+    /// Place of its packets in the data: offset and length in characters, number of packets, packets left
     /// out; none if it is not drawn.
     pub(super) data: Option<[u64; 4]>,
 }

@@ -1,4 +1,4 @@
-//! What a direction of a flow did in each tenth of a second.
+//! Figures of a direction of a flow in each tenth of a second.
 
 use analysis::{Direction, PacketKind, PacketView};
 use foldhash::fast::FixedState;

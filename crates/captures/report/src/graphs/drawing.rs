@@ -25,7 +25,7 @@ const SINCE_START: Pen = pen("since_start", "blue");
 /// Segments that the running average of throughput takes in, as tcptrace's `-A 10`.
 const AVERAGED: usize = 10;
 
-/// What takes marks: graph, pen, mark.
+/// Receiver of marks: graph, pen, mark.
 type Draw<'a> = dyn FnMut(&'static str, Pen, Mark) + 'a;
 
 /// One direction's graphs in progress.

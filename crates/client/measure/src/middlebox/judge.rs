@@ -19,7 +19,7 @@ use probe::order::Answer;
 const HANDSHAKE_SHARE: f64 = 0.35;
 const HANDSHAKE_MS: f64 = 10.0;
 
-/// What the head of each answer of a server has.
+/// Header field in the head of each answer of a server.
 const X_ANSWER: &[u8] = b"X-Answer: ";
 
 /// All that was seen.
@@ -37,7 +37,7 @@ pub(super) struct Evidence {
     pub(super) closed: BTreeMap<u16, &'static str>,
 }
 
-/// What became of a connection.
+/// Outcome of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     Made,
@@ -46,7 +46,7 @@ enum Attempt {
     Unknown,
 }
 
-/// What one test says of one port.
+/// Statement of one test about one port.
 struct Said {
     outcome: Outcome,
     verdict: String,
@@ -82,7 +82,7 @@ fn handshake(packet: Option<&String>) -> Option<Handshake> {
     Handshake::read(&from_digits(packet?.as_bytes())?)
 }
 
-/// What is not as it should be about a connection, in words.
+/// Defects of a connection, in words.
 fn lack(flow: &RawFlow) -> String {
     match flow.end {
         Some(SmallTcpEnd::NoHandshake) => format!("none of {} SYNs was answered", flow.log.syns),
@@ -181,7 +181,7 @@ impl Evidence {
         findings
     }
 
-    /// How each connection to a port fared: none where it came about, or was never begun.
+    /// Outcomes of the connections to a port.
     fn attempts(&self, port: u16) -> impl Iterator<Item = Attempt> {
         let raw = self.raw.iter().filter(move |flow| flow.port == port).map(|flow| match flow.end {
             Some(SmallTcpEnd::NoHandshake) => Attempt::Silent,
@@ -272,7 +272,7 @@ impl Evidence {
         }
     }
 
-    /// What the server knows to be acknowledged, against what this machine has got.
+    /// Compares the data that the server knows to be acknowledged with the data that this machine has got.
     fn by_window(&self, filled: &Filled) -> Said {
         let watch = self.seen_of(filled.run).iter().rev().find_map(|seen| seen.watch.as_ref());
         let (Ok(received), Some(watch)) = (&filled.received, watch) else {

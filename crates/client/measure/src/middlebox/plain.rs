@@ -12,7 +12,7 @@ use crate::seen::refusal_number;
 use crate::tcp_socket::wait_at_most;
 use probe::order::Answer;
 
-/// How long an answer may take.
+/// Longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(12);
 /// Longest answer that is read.
 const ANSWER_MAX: u64 = 64 << 10;
@@ -29,7 +29,7 @@ pub(super) struct Get {
     pub(super) outcome: Result<Answered, Failed>,
 }
 
-/// What came of it.
+/// Result of a connection with its answer.
 #[derive(Clone, Debug)]
 pub(super) struct Answered {
     pub(super) local: SocketAddr,
@@ -37,11 +37,11 @@ pub(super) struct Answered {
     /// From the request to the first byte.
     pub(super) answered: Duration,
     pub(super) answer: Vec<u8>,
-    /// What this end's kernel says of the connection.
+    /// State of the connection in this end's kernel.
     pub(super) info: TcpInfo,
 }
 
-/// Why there is none.
+/// Reason why there is none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failed {
     /// A reset instead of a connection.
@@ -63,7 +63,7 @@ pub(super) struct Filled {
     pub(super) received: Result<u64, Failed>,
 }
 
-/// What a port is to be asked.
+/// Questions to a port.
 #[derive(Clone, Debug)]
 pub(super) struct PortPlan {
     pub(super) to: SocketAddr,
@@ -103,7 +103,7 @@ pub(super) fn ask(
     Ok((gets, Filled { port, run: plan.fill.0, received }))
 }
 
-/// How long a connection may take: some SYNs may be lost.
+/// Longest time that a connection may take: some SYNs may be lost.
 pub(super) fn patience(rtt: Duration) -> Duration {
     Duration::from_secs(4).max(rtt * 5)
 }
@@ -194,7 +194,7 @@ fn pause(time: Duration, is_stopped: &AtomicBool) -> Result<bool, IoError> {
     Ok(!is_stopped.load(Ordering::SeqCst))
 }
 
-/// Why the server does not do what `probe middlebox` asks for.
+/// Reason why the server does not do what `probe middlebox` asks for.
 pub(super) fn refusal_words(answer: Answer) -> String {
     match answer {
         Answer::TooLong => {

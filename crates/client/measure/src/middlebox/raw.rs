@@ -23,7 +23,7 @@ const EXPERIMENT: [u8; 4] = [0xce, 0x12, 0xce, 0x13];
 /// `ECT(0)` (RFC 3168).
 const ECN_CAPABLE: u8 = 2;
 
-/// What is different about the SYN of a connection.
+/// Difference in the SYN of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
     /// Nothing; its acknowledgements are delayed.
@@ -114,7 +114,7 @@ pub(super) struct Wanted {
     pub(super) request: Vec<u8>,
 }
 
-/// What came of it.
+/// Result of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct RawFlow {
     pub(super) port: u16,
@@ -127,7 +127,7 @@ pub(super) struct RawFlow {
     pub(super) log: SmallTcpLog,
 }
 
-/// What all connections have in common.
+/// Settings that all connections have in common.
 #[derive(Clone, Debug)]
 pub(super) struct RawPlan {
     pub(super) to: IpAddr,

@@ -45,7 +45,7 @@ pub(crate) fn groups(findings: &[Finding]) -> Vec<Group<'_>> {
     groups
 }
 
-/// What a test asks, in words.
+/// Question of a test, in words.
 pub(crate) fn question(test: &str) -> &'static str {
     match test {
         "reachable" => "does the port get through?",

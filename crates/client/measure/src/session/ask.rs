@@ -30,7 +30,7 @@ impl Report {
 }
 
 impl Session<'_> {
-    /// What the server says of its TCP ports: of `asked`, and those that it names itself.
+    /// Statement of the server about its TCP ports: of `asked`, and those that it names itself.
     pub(crate) fn ports(&mut self, asked: &[u16]) -> Result<Vec<Port>, MeasureError> {
         let Some(session) = self.id() else { return Err(MeasureError::Gone { server: self.name() }) };
         self.client.ask(Message::AskPorts { session, ports: asked.to_vec() }, Clock::now());

@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(4);
 /// Between two pieces at most, and how long each is.
 const PIECE_EVERY: Duration = Duration::from_millis(100);
 const PIECE_LEN: usize = 400;
-/// What a client's delay is followed by: its acknowledgement on a slow path that loses packets.
+/// Time after a client's delay for its acknowledgement on a slow path that loses packets.
 const SPLIT_MORE: Duration = Duration::from_secs(4);
 /// After an early acknowledgement more pieces are watched for this long.
 const EARLY_MORE: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ impl SynAcks {
     }
 }
 
-/// What is known of sessions' connections, by run.
+/// Notes about sessions' connections, by run.
 pub(super) type Notes = BTreeMap<SessionId, BTreeMap<u32, Vec<(Ends, Seen)>>>;
 
 /// Longest delay that a test with delayed acknowledgements may ask for where a run may take `time_max`.
@@ -108,7 +108,7 @@ impl TcpServer {
         }
     }
 
-    /// What was seen of a run, as JSON: a list of connections.
+    /// Report of a run, as JSON: a list of connections.
     fn report(&self, session: SessionId, run: u32) -> Vec<u8> {
         let state = self.shared.state();
         let noted = state.notes.get(&session).and_then(|runs| runs.get(&run));

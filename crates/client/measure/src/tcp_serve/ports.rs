@@ -45,13 +45,13 @@ impl Ports {
         (Self { known, _refused: refused }, listeners)
     }
 
-    /// Where the server listens.
+    /// Ports on which the server listens.
     pub(super) fn numbers(&self) -> Vec<u16> {
         let is_open = |port: &&Port| matches!(port.state, PortState::Open | PortState::Random);
         self.known.iter().filter(is_open).map(|port| port.number).collect()
     }
 
-    /// What is there, and what was wanted and is not, for people.
+    /// Ports that are there, and those that were wanted and are not, for people.
     pub(super) fn words(&self) -> Option<String> {
         let of = |state: PortState, word: &str| {
             let own = self.known.iter().filter(move |port| port.state == state);

@@ -1,4 +1,4 @@
-//! What strangers may do to the server's TCP ports.
+//! Actions of strangers against the server's TCP ports.
 
 use std::io::Read;
 

@@ -18,7 +18,7 @@ use crate::topology::{Network, SERVER};
 /// Bytes per read and write: large enough that system calls of the ends do not count.
 const BLOCK: usize = 512 * 1024;
 
-/// How long a connection may take to be made.
+/// Longest time that a connection may take to be made.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const POLL: Duration = Duration::from_millis(2);

@@ -16,13 +16,13 @@ use crate::BenchError;
 use crate::error::Context;
 use crate::topology::{Network, SERVER, subscriber};
 
-/// What a connection carries, bytes.
+/// Payload of a connection, bytes.
 pub(crate) const PAYLOAD_LEN: usize = 1_000;
 
 /// Connections under way at once.
 const SIDE_BY_SIDE: usize = 64;
 
-/// How often a client looks whether it is to end.
+/// Interval of the checks of a client whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Connections being made; ended when dropped.

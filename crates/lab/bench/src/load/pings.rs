@@ -18,7 +18,7 @@ const MESSAGE_LEN: usize = 64;
 /// Between two messages: a load that no part of the path notices.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// How long one may take before the benchmark gives up.
+/// Longest time that one may take before the benchmark gives up.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// One message and its answer.

@@ -13,7 +13,7 @@ use crate::{BenchError, Way};
 /// Flows side by side, one case each.
 const FLOWS: [usize; 2] = [1, 4];
 
-/// What is sent before counting begins: slow start is over, buffers have grown.
+/// Time of sending before counting begins: slow start is over, buffers have grown.
 pub(super) const WARM_UP: Duration = Duration::from_millis(500);
 
 pub(crate) struct BulkPart;
@@ -93,7 +93,7 @@ impl Measure for BulkPart {
     }
 }
 
-/// What is said of transfers.
+/// Metrics of transfers.
 pub(super) fn metrics() -> [Metric; 3] {
     [
         metric("gbps", "Gbit/s", 2),
@@ -102,12 +102,12 @@ pub(super) fn metrics() -> [Metric; 3] {
     ]
 }
 
-/// What the program hands to the kernel at once.
+/// Bytes that the program hands to the kernel at once.
 pub(super) fn bytes_per_write() -> Metric {
     metric("bytes_per_write", "bytes per write towards the client", 0)
 }
 
-/// What one transfer came to.
+/// Figures of one transfer.
 pub(super) struct Transfer {
     pub bytes: f64,
     pub seconds: f64,

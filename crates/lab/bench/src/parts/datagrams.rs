@@ -29,7 +29,7 @@ const TURNS: &str = "an accelerated flow of the same device";
 /// Between two messages of the accelerated flow: its device stays in the schedule, and somebody says what has left.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// How long what the kernel counts of the steering program is watched.
+/// Time during which the kernel's counts of the steering program are watched.
 const COUNTED: Duration = Duration::from_millis(200);
 
 pub(crate) struct DatagramsPart;
@@ -124,7 +124,7 @@ impl Measure for DatagramsPart {
     }
 }
 
-/// What is said of datagrams that arrive.
+/// Metric of datagrams that arrive.
 pub(super) fn metric_of_rates() -> Metric {
     metric("kpps", "1,000 datagrams/s", 1)
 }
@@ -181,7 +181,7 @@ fn measured(
     Ok(Measured { case, way, kpps: arrived / spent.seconds, read_kpps, per_cpu, steering_ns })
 }
 
-/// What a program at the wired interface takes for a packet; `None` where there is none.
+/// Time that a program at the wired interface takes for a packet; `None` where there is none.
 fn steering_ns(stage: &mut Stage<'_>) -> Result<Option<f64>, BenchError> {
     let costs = |stage: &Stage<'_>| {
         stage.network.middle.run(|| Ok::<_, BenchError>(bpf::costs_at(Netlink::open()?.index_of(WIRED)?)))?

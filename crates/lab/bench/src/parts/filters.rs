@@ -16,7 +16,7 @@ use crate::{BenchError, Way};
 const SEGMENT_LEN: f64 = 1_448.0;
 const PACKETS: &str = "packets without super-packets, 4 flows";
 const FLOWS: usize = 4;
-/// What `gso_max_segs` is as the kernel makes an interface.
+/// Value of `gso_max_segs` as the kernel makes an interface.
 const SEGMENTS_MAX: u32 = 65_535;
 
 pub(crate) struct FiltersPart;

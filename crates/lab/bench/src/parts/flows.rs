@@ -21,7 +21,7 @@ const PER_S: u32 = 24_000;
 
 const SEGMENT_LEN: usize = 1_400;
 
-/// What a socket may hold: 200,000 of them must fit into memory.
+/// Buffer of a socket: 200,000 of them must fit into memory.
 pub(super) const BUFFER: usize = 16 * 1024;
 
 /// Memory needed for 100,000 flows, most of it the kernel's for 200,000 sockets.

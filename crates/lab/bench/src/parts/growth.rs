@@ -1,4 +1,4 @@
-//! How cost grows: throughput, processor time and memory against flows, subscribers and loss.
+//! Growth of cost: throughput, processor time and memory against flows, subscribers and loss.
 
 use io::Namespace;
 use units::Duration;
@@ -31,7 +31,7 @@ const LOSS: [u32; 6] = [0, 1, 5, 10, 20, 50];
 
 const WARM_UP: Duration = Duration::from_millis(700);
 
-/// What a socket of more than a thousand flows may hold.
+/// Number of flows above which sockets hold less.
 const MANY: u32 = 1_000;
 
 pub(crate) struct GrowthPart;
@@ -109,7 +109,7 @@ impl Measure for GrowthPart {
     }
 }
 
-/// What one run came to.
+/// Figures of one run.
 struct Grown {
     gbps: f64,
     box_s_per_gbit: Option<f64>,

@@ -68,7 +68,7 @@ impl Measure for LatencyPart {
     }
 }
 
-/// What is said of pings.
+/// Metrics of pings.
 pub(super) fn metrics() -> [Metric; 4] {
     [
         metric("down_p50", "to the client, p50 µs", 1),

@@ -90,7 +90,7 @@ impl PartName {
         }
     }
 
-    /// What it measures, for help texts.
+    /// Description of the measurement, for help texts.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! What looking costs: many flows, while somebody asks for metrics once a second, while somebody looks at a subscriber
-//! ten times a second, and while nobody does.
+//! Cost of looking: many flows, while somebody asks for metrics once a second, while somebody looks at a
+//! subscriber ten times a second, and while nobody does.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -24,19 +24,19 @@ const FLOWS: u32 = 100_000;
 
 const SUBSCRIBERS: u32 = 1_000;
 
-/// What is sent before counting begins.
+/// Time of sending before counting begins.
 const WARM_UP: Duration = Duration::from_millis(2_000);
 
-/// How often Prometheus asks, in the shortest setting that is of use.
+/// Interval at which Prometheus asks, in the shortest setting that is of use.
 const EVERY: Duration = Duration::from_millis(1_000);
 
 /// Looks a second that a page has to get, of ten.
 const LOOKS_MIN: f64 = 8.0;
 
-/// How long an answer may take.
+/// Longest time that an answer may take.
 const PATIENCE: Span = Span::from_secs(5);
 
-/// Where `cellerator metrics` and `cellerator dashboard` listen, in the namespace of the box.
+/// Port on which `cellerator metrics` and `cellerator dashboard` listen, in the namespace of the box.
 const METRICS_PORT: u16 = 9_469;
 const PAGE_PORT: u16 = 9_470;
 
@@ -44,7 +44,7 @@ const PAGE_PORT: u16 = 9_470;
 /// the same for both.
 const STRETCHES: [bool; 8] = [false, true, true, false, true, false, false, true];
 
-/// Who looks.
+/// Program or page that looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Looker {
     Prometheus,
@@ -168,7 +168,7 @@ impl Measure for ScrapePart {
     }
 }
 
-/// What the box says of its answers so far.
+/// Counts of the box's answers so far.
 struct AnswerCounts {
     answers: u64,
     answering_ns: u64,
@@ -181,7 +181,7 @@ impl AnswerCounts {
     }
 }
 
-/// What the stretches of a kind came to.
+/// Sums over the stretches of a kind.
 #[derive(Default)]
 struct Sum {
     bytes: u64,
@@ -290,7 +290,7 @@ impl Drop for Looks {
     }
 }
 
-/// How long packets waited, in seconds, by an answer that has the accelerator's metrics to their end.
+/// Time that packets waited, in seconds, by an answer that has the accelerator's metrics to their end.
 fn wait_in(answer: &str) -> Option<f64> {
     let (metrics, _) = answer.split_once("# EOF")?;
     let line = metrics.lines().find(|line| line.starts_with("cellerator_scrape_wait_seconds{"))?;

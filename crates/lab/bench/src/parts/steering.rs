@@ -1,4 +1,4 @@
-//! How packets get into the program: policy rules against BPF programs, and what flows cost that are passed.
+//! Ways of packets into the program: policy rules against BPF programs, and the cost of passed flows.
 
 use units::Duration;
 

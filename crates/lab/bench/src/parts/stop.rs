@@ -23,28 +23,28 @@ const FLOWS: u32 = 100_000;
 /// Addresses of clients.
 const SUBSCRIBERS: u32 = 1_000;
 
-/// How long what is owed may take to be delivered, and the end together with it: as the service has them.
+/// Longest time for the delivery of what is owed, and for the end together with it, as in the service.
 const DRAIN: &str = "60 s";
 const END_MAX: Duration = Duration::from_secs(90);
 
 /// The same where clients read nothing.
 const DEAF_DRAIN: &str = "5 s";
 
-/// What is sent on every flow when the program has gone.
+/// Bytes sent on every flow when the program has gone.
 const LEN: usize = 100;
 
-/// How long it may take until the box owes so much of what was sent to clients that do not read: most of it is in their
-/// sockets.
+/// Longest time until the box owes enough of what was sent to clients that do not read: most of it is in
+/// their sockets.
 const FILLING: Duration = Duration::from_secs(30);
 const FILLED_PERCENT: u64 = 5;
 
-/// How often is looked at it.
+/// Interval of the looks at it.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long pings go on.
+/// Duration of the pings.
 const PINGING: Duration = Duration::from_secs(6);
 
-/// What the flows are like.
+/// Kind of load of the flows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Load {
     /// Open, and nothing is owed.

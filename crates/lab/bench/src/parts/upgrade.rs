@@ -14,7 +14,7 @@ use crate::{BenchError, Way};
 /// Flows that move, one of which carries the pings.
 const FLOWS: [u32; 3] = [1_000, 10_000, 100_000];
 
-/// What all of them hold together, bytes: each as much of it as the others.
+/// Data that all of them hold together, bytes: each as much of it as the others.
 pub(super) const HELD: u32 = 1_000_000_000;
 
 /// More than what is held needs: a flow that is refused memory keeps its server busy.
@@ -24,7 +24,7 @@ pub(super) const MEMORY: [&str; 6] =
 /// Addresses of clients.
 const SUBSCRIBERS: u32 = 1_000;
 
-/// How long the servers send to clients that do not read, and then rest.
+/// Time for which the servers send to clients that do not read, and then rest.
 const FILLING: Duration = Duration::from_secs(4);
 const REST: Duration = Duration::from_secs(2);
 
@@ -38,7 +38,7 @@ const UPGRADE: Duration = Duration::from_secs(4);
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 3_600;
 
-/// What the old program says when its flows are gone, before and behind the time in µs.
+/// Text of the old program when its flows are gone: before and behind the time in µs.
 const HANDED_OVER: (&str, &str) = ("packets waited ", " µs");
 
 pub(crate) struct UpgradePart;
@@ -129,7 +129,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     Ok(sample)
 }
 
-/// What the servers have sent and the clients never received.
+/// Bytes that the servers have sent and the clients never received.
 pub(super) fn missing(stage: &mut Stage<'_>, held: &mut Held) -> Result<u64, BenchError> {
     let mut missing = u64::MAX;
     for _ in 0..LOOKS {

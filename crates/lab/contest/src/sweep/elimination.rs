@@ -51,7 +51,7 @@ impl Default for Tolerance {
     }
 }
 
-/// What is to be run.
+/// Elimination to be run.
 #[derive(Clone, Debug)]
 pub struct Elimination {
     /// Grids of one scheme each, `accel:adaptive`, without parameters; all of them count.
@@ -62,7 +62,7 @@ pub struct Elimination {
     pub terms: Vec<String>,
     /// Rounds at most.
     pub rounds: usize,
-    /// What may be lost.
+    /// Loss that is tolerated.
     pub tolerance: Tolerance,
     /// Runs at the same time; the result does not depend on it.
     pub threads: usize,
@@ -140,7 +140,7 @@ impl CaseCell {
     }
 }
 
-/// What came out.
+/// Result of an elimination.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Eliminated {
     /// `cellerator/elimination/1`.
@@ -162,13 +162,13 @@ pub struct Eliminated {
 pub struct Round {
     /// The terms that are out already.
     pub without: String,
-    /// What each other costs, the cheapest first.
+    /// Cost of each remaining term, the cheapest first.
     pub candidates: Vec<Candidate>,
     /// The one that goes, if any.
     pub goes: Option<String>,
 }
 
-/// What the loss of a term costs.
+/// Cost of the loss of a term.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Candidate {
     /// The term.
@@ -330,7 +330,7 @@ impl Elimination {
     }
 }
 
-/// What is run.
+/// Run of the elimination.
 enum Job<'a> {
     /// A point of a grid, which says what is left out.
     Point(&'a Prepared, usize),

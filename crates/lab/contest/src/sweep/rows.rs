@@ -80,7 +80,7 @@ pub(super) fn row(
     row
 }
 
-/// What distinguishes a row's scheme: its name and the grid's parameters.
+/// Text that distinguishes a row's scheme: its name and the grid's parameters.
 pub(super) fn variant(schema: &TableSchema, row: &[Value]) -> String {
     let end = schema.position("seconds").unwrap_or(FIRST);
     let text = |index: usize| row.get(index).and_then(Value::as_text).unwrap_or_default();

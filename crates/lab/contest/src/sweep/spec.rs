@@ -35,11 +35,11 @@ pub struct SweepSpec {
     /// Length of each run. 60.
     #[serde(default = "default_seconds")]
     pub seconds: u64,
-    /// Where in the traces the runs begin. `"0 s"`.
+    /// Place in the traces at which the runs begin. `"0 s"`.
     #[serde(default)]
     pub from: Option<Quantity<Duration>>,
-    /// How much later in the traces each further seed begins: measured traces have no chance in them
-    /// otherwise. `"0 s"`.
+    /// Distance in the traces between the beginnings of runs of successive seeds: measured traces have no
+    /// chance in them otherwise. `"0 s"`.
     #[serde(default)]
     pub stride: Option<Quantity<Duration>>,
     /// Round trip of the wired segment. `"20 ms"`.
@@ -72,7 +72,7 @@ pub struct SweepSpec {
     /// Values to try for each parameter, by its name; numbers, true and false, or text with a unit.
     #[serde(default)]
     pub parameters: toml::Table,
-    /// Where paths count from.
+    /// Folder from which paths count.
     #[serde(skip)]
     pub folder: PathBuf,
 }

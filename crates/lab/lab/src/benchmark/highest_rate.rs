@@ -23,9 +23,9 @@ use crate::topology::{Host, server_address};
 
 /// Tried in this order, until one does not hold.
 const RATES_MBPS: [u64; 10] = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1_000];
-/// How much of a bin may be lost.
+/// Share of a bin that may be lost.
 const LATE_MAX: f64 = 0.002;
-/// How much of the rate the flow must use, or the rate was not put to the test.
+/// Share of the rate that the flow must use, or the rate was not put to the test.
 const USED_MIN: f64 = 0.9;
 /// The first bins, in which the flow starts.
 const BINS_SKIPPED: usize = 20;
@@ -36,11 +36,11 @@ const TRACE_FILE: &str = "benchmark.trace";
 /// A download through the accelerator over a trace of one rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct RateStep {
-    /// What the trace offers.
+    /// Rate that the trace offers.
     pub rate_mbps: f64,
-    /// What the client got.
+    /// Goodput of the client.
     pub goodput_mbps: f64,
-    /// What lateness took of the bins of 100 ms, in percent.
+    /// Share that lateness took of the bins of 100 ms, in percent.
     pub late_percent: Distribution,
     /// 99 % of the bins lost at most 0.2 %, and the flow used the rate.
     #[serde(rename = "holds")]

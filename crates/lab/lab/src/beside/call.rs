@@ -10,10 +10,10 @@ use super::{Arrived, Seen, TURN, Times};
 
 /// Number of the packet and when it left.
 const STAMP_LEN: usize = 16;
-/// How long the last packets are waited for: no queue here holds more.
+/// Time to wait for the last packets: no queue here holds more.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// What arrived at one end.
+/// Packets that arrived at one end.
 #[derive(Default)]
 struct Heard {
     arrived: Arrived,

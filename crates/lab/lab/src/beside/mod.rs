@@ -23,12 +23,12 @@ use crate::topology::{client_address, server_address};
 
 /// Marks of progress are at least this far apart.
 const MARK_SPACING: Duration = Duration::from_millis(5);
-/// How long a socket may hold a thread up before it looks whether it is to end.
+/// Longest time that a socket may hold a thread up before it looks whether it is to end.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
-/// How long a connection may take to open: a full queue holds seconds.
+/// Longest time that a connection may take to open: a full queue holds seconds.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// When a flow's client begins and ends; all ends before if it is told to.
+/// Times at which a flow's client begins and ends; all ends before if it is told to.
 #[derive(Clone, Debug)]
 struct Times {
     begins: Instant,
@@ -72,7 +72,7 @@ impl Arrived {
     }
 }
 
-/// What a thread has seen of a flow.
+/// Observations of a thread about a flow.
 #[derive(Debug, Default)]
 struct Seen {
     arrived: Arrived,
@@ -219,7 +219,7 @@ struct Entry {
     clients: Vec<JoinHandle<Seen>>,
 }
 
-/// What goes on beside a workload; ended when dropped.
+/// Traffic beside a workload; ended when dropped.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     entries: Vec<Entry>,

@@ -35,7 +35,7 @@ const ALPN: &[u8] = b"cellerator-lab";
 /// alone says how much is under way.
 const WINDOW: u32 = 16 << 20;
 const BLOCK: usize = 1 << 16;
-/// How long the last packets of a connection are waited for.
+/// Time to wait for the last packets of a connection.
 const GOOD_BYE: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// A server of QUIC that writes to each client until it goes; ended when dropped.
@@ -73,12 +73,12 @@ impl Server {
         Ok(Self { is_over, serving: Some(serving), identity, address })
     }
 
-    /// Where it is.
+    /// Address of the server.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What clients know it by.
+    /// Identity by which clients know it.
     pub(super) fn identity(&self) -> Identity {
         self.identity.clone()
     }

@@ -17,7 +17,7 @@ use crate::pause::pause;
 use crate::shaped_origin::is_time_out;
 
 const BLOCK: usize = 1 << 16;
-/// What a client of a server that writes sends first: how many bytes it wants.
+/// Length of the request that a client of a server that writes sends first: the number of bytes it wants.
 const REQUEST_LEN: usize = 8;
 
 /// A server of TCP; ended when dropped.
@@ -27,7 +27,7 @@ pub(super) struct Server {
     accepting: Option<JoinHandle<Vec<Arrived>>>,
 }
 
-/// What a server does with each client.
+/// Service of a server to each client.
 #[derive(Clone, Copy, Debug)]
 enum Service {
     /// Writes what it asks for, with this congestion control or that of the route.
@@ -134,7 +134,7 @@ fn serve(
     }
 }
 
-/// How many bytes a client wants; none when it goes or all is over.
+/// Number of bytes that a client wants; none when it goes or all is over.
 fn request(client: &mut TcpStream, is_over: &dyn Fn() -> bool) -> std::io::Result<Option<u64>> {
     let (mut request, mut len) = ([0; REQUEST_LEN], 0);
     while len < REQUEST_LEN {
@@ -264,7 +264,7 @@ pub(super) fn pages(client: &Namespace, to: SocketAddr, entry: &Beside, times: &
     seen
 }
 
-/// How long a page took, when it was there, and its bytes.
+/// Time that a page took, when it was there, and its bytes.
 type Loaded = (Duration, (units::Instant, u64));
 
 /// Loads a page; none for one that was cut short.

@@ -50,7 +50,7 @@ pub(crate) struct Devices {
     pub wires: [Tun; 2],
 }
 
-/// What the air is made of.
+/// Plan of the air.
 pub(crate) struct Plan {
     /// One-way delay to the servers.
     pub wan: Duration,
@@ -65,12 +65,12 @@ pub(crate) struct Plan {
 /// A flow's direction: where its data comes from, and where it goes.
 pub(crate) type Way = (SocketAddr, SocketAddr);
 
-/// What was seen.
+/// Observations of the run.
 pub(crate) struct Seen {
     pub streams: BTreeMap<Way, Stream>,
     /// Bytes of packets on the wire between the boxes, from A and from B.
     pub wire_bytes: [u64; 2],
-    /// When resets went over the radio, by subscriber.
+    /// Times at which resets went over the radio, by subscriber.
     pub resets: Vec<Vec<Instant>>,
     /// Packets that were lost because a subscriber had left: they came to a station where it was not, or were in the air
     /// when it left.
@@ -78,7 +78,7 @@ pub(crate) struct Seen {
     pub timing: Timing,
 }
 
-/// What a subscriber does.
+/// Step of a subscriber.
 enum Step {
     /// The other station is told that it may come.
     Prepares { to: usize },
@@ -144,7 +144,7 @@ impl Air {
         Ok(Self { orders, thread, started: now })
     }
 
-    /// When its time began: bins of delivered data count from then.
+    /// Start of its time: bins of delivered data count from then.
     pub fn started(&self) -> Instant {
         self.started
     }
@@ -303,7 +303,7 @@ impl Mover {
         Ok(())
     }
 
-    /// What waited goes on its way.
+    /// Lets packets that waited go on their way.
     fn arrive(&mut self) {
         let now = Clock::now();
         for number in 0..self.subscribers.len() {

@@ -15,12 +15,12 @@ use crate::error::Context;
 use crate::pause::pause;
 use crate::topology::{RADIO, WAN};
 
-/// What the boxes call each other.
+/// Names by which the boxes call each other.
 const NAMES: [&str; 2] = ["a", "b"];
-/// How long the boxes may take to hear each other.
+/// Longest time that the boxes may take to hear each other.
 const HEARING_MAX: Duration = Duration::from_secs(20);
 
-/// What a hand-over said of itself.
+/// Statement of a hand-over about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Said {
     pub flows: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Boxes {
     _notes: Notes,
 }
 
-/// What boxes note of subscribers for their next start, which there is none of: removed when dropped.
+/// Notes of boxes about subscribers for their next start, which there is none of: removed when dropped.
 struct Notes([String; 2]);
 
 impl Drop for Notes {
@@ -55,7 +55,7 @@ impl Drop for Notes {
     }
 }
 
-/// What gives the boxes orders: the program's other commands.
+/// Handle that gives the boxes orders: the program's other commands.
 #[derive(Clone)]
 pub(crate) struct Orders {
     program: PathBuf,
@@ -112,7 +112,7 @@ impl Boxes {
         Ok(Self { orders, running, _notes: notes })
     }
 
-    /// What gives them orders.
+    /// Handle that gives them orders.
     pub fn orders(&self) -> Orders {
         self.orders.clone()
     }

@@ -16,7 +16,7 @@ use crate::radios::ends::Content;
 
 /// A question: the seed of the answer, and its size.
 const QUESTION_LEN: usize = 16;
-/// How often threads look whether they are to end.
+/// Interval of the checks of threads whether they are to end.
 const TURN: std::time::Duration = std::time::Duration::from_millis(100);
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
@@ -108,10 +108,10 @@ pub(crate) fn answer(mut stream: TcpStream, stop: &AtomicBool) {
     }
 }
 
-/// What came of questions and answers.
+/// Results of questions and answers.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
-    /// When each question was put, and how long its answer took to be whole.
+    /// Time at which each question was put, and the time until its answer was whole.
     pub answers: Vec<(Instant, Duration)>,
     pub bytes: u64,
     pub is_intact: bool,

@@ -25,7 +25,7 @@ use super::world::{PORT, handover_address, proxy_of, server_of};
 use crate::LabError;
 use crate::radios::world::ip;
 
-/// How often a relay looks whether it is to stop.
+/// Interval of the checks of a relay whether it is to stop.
 const TURN: std::time::Duration = std::time::Duration::from_millis(5);
 const BLOCK: usize = 1 << 16;
 /// Version of the images on the wire.
@@ -38,7 +38,7 @@ pub(crate) struct Proxies {
     _listeners: Vec<Listener>,
 }
 
-/// What a station's proxy has, by subscriber.
+/// Sessions of a station's proxy, by subscriber.
 type Sessions = Arc<Mutex<BTreeMap<usize, Session>>>;
 
 /// A subscriber's connection and its other half.

@@ -33,7 +33,7 @@ pub(crate) enum Delivery<P> {
     Lost(P),
 }
 
-/// What waits in one direction.
+/// Packets that wait in one direction.
 struct Waiting<P> {
     /// Nothing goes over the link before.
     opens: Instant,
@@ -85,7 +85,7 @@ impl<P> Waiting<P> {
 /// A subscriber of two base stations.
 pub(crate) struct Subscriber<P> {
     pub address: IpAddr,
-    /// Where it is, or goes to.
+    /// Station where it is, or goes to.
     station: usize,
     /// A station that knows that it comes.
     expected_at: Option<usize>,
@@ -159,13 +159,13 @@ impl<P> Subscriber<P> {
         if waiting.is_open(now) { Delivery::Link(self.station, packet) } else { waiting.wait(packet) }
     }
 
-    /// When something that waits goes over a link.
+    /// Time when something that waits goes over a link.
     pub fn next_deadline(&self) -> Option<Instant> {
         let ways = if self.expected_at.is_some() { &self.waiting[UP..] } else { &self.waiting[..] };
         ways.iter().filter_map(Waiting::next_deadline).min()
     }
 
-    /// What goes over a link now, in order: towards it or from it, and at which station.
+    /// Packets that go over a link now, in order: towards it or from it, and at which station.
     pub fn take_due(&mut self, now: Instant) -> Option<(usize, usize, P)> {
         let first = if self.expected_at.is_some() { UP } else { DOWN };
         (first..=UP).find_map(|way| Some((self.station, way, self.waiting[way].take_due(now)?)))

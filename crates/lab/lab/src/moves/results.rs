@@ -1,4 +1,4 @@
-//! What runs with moving subscribers gave.
+//! Results of runs with moving subscribers.
 
 use scenario::{Moves, Traffic};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub const BIN_MS: u64 = 100;
 /// Results of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MovesResult {
-    /// What was run.
+    /// Scenario that was run.
     pub scenario: Moves,
     /// Case by case.
     pub runs: Vec<MovesRun>,
@@ -30,7 +30,7 @@ pub struct MovesRun {
     pub case: String,
     /// Seed.
     pub seed: u64,
-    /// How long the transfers lasted, s.
+    /// Duration of the transfers, s.
     pub seconds: f64,
     /// Of each subscriber, those that move first.
     pub flows: Vec<FlowRun>,
@@ -44,15 +44,15 @@ pub struct MovesRun {
     pub late_p50_us: f64,
     /// Largest of the same.
     pub late_max_us: f64,
-    /// Why the emulator's timing was too bad to believe the figures.
+    /// Reason why the emulator's timing was too bad to believe the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrusted: Option<String>,
 }
 
-/// What one subscriber's flow got.
+/// Results of one subscriber's flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FlowRun {
-    /// What it does.
+    /// Traffic of the flow.
     pub traffic: Traffic,
     /// It moves.
     pub moves: bool,
@@ -76,10 +76,10 @@ pub struct FlowRun {
     pub stranded_packets: u64,
     /// Bytes that came in order at the receiving host, in bins of [`BIN_MS`].
     pub bins: Vec<u64>,
-    /// When each question was put, s, and how long its answer took, ms.
+    /// Time at which each question was put, s, and the time until its answer, ms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<(f64, f64)>,
-    /// What failed.
+    /// Error of the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -87,15 +87,16 @@ pub struct FlowRun {
 /// A subscriber's move.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Move {
-    /// Which of the flows.
+    /// Number of the flow.
     pub subscriber: usize,
-    /// What it does.
+    /// Traffic of the flow.
     pub traffic: Traffic,
-    /// When it began, from the start of the transfers, s.
+    /// Time of the beginning, from the start of the transfers, s.
     pub at_s: f64,
-    /// How long the hand-over between the boxes took, as who ordered it saw it, ms; zero where there is none.
+    /// Duration of the hand-over between the boxes, as seen by the one that ordered it, ms; zero where there
+    /// is none.
     pub took_ms: f64,
-    /// How long A asked, copied, and nobody had the flows, ms.
+    /// Durations of the phases: A asked, A copied, and nobody had the flows, ms.
     pub phases_ms: [f64; 3],
     /// Flows that moved.
     pub flows: u64,
@@ -109,7 +110,7 @@ pub struct Move {
     pub gap_ms: Option<f64>,
     /// Bytes of payload sent over the radio again, up to the next move, although the radio had not lost them.
     pub needless_bytes: u64,
-    /// Why the box did not hand over; the subscriber stayed then.
+    /// Reason why the box did not hand over; the subscriber stayed then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }

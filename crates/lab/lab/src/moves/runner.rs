@@ -25,9 +25,9 @@ use crate::{Instance, LabError};
 
 /// So long after it came to its new station a subscriber's gap may still be the move's.
 const AFTERWARDS: Duration = Duration::from_secs(1);
-/// How long after their start flows are given back to their hosts where they fall back.
+/// Time after their start at which flows are given back to their hosts where they fall back.
 const FALL_BACK_AT: Duration = Duration::from_secs(1);
-/// How often signals are looked at.
+/// Interval at which signals are looked at.
 const TURN: Duration = Duration::from_millis(100);
 
 /// Runs scenarios of moving subscribers in the lab `instance`.
@@ -38,11 +38,11 @@ pub struct MovesRunner<'a> {
     pub signals: &'a Signals,
     /// The `cellerator` program.
     pub program: PathBuf,
-    /// Where trace files are looked for.
+    /// Folder in which trace files are looked for.
     pub traces: PathBuf,
 }
 
-/// What the applications at both ends saw of a flow.
+/// Observations of the applications at both ends about a flow.
 struct Got {
     bytes: u64,
     is_intact: bool,
@@ -55,7 +55,7 @@ struct Ordered {
     subscriber: usize,
     began: Instant,
     took: Duration,
-    /// When it left its station.
+    /// Time when it left its station.
     left: Instant,
     said: Result<Said, String>,
 }
@@ -142,7 +142,7 @@ fn path_rtt(scenario: &Moves) -> Duration {
     scenario.wan.0 * 2 + radio[0] + radio[1]
 }
 
-/// Where a case is played.
+/// Stage on which a case is played.
 struct Stage<'a> {
     scenario: &'a Moves,
     case: &'a MovesCase,
@@ -307,7 +307,7 @@ impl Stage<'_> {
     }
 }
 
-/// What is needed to make figures of what was seen.
+/// Inputs for figures of what was seen.
 struct Account<'a> {
     scenario: &'a Moves,
     case: &'a MovesCase,
@@ -416,7 +416,7 @@ impl Account<'_> {
     }
 }
 
-/// When a subscriber left a station for the last time.
+/// Time when a subscriber left a station for the last time.
 fn last_move(ordered: &[Ordered], number: usize) -> Option<Instant> {
     let own = ordered.iter().filter(|order| order.subscriber == number && order.said.is_ok());
     own.map(|order| order.left).max()

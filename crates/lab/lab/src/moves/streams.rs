@@ -14,7 +14,7 @@ const FIRST: u64 = 1 << 32;
 struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
-    /// How many of `from..to` are in it.
+    /// Number of positions of `from..to` that are in it.
     fn overlap(&self, from: u64, to: u64) -> u64 {
         let first = self.0.partition_point(|(_, end)| *end <= from);
         let there = self.0[first..].iter().take_while(|(start, _)| *start < to);
@@ -146,7 +146,7 @@ impl Stream {
         self.progressed.is_some_and(|last| last > at)
     }
 
-    /// When nothing more comes: the pause that has no end is noted up to `end`.
+    /// Ends the record when nothing more comes: the pause that has no end is noted up to `end`.
     pub fn end(&mut self, end: Instant) {
         if let Some(last) = self.progressed
             && end.saturating_since(last) >= PAUSE_MIN

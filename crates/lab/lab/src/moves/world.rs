@@ -50,17 +50,17 @@ pub(crate) fn subscriber_address(number: usize) -> IpAddr {
     address([10, 2, 0], number)
 }
 
-/// Where a subscriber's server is.
+/// Address of a subscriber's server.
 pub(crate) fn server_of(number: usize) -> SocketAddr {
     SocketAddr::new(address([10, 1, 1], number), PORT)
 }
 
-/// What a subscriber calls its server behind a split proxy.
+/// Address by which a subscriber calls its server behind a split proxy.
 pub(crate) fn proxy_of(number: usize) -> SocketAddr {
     SocketAddr::new(address([10, 4, 0], number), PORT)
 }
 
-/// Where a box listens for the other.
+/// Address on which a box listens for the other.
 pub(crate) fn handover_address(station: usize) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(10, 5, 0, station as u8 + 1).into(), HANDOVER_PORT)
 }

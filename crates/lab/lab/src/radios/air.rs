@@ -30,11 +30,11 @@ pub(crate) struct AirRadio {
     /// Towards the client, and from it.
     pub links: [LinkConfig; 2],
     pub middlebox: Middlebox,
-    /// What happens, in order of time.
+    /// Changes, in order of time.
     pub changes: Vec<(Duration, AirChange)>,
 }
 
-/// What can happen in the air.
+/// Change in the air.
 #[derive(Clone, Debug)]
 pub(crate) enum AirChange {
     Dies,
@@ -43,7 +43,7 @@ pub(crate) enum AirChange {
     NatMoves([u8; 4]),
 }
 
-/// What was seen.
+/// Observations of the run.
 #[derive(Debug, Default)]
 pub(crate) struct AirLog {
     /// TCP payload the way of the data by radio and the server's address, in bins.

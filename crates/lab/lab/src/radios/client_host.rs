@@ -23,7 +23,7 @@ pub(crate) const STRONG_DBM: i32 = -85;
 const RESTORED: [&str; 3] =
     ["net/ipv4/tcp_rto_max_ms", "net/ipv4/tcp_retries2", "net/ipv4/tcp_no_metrics_save"];
 
-/// What the runner itself does at a time.
+/// Action of the runner itself at a time.
 pub(crate) enum Deed {
     Readdress(String, usize),
     Strength(String, i32),
@@ -36,7 +36,7 @@ pub(crate) struct ClientHost<'a> {
     world: &'a World,
     family: Family,
     program: &'a Path,
-    /// Where the path manager probes, and its other arguments.
+    /// Server that the path manager probes, and its other arguments.
     server: String,
     options: Vec<String>,
     mptcpd: Option<Mptcpd>,
@@ -50,7 +50,7 @@ pub(crate) struct ClientHost<'a> {
     before: Vec<Option<String>>,
     /// A killed path manager's settings were restored; none without a kill.
     pub is_profile_restored: Option<bool>,
-    /// What path managers said that have ended.
+    /// Lines of path managers that have ended.
     pub said: Vec<(Instant, String)>,
 }
 

@@ -16,7 +16,7 @@ use crate::pause::pause;
 /// Bytes of the answer to a new connection.
 const CONNECT_BYTES: u64 = 1_000;
 
-/// What the clients of a run need to know.
+/// Inputs of the clients of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub client: &'a Namespace,

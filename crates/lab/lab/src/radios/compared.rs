@@ -31,7 +31,7 @@ pub fn goodputs(results: &MultiPathResults) -> String {
     alone.iter().map(row).fold(line(&headings) + &rule, |text, cells| text + &line(&cells))
 }
 
-/// What each case took beside TCPs, and for each byte of one of them.
+/// Shares of each case beside TCPs, and for each byte of one of them.
 #[must_use]
 pub fn shares(results: &MultiPathResults) -> String {
     let mut rows = Vec::new();
@@ -63,7 +63,7 @@ pub fn shares(results: &MultiPathResults) -> String {
     Table { headings, rows }.markdown()
 }
 
-/// How often each case was run.
+/// Number of runs of each case.
 fn runs(result: &MultiPathResult) -> String {
     let of = |case: &scenario::MultiPathCase| result.of(&case.name).count();
     let all: Vec<usize> = result.scenario.cases.iter().map(of).collect();

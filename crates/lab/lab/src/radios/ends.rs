@@ -19,7 +19,7 @@ use crate::pause::pause;
 /// Port of the server.
 pub(crate) const PORT: u16 = 9000;
 const BLOCK: usize = 1 << 16;
-/// How often threads look whether they are to end.
+/// Interval of the checks of threads whether they are to end.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 /// Shorter times without a byte are no stalls.
 const STALL_MIN: Duration = Duration::from_millis(50);
@@ -47,10 +47,10 @@ impl Content {
     }
 }
 
-/// What is asked for: seed, size, and until when the server receives (0: it sends), ns of [`Clock`].
+/// Length of a request: seed, size, and until when the server receives (0: it sends), ns of [`Clock`].
 const REQUEST_LEN: usize = 24;
 
-/// What a server and its connections share.
+/// State that a server and its connections share.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
@@ -81,7 +81,7 @@ impl ContentServer {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What came of the next upload; waits a moment for it.
+    /// Result of the next upload; waits a moment for it.
     pub fn received(&self) -> Option<Transfer> {
         let limit = Clock::now() + Duration::from_secs(2);
         loop {
@@ -175,17 +175,17 @@ fn is_pause(error: &std::io::Error) -> bool {
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
-/// What a download or an upload gave.
+/// Result of a download or an upload.
 #[derive(Debug, Default)]
 pub(crate) struct Transfer {
     pub connected: Option<Duration>,
-    /// When it began, and how long after that the first byte came.
+    /// Time of the beginning, and time from then until the first byte.
     pub began: Instant,
     pub answered: Option<Duration>,
     pub bytes: u64,
     pub ended: Option<Instant>,
     pub connected_at: Option<Instant>,
-    /// When nothing came for [`STALL_MIN`] and more, and for how long.
+    /// Times when nothing came for [`STALL_MIN`] and more, with their durations.
     pub stalls: Vec<(Instant, Duration)>,
     pub is_intact: bool,
     pub sha256: String,

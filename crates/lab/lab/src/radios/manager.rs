@@ -70,7 +70,7 @@ impl PathManagerProcess {
         }
     }
 
-    /// What it said so far.
+    /// Lines of its output so far.
     pub fn lines(&self) -> Vec<(Instant, String)> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -108,7 +108,7 @@ impl Drop for PathManagerProcess {
     }
 }
 
-/// Where Debian and others put mptcpd.
+/// Paths at which Debian and others put mptcpd.
 const MPTCPD: [&str; 2] = ["/usr/libexec/mptcpd", "/usr/sbin/mptcpd"];
 /// It makes an endpoint of every address, as packaged (plugin `addr_adv`), for subflows of this host's own
 /// connections.
@@ -123,7 +123,7 @@ const MPTCPD_OPTIONS: [&str; 4] = [
 pub(crate) struct Mptcpd(Child);
 
 impl Mptcpd {
-    /// Where it is installed; none where it is not.
+    /// Path at which it is installed; none where it is not.
     pub fn installed() -> Option<&'static str> {
         MPTCPD.into_iter().find(|path| Path::new(path).exists())
     }

@@ -15,7 +15,7 @@ const SYN: u8 = 0x02;
 /// A mapping: protocol, inner port, the peer's address and port.
 type Mapping = (u8, u16, [u8; 4], u16);
 
-/// What stands between a radio and the Internet; IPv4 only for the NAT.
+/// Middlebox between a radio and the Internet; IPv4 only for the NAT.
 #[derive(Debug, Default)]
 pub(crate) struct Middlebox {
     nat: Option<Nat>,

@@ -86,7 +86,7 @@ fn most_or_never(times_ms: &[Option<f64>], never: &str) -> String {
     }
 }
 
-/// What the columns of the table mean.
+/// Meanings of the columns of the table.
 const MEANING: [(&str, &str); 7] = [
     (
         "goodput",

@@ -21,7 +21,7 @@ use super::world::{World, is_address_of, outer_address, server_address};
 use crate::pause::pause;
 use crate::{Instance, LabError};
 
-/// How long the air is there before the transfer: the path manager proves its paths.
+/// Time for which the air is there before the transfer: the path manager proves its paths.
 const LEAD: Duration = Duration::from_millis(1_500);
 /// Data that shows that a radio is used again, bytes.
 const REUSED_BYTES: u64 = 10_000;
@@ -36,7 +36,7 @@ pub struct MultiPathRunner<'a> {
     pub signals: &'a Signals,
     /// The `cellerator` program.
     pub program: PathBuf,
-    /// Where trace files are looked for.
+    /// Folder in which trace files are looked for.
     pub traces: PathBuf,
 }
 
@@ -258,7 +258,7 @@ impl MultiPathRunner<'_> {
     }
 }
 
-/// When radios die, or their own address or that of their NAT changes; and which, by number; by time.
+/// Times when radios die, or their own address or that of their NAT changes; and which, by number; by time.
 fn troubles(scenario: &MultiPath, case: &MultiPathCase) -> Vec<(Duration, usize)> {
     let is_trouble = |does| matches!(does, RadioDoes::Dies | RadioDoes::NatMoves | RadioDoes::Readdresses);
     let radios = scenario.radios_of(case).into_iter();
@@ -279,7 +279,7 @@ fn worst_stall(run: &MultiPathRun, troubles: &[f64]) -> Option<(usize, f64, f64)
     near.max_by(|a, b| a.2.total_cmp(&b.2))
 }
 
-/// What waits unsent in the sockets of paths other than radio `dead`, ms at the rate of each, most.
+/// Longest queue of unsent data in the sockets of paths other than radio `dead`, ms at the rate of each.
 fn unsent_ms(subflows: &[Subflow], dead: usize) -> f64 {
     let is_of = |ip: std::net::IpAddr| is_address_of(ip, dead);
     let living =
@@ -295,7 +295,7 @@ fn median_of(bins: &[u32]) -> f64 {
     bins.get(bins.len() / 2).map_or(0.0, |ms| f64::from(*ms))
 }
 
-/// How long after `at` data came through a radio, ms.
+/// Time after `at` until data came through a radio, ms.
 fn reused(flows: &BTreeMap<String, Vec<u64>>, radio: &str, at: Duration, until: Duration) -> Option<f64> {
     let (first, last) = (at.as_millis() / BIN_MS, until.as_millis() / BIN_MS);
     let mut sum = 0;

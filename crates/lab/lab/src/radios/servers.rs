@@ -50,7 +50,7 @@ impl Servers {
         Ok(Self { _probes: probes, _beside: beside, content, _coupled: coupled })
     }
 
-    /// What the server got of an upload, with what only the client knows.
+    /// Transfer of an upload as the server received it, with what only the client knows.
     pub fn received(&self, sent: Transfer) -> Transfer {
         let lost =
             || Transfer { error: Some("the server received nothing".to_owned()), ..Transfer::default() };

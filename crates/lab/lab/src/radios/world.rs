@@ -43,7 +43,7 @@ pub(crate) fn radio_address(family: Family, radio: usize, last: u8) -> IpAddr {
     }
 }
 
-/// Where a NAT has a radio.
+/// Address at which a NAT has a radio.
 pub(crate) fn outer_address(radio: usize, generation: u8) -> [u8; 4] {
     [198, 18, radio as u8, generation]
 }
@@ -144,7 +144,7 @@ impl World {
         Ok(())
     }
 
-    /// What an administrator without a daemon does: an endpoint for every radio.
+    /// Adds an endpoint for every radio, as an administrator without a daemon does.
     pub fn add_endpoints(&self, scenario: &MultiPath, case: &MultiPathCase) -> Result<(), LabError> {
         let flags = EndpointFlags::SUBFLOW;
         let is_mesh = scenario.server_addresses > 1 || scenario.further_family.is_some();

@@ -14,7 +14,7 @@ use crate::shaped_origin::is_time_out;
 
 /// One read takes all there is, of any window in use.
 const BLOCK: usize = 1 << 20;
-/// How often the time limit is looked at.
+/// Interval at which the time limit is looked at.
 const TURN: std::time::Duration = std::time::Duration::from_millis(20);
 /// The answer's head is no longer.
 const HEAD_MAX: usize = 16 * 1024;
@@ -27,7 +27,7 @@ pub(super) struct Asked {
     pub server: SocketAddr,
     /// From something to read to its reading.
     pub delay: Duration,
-    /// When it gives up.
+    /// Time when it gives up.
     pub until: Instant,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn download(client: &Namespace, asked: &Asked, received: &AtomicU64) 
     }
 }
 
-/// Why reading ended.
+/// Reason why reading ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Complete,
@@ -96,7 +96,7 @@ fn read(asked: &Asked, arrival: &mut Arrival, received: &AtomicU64) -> std::io::
     Ok(End::OutOfTime)
 }
 
-/// Where the body begins behind the head of an answer; none while the head is not there.
+/// Beginning of the body behind the head of an answer; none while the head is not there.
 fn body_of(text: &[u8]) -> std::io::Result<Option<usize>> {
     match text.windows(HEAD_END.len()).position(|window| window == HEAD_END) {
         Some(at) if text.starts_with(b"HTTP/1.1 200 ") => Ok(Some(at + HEAD_END.len())),

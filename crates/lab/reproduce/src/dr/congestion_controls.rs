@@ -31,7 +31,7 @@ case_ids! {
     }
 }
 
-/// What else there is: the other half.
+/// Traffic besides: the other half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Beside {
     Nothing,

@@ -40,7 +40,7 @@ impl Beside {
         [Self::ThreePaper, Self::ThreeAdditions, Self::Neither, Self::AgainstPaper, Self::AgainstAdditions];
 }
 
-/// What a flow got in the second half, Mbit/s.
+/// Throughput of a flow in the second half, Mbit/s.
 fn late(runs: &Runs<Beside>, case: Beside, flow: usize) -> Option<Moments> {
     runs.moments(case, |figures| late_of(figures).get(flow).copied().unwrap_or(f64::NAN))
 }

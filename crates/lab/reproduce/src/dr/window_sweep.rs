@@ -204,8 +204,8 @@ fn sweep(runs: &Sweep) -> Table {
     table
 }
 
-/// Where the paper's conclusion puts DRWA, given what a static window of [`STATIC`] gets: shorter round
-/// trips to near servers, and more throughput from far ones.
+/// Expectation of the paper's conclusion for DRWA, given what a static window of [`STATIC`] gets: shorter
+/// round trips to near servers, and more throughput from far ones.
 fn claimed(with_static: f64, is_rate: bool, is_far: bool) -> Vec<Series> {
     let at = |name: &str, point| vec![Series::new(name, Source::Paper, Mark::Dots, vec![point])];
     let x = f64::from(STATIC);

@@ -97,7 +97,7 @@ const SHOWN_SLOW_S: usize = 200;
 /// Data packets that a throughput is reckoned over, as tcptrace's.
 const OVER: usize = 10;
 
-/// What a capture of one environment gave.
+/// Results of a capture of one environment.
 struct Measured {
     place: Place,
     environment: Environment,

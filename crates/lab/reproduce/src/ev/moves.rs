@@ -133,7 +133,7 @@ fn checks(result: Option<&MovesResult>) -> Vec<Check> {
     checks
 }
 
-/// What a gap may be: the radio's hand-over, and one and a half round trips between the boxes.
+/// Bound of a gap: the radio's hand-over, and one and a half round trips between the boxes.
 fn bound_ms(result: &MovesResult, case: &str) -> f64 {
     let scenario = &result.scenario;
     let found = scenario.cases.iter().find(|one| one.name == case);

@@ -72,7 +72,7 @@ case_ids! {
     }
 }
 
-/// How the links of the four files lose: by time, or by packet.
+/// Manner of loss on the links of the four files: by time, or by packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Losing {
     ByTime,
@@ -97,7 +97,7 @@ impl Printed {
     }
 }
 
-/// What the four files give.
+/// Runs of the four files.
 type FourFiles = Runs<(Flow, Losing)>;
 
 /// The case on a link that loses by time.

@@ -47,7 +47,7 @@ fn rtts(runs: &Runs<Network>, case: Network) -> Vec<Point> {
     packets(runs, case).filter_map(|p| Some(Point::new(p.at_s, p.rtt_ms?))).collect()
 }
 
-/// When the sender began to repair, losses close to each other once.
+/// Times at which the sender began to repair, losses close to each other once.
 fn losses(runs: &Runs<Network>, case: Network) -> Vec<f64> {
     let mut at: Vec<f64> = Vec::new();
     for packet in packets(runs, case).filter(|p| p.is_down && p.is_retransmission) {

@@ -27,7 +27,7 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &multi_path::EXPERIMENT,
 ];
 
-/// What a capture at the server says of a run, by the definitions of §III-A.
+/// Figures of a run by a capture at the server, by the definitions of §III-A.
 struct Measured<'a> {
     flow: &'a FlowReport,
     data: &'a DirectionReport,

@@ -141,7 +141,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     Ok(outcome)
 }
 
-/// What the paper printed, where nothing runs.
+/// Table as the paper printed it, where nothing runs.
 fn printed() -> Table {
     let mut table = Table::new("What the paper measured", "scenario")
         .column(Source::Paper, "multi-path", "Mbit/s", 2)
@@ -230,7 +230,7 @@ fn goodput(result: Option<&MultiPathResult>, case: &str) -> f64 {
     mean(result, case, |run| Some(run.goodput_mbps))
 }
 
-/// How long after its return a radio was used again, s; of those runs in which it was.
+/// Time between the return of a radio and its next use, s; of those runs in which it was.
 fn reuse_s(result: Option<&MultiPathResult>, case: &str) -> f64 {
     mean(result, case, |run| run.reuses.iter().find_map(|reuse| reuse.after_ms).map(|ms| ms / 1e3))
 }

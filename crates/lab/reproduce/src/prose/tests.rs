@@ -197,7 +197,7 @@ fn a_text_fits_a_line_with_any_values_in_its_places() {
     }
 }
 
-/// What was changed without its page is found here; `cellerator reproduce --pages` makes the page again.
+/// Finds texts that were changed without their page; `cellerator reproduce --pages` makes the page again.
 #[test]
 fn the_pages_of_the_repository_say_what_the_texts_say() {
     let pages = [

@@ -160,7 +160,7 @@ pub(super) fn samples(
     run.map_or(Vec::new(), |run| run.seen.samples.iter().filter_map(at).collect())
 }
 
-/// What the radio link could carry, as ground.
+/// Capacity of the radio link, as ground.
 pub(super) fn capacity(run: Option<&Run>, seconds: (f64, f64), unit: f64) -> Series {
     let series = run.and_then(|run| run.result.figures.as_ref()).map(|figures| &figures.series);
     let points = series.map_or(Vec::new(), |series| {

@@ -7,7 +7,8 @@ const SHOWN: (f64, f64) = (45.0, 65.0);
 /// Data of a packet of 1,500 bytes without options, as the paper counts packets.
 const DATA: f64 = 1_460.0;
 
-/// What the sender of a run sends, what is acknowledged and what the full queue drops; empty without a capture.
+/// Figure of the segments that the sender of a run sends, of acknowledgements and of drops by the full queue;
+/// empty without a capture.
 pub(super) fn figure(run: Option<&Run>) -> Figure {
     let captured = || run.into_iter().flat_map(|run| &run.seen.packets);
     let packets = || captured().filter(|p| p.at_s >= SHOWN.0 && p.at_s <= SHOWN.1);

@@ -14,7 +14,7 @@
 use num_complex::Complex64;
 use sim::Random;
 
-/// What the eigenvalues say.
+/// Verdict by the eigenvalues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stability {
     /// All within the unit circle: every deviation dies away.
@@ -48,7 +48,7 @@ pub struct ControlledQueue {
     pub betas: Vec<f64>,
 }
 
-/// How near to the unit circle counts as on it.
+/// Distance from the unit circle that counts as on it.
 const ON_CIRCLE: f64 = 1e-6;
 
 /// A queue so far from its aim is not followed further.
@@ -71,7 +71,7 @@ impl ControlledQueue {
         (b, roots(&self.alphas))
     }
 
-    /// What they say about the whole.
+    /// Verdict about the whole.
     #[must_use]
     pub fn stability(&self) -> Stability {
         let (b, c) = self.eigenvalues();

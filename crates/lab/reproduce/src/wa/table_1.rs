@@ -20,7 +20,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 };
 
 case_ids! {
-    /// How long a rate holds: the first half of the names in `wa/table-1.toml` and
+    /// Time for which a rate holds: the first half of the names in `wa/table-1.toml` and
     /// `wa/table-1-collapse.toml`.
     pub(super) enum Holds { S2 = "T = 2 s", Ms200 = "T = 200 ms", Ms20 = "T = 20 ms" }
 }

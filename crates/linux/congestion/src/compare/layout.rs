@@ -1,4 +1,4 @@
-//! What the program of a comparison and this one share, byte by byte: `bpf/compare.h` in Rust.
+//! Memory that the program of a comparison and this one share, byte by byte: `bpf/compare.h` in Rust.
 
 use crate::split::{Group, Split, Unit};
 

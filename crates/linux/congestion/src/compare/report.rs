@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::split::Unit;
 
-/// What a comparison has shown.
+/// Results of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct CompareReport {
     /// Of this document: `cellerator/congestion-compare/1`.
@@ -18,25 +18,25 @@ pub struct CompareReport {
     pub by: Unit,
     /// Which half uses which congestion control.
     pub seed: u32,
-    /// When it began, ms since 1970, by this machine's clock as it is.
+    /// Time of the beginning, ms since 1970, by this machine's clock as it is.
     pub began_ms: u64,
-    /// How long it was to last; none: until it is ended.
+    /// Planned duration; none: until it is ended.
     pub planned_ms: Option<u64>,
-    /// How long it has lasted.
+    /// Elapsed duration.
     pub elapsed_ms: u64,
-    /// What ended it.
+    /// Cause of the end.
     pub ended_by: EndedBy,
     /// Who used the other congestion control.
     pub other: Side,
-    /// Who used `adaptive`.
+    /// Group that used `adaptive`.
     pub adaptive: Side,
     /// Connections that had no room, and are missing.
     pub lost_connections: u64,
-    /// What is compared.
+    /// Comparison of each metric.
     pub metrics: Vec<Metric>,
 }
 
-/// What ends a comparison.
+/// Cause of the end of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndedBy {
@@ -101,17 +101,17 @@ pub struct Metric {
     pub name: String,
     /// `bit/s`, `ms` or `%`.
     pub unit: String,
-    /// Who used the other congestion control; none where nobody has such connections.
+    /// Value of the group that used the other congestion control; none where nobody has such connections.
     pub other: Option<CompareEstimate>,
-    /// Who used `adaptive`.
+    /// Value of the group that used `adaptive`.
     pub adaptive: Option<CompareEstimate>,
     /// What `adaptive` changes: for goodput the factor, otherwise the difference in the unit.
     pub change: Option<CompareEstimate>,
-    /// What the interval of the change says; none where there is none.
+    /// Verdict by the interval of the change; none where there is none.
     pub shows: Option<Shows>,
 }
 
-/// What the interval of a change says.
+/// Verdict by the interval of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shows {

@@ -56,7 +56,7 @@ impl Splitter {
         self.attachment = None;
     }
 
-    /// What happened so far.
+    /// Counts so far.
     pub(super) fn counts(&self) -> Result<Counts, IoError> {
         Ok(Counts::read(&self.object.map(".bss")?.get(&FIRST)?.unwrap_or_default()))
     }

@@ -15,7 +15,7 @@ const GOODPUT_BYTES_MIN: u64 = 100_000;
 /// Clients or connections that are told apart.
 const UNITS_MAX: usize = 262_144;
 
-/// What was measured so far.
+/// Measurements so far.
 #[derive(Debug)]
 pub(super) struct Tally {
     by: Unit,
@@ -86,7 +86,7 @@ impl Sums {
     }
 }
 
-/// How something is compared.
+/// Way of comparing a metric.
 struct Kind {
     name: &'static str,
     unit: &'static str,
@@ -167,7 +167,7 @@ impl Tally {
         }
     }
 
-    /// What is compared.
+    /// Comparison of each metric.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let compared = |kind: &Kind| {
             let of = |group| {

@@ -27,7 +27,7 @@ pub enum Register {
     R10,
 }
 
-/// How much of memory an instruction reads or writes.
+/// Width of memory that an instruction reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Width {
@@ -41,7 +41,7 @@ pub enum Width {
     Double = 0x18,
 }
 
-/// What is calculated, with 64 bits.
+/// Operation on 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
@@ -63,7 +63,7 @@ pub enum Operation {
     Set = 0xb0,
 }
 
-/// When to jump, of unsigned numbers.
+/// Condition of a jump, of unsigned numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Condition {
@@ -145,9 +145,9 @@ const IS_MAP_VALUE: u8 = 2;
 #[derive(Clone, Debug, Default)]
 pub struct Assembler {
     instructions: Vec<Instruction>,
-    /// Where each label stands.
+    /// Place of each label.
     places: Vec<Option<usize>>,
-    /// Which instructions jump to which label.
+    /// Jumps: each instruction, and its label.
     jumps: Vec<(usize, Label)>,
 }
 

@@ -25,7 +25,7 @@ pub fn root_group() -> Result<OwnedFd, IoError> {
     }
 }
 
-/// Where the table of mounts has its root.
+/// Root of the cgroup2 file system in a table of mounts.
 fn mounted(table: &str) -> Option<String> {
     let of_line = |line: &str| {
         let (place, kind) = line.split_once(" - ")?;

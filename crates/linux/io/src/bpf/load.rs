@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-/// Where filters of ours stand among those of an interface: behind nearly all others.
+/// Priority of our filters among those of an interface: behind nearly all others.
 pub const FILTER_PRIORITY: u16 = 49_000;
 
-/// What may hold a program at an interface.
+/// Kind of hook that holds a program at an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hook {
     /// A link where the kernel has tcx, else a filter.
@@ -17,10 +17,10 @@ pub enum Hook {
     Filter,
 }
 
-/// How an object is loaded.
+/// Settings for loading an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load<'a> {
-    /// What it is called in messages.
+    /// Name in messages.
     pub name: &'a str,
     /// The compiled object.
     pub elf: &'a [u8],

@@ -14,7 +14,7 @@ const LRU_HASH: u32 = 9;
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
 
-/// What a map is like, as the kernel tells it.
+/// Shape of a map, as the kernel states it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Shape {
     kind: u32,

@@ -1,4 +1,4 @@
-//! What a kernel must have for congestion controls in BPF; each lack is one line.
+//! Requirements of congestion controls in BPF on the kernel; each lack is one line.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::IoError;
 /// The running kernel's types.
 const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// What a kernel has for congestion controls in BPF.
+/// Abilities of a kernel for congestion controls in BPF.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CongestionControls {
     /// It has MPTCP.
@@ -36,7 +36,7 @@ fn missing(what: &str, remedy: &str) -> IoError {
     IoError::Missing { what: what.to_owned(), remedy: remedy.to_owned() }
 }
 
-/// What the kernel whose BTF is at `btf`, by default the running one, has for congestion controls in BPF.
+/// Abilities of the kernel whose BTF is at `btf`, by default the running one, for congestion controls in BPF.
 ///
 /// # Errors
 /// One line that says what is missing and what to do, where it takes none that end with their owner.

@@ -31,7 +31,7 @@ pub enum Hooked {
 }
 
 impl Hooked {
-    /// What holds the program: `tcx`, or `clsact` where the kernel is older.
+    /// Kind of hook that holds the program: `tcx`, or `clsact` where the kernel is older.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ pub struct Object {
 }
 
 thread_local! {
-    /// What libbpf said while this thread loaded something: the verifier's log is in it.
+    /// Messages of libbpf while this thread loaded something: the verifier's log is in it.
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 

@@ -25,12 +25,12 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// What this process has attached.
+    /// Takes what this process has attached.
     pub(crate) fn new(link: OwnedFd) -> Self {
         Self { link, is_left: false }
     }
 
-    /// What another process has attached, of which `link` is the descriptor: it is that one's until
+    /// Takes what another process has attached, of which `link` is the descriptor: it is that one's until
     /// [`Attachment::own`].
     #[must_use]
     pub fn adopt(link: OwnedFd) -> Self {
@@ -133,7 +133,7 @@ impl AsFd for Program {
     }
 }
 
-/// Why the kernel refused a program: what it said last of it.
+/// Reason why the kernel refused a program: its last message about it.
 fn refusal(name: &str, error: std::io::Error, log: &str) -> IoError {
     let what = format!("load the BPF program '{name}'");
     // The verifier ends with a count of what it looked at.
@@ -204,19 +204,19 @@ pub fn measure_run_time() -> Result<OwnedFd, IoError> {
         .map_err(|error| explained("have the run time of BPF programs measured".to_owned(), error))
 }
 
-/// What a program has taken while the kernel measured that ([`measure_run_time`]).
+/// Cost of a program while the kernel measured that ([`measure_run_time`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCost {
     /// Its name.
     pub name: String,
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u64,
     /// Processor time of all these runs.
     pub time: Duration,
 }
 
-/// What the programs at work on what comes in through `interface` have taken; none where the kernel has no such thing,
-/// or does not tell.
+/// Costs of the programs at work on what comes in through `interface`; none where the kernel has no such
+/// thing, or does not tell.
 #[must_use]
 pub fn costs_at(interface: InterfaceIndex) -> Vec<ProgramCost> {
     let ids = system::query(interface.get()).unwrap_or_default();

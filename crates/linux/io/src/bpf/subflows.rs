@@ -30,7 +30,7 @@ pub fn for_new_subflows(
     })
 }
 
-/// Which connections [`for_new_connections`] means.
+/// Connections that [`for_new_connections`] applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Selection {
     /// Only those with this local port.

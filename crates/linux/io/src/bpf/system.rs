@@ -90,7 +90,7 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-/// What a map is to be.
+/// Settings of a map to create.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct MapAttr {
@@ -227,7 +227,7 @@ struct LinkAttr {
     revision: u64,
 }
 
-/// Which packets of an interface a program sees.
+/// Direction of the packets of an interface that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Those that come in.
@@ -342,7 +342,8 @@ const INFO_NAME: usize = 64;
 const INFO_RUN_NS: usize = 24;
 const INFO_RUNS: usize = 25;
 
-/// What a map is, `struct bpf_map_info` up to its flags; of something that is no map it is nonsense, or an error.
+/// Description of a map, `struct bpf_map_info` up to its flags; of something that is no map it is nonsense,
+/// or an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct MapInfo {
@@ -454,7 +455,7 @@ pub(super) fn netfilter_links() -> io::Result<Vec<NetfilterLink>> {
     }
 }
 
-/// What is told of a program.
+/// Description of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProgramInfo {
     pub name: String,
@@ -462,7 +463,7 @@ pub(super) struct ProgramInfo {
     pub run_ns: u64,
 }
 
-/// What the program with a number is called, and what it has taken while the kernel counted that.
+/// Name and cost of the program with a number: what it has taken while the kernel counted that.
 pub(super) fn program_info(id: u32) -> io::Result<ProgramInfo> {
     let mut attr = IdAttr { id, next: 0, flags: 0 };
     // SAFETY: there are no addresses in it.

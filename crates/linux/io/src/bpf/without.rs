@@ -21,7 +21,7 @@ fn refused<T>(what: &str) -> Result<T, IoError> {
 pub enum Hooked {}
 
 impl Hooked {
-    /// What holds the program.
+    /// Kind of hook that holds the program.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match *self {}

@@ -174,7 +174,7 @@ impl Requests {
     }
 }
 
-/// What the kernel says of a request, with its words if it has some.
+/// Verdict of the kernel on a request, with its words if it has some.
 pub(super) fn verdict(body: &[u8], flags: u16) -> io::Result<()> {
     let code = u32_of(body).unwrap_or(0).cast_signed();
     if code == 0 {

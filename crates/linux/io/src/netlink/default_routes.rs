@@ -13,7 +13,7 @@ use units::Duration;
 use super::{Family, InterfaceIndex, Netlink, Table};
 use crate::IoError;
 
-/// What a demoted route's metric is more than before.
+/// Increase of a demoted route's metric.
 pub const DEMOTION: u32 = 1_000_000;
 
 /// A default route, whole: gateway, source, metrics and whatever else it has. It leads through one next hop, or
@@ -23,7 +23,7 @@ pub struct DefaultRoute {
     message: RouteMessage,
 }
 
-/// Where a route is put among those of its metric.
+/// Place of a route among those of its metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// Before them; IPv6 knows only behind.
@@ -301,7 +301,7 @@ impl Netlink {
     }
 }
 
-/// What a next hop is made of, besides its interface.
+/// True if a next hop has the attribute besides its interface.
 fn is_way(attribute: &RouteAttribute) -> bool {
     matches!(
         attribute,
@@ -331,7 +331,7 @@ fn apart(route: DefaultRoute, family: Family) -> Vec<DefaultRoute> {
     devices.iter().filter_map(|index| route.with_hops(|device| device.get() == *index)).collect()
 }
 
-/// What of a next hop's flags is a setting.
+/// Part of a next hop's flags that is a setting.
 fn route_flags(flags: RouteNextHopFlags) -> RouteFlags {
     if flags.contains(RouteNextHopFlags::Onlink) { RouteFlags::Onlink } else { RouteFlags::default() }
 }

@@ -25,7 +25,7 @@ const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 /// `TCP_FIN_WAIT1`, `TCP_FIN_WAIT2`, `TCP_LAST_ACK` and `TCP_CLOSING`.
 const CLOSING: [u8; 4] = [4, 5, 9, 11];
-/// Where `struct inet_diag_sockid` lies in an answer, and in a request.
+/// Place of `struct inet_diag_sockid` in an answer, and in a request.
 const IDENTITY: std::ops::Range<usize> = 4..52;
 const IDENTITY_ASKED: std::ops::Range<usize> = 8..56;
 /// `MPTCP_SUBFLOW_FLAG_BKUP_REM` and `_LOC`.
@@ -78,11 +78,11 @@ pub struct Subflow {
     pub cwnd: u32,
     /// Latest delivery rate.
     pub delivery_rate: Rate,
-    /// Which socket it is.
+    /// Identity of the socket.
     pub identity: SocketIdentity,
 }
 
-/// Which socket is meant, with the kernel's own number of it, so that no other is ever taken for it.
+/// Identity of a socket, with the kernel's own number of it, so that no other is ever taken for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketIdentity {
     family: u8,

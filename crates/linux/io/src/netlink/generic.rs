@@ -96,7 +96,7 @@ pub(crate) struct GenericEvents {
 }
 
 impl GenericEvents {
-    /// What was said since the last call; true when something was lost for want of room.
+    /// Messages since the last call; true when something was lost for want of room.
     pub fn take(&self) -> (Vec<Said>, bool) {
         let (mut all, mut is_incomplete) = (Vec::new(), false);
         let mut buffer = Vec::with_capacity(64 * 1024);

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use super::{InterfaceIndex, Netlink};
 
-/// What the kernel tells of an interface at once (netdevice(7)).
+/// Facts that the kernel tells of an interface at once (netdevice(7)).
 ///
 /// A netlink request for an interface waits for the one lock that all changes of links take, in whatever namespace:
 /// for seconds, where whoever has it waits for a processor.

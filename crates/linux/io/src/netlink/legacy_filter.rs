@@ -20,7 +20,7 @@ const LEN_MAX: usize = 1 << 28;
 const IIFNAME: u32 = 6;
 const OIFNAME: u32 = 7;
 
-/// Where things stand in an entry.
+/// Offsets in an entry.
 struct Layout {
     /// The name of the interface that packets come in by; the other one's and both masks follow.
     names: usize,

@@ -18,7 +18,7 @@ pub struct Link {
     pub index: InterfaceIndex,
     /// Its name.
     pub name: String,
-    /// What it is (`veth`, `tun`, `bridge`); `None` for hardware.
+    /// Kind of the interface (`veth`, `tun`, `bridge`); `None` for hardware.
     pub kind: Option<String>,
     /// The bridge whose port it is.
     pub bridge: Option<InterfaceIndex>,
@@ -54,7 +54,7 @@ pub struct LinkStats {
     pub tx_dropped: u64,
 }
 
-/// What to change on an interface; `None` leaves it as it is.
+/// Changes to an interface; `None` leaves it as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkChange {
     /// Switch it on or off.

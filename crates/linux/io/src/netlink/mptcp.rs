@@ -32,7 +32,7 @@ const ADDR_PORT: u16 = 5;
 const ADDR_FLAGS: u16 = 6;
 const ADDR_INTERFACE: u16 = 7;
 
-/// What an endpoint is for (`MPTCP_PM_ADDR_FLAG_*`).
+/// Purpose of an endpoint (`MPTCP_PM_ADDR_FLAG_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct EndpointFlags(pub u32);
 
@@ -78,11 +78,11 @@ pub struct MptcpEndpoint {
     pub port: u16,
     /// The interface to which its subflows are bound.
     pub interface: Option<u32>,
-    /// What it is for.
+    /// Purpose of the endpoint.
     pub flags: EndpointFlags,
 }
 
-/// How many subflows and addresses the path manager takes per connection, 0 to 8.
+/// Numbers of subflows and addresses that the path manager takes per connection, 0 to 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MptcpLimits {
     /// Further subflows.
@@ -222,10 +222,10 @@ pub(super) fn parse_endpoint(answer: &[u8]) -> Option<MptcpEndpoint> {
     })
 }
 
-/// What the kernel says of a connection or a subflow.
+/// Event of a connection or a subflow, as the kernel reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MptcpEvent {
-    /// What happened.
+    /// Kind of the event.
     pub kind: MptcpEventKind,
     /// The connection.
     pub token: Option<u32>,
@@ -239,7 +239,7 @@ pub struct MptcpEvent {
     pub remote_id: Option<u8>,
     /// The subflow is backup.
     pub is_backup: Option<bool>,
-    /// Why a subflow ended, as `errno`.
+    /// Reason why a subflow ended, as `errno`.
     pub error: Option<u8>,
     /// Its interface.
     pub interface: Option<InterfaceIndex>,
@@ -283,7 +283,7 @@ pub struct MptcpEvents {
 }
 
 impl MptcpEvents {
-    /// What was said since the last call; true when something was lost for want of room.
+    /// Events since the last call; true when something was lost for want of room.
     #[must_use]
     pub fn take(&self) -> (Vec<MptcpEvent>, bool) {
         let (said, is_incomplete) = self.events.take();

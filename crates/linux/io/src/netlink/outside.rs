@@ -4,7 +4,7 @@ use super::attributes::{attributes, messages, verdict};
 use super::{Chain, DefaultRoute, Family, InterfaceIndex, Ruleset};
 use super::{addresses, diagnosis, legacy_filter, links, mptcp, routes, rules, take_answers, wireless};
 
-/// What was made of a datagram.
+/// Counts of what was understood of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Understood {
     /// Messages of the routing family.

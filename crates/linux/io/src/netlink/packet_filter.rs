@@ -34,8 +34,8 @@ const VERDICTS: u32 = 0xffff_ff00;
 const INTERVAL_END: u32 = 1;
 const CATCH_ALL: u32 = 2;
 
-/// What `nft` calls addresses of IPv4, IPv6 and Ethernet, and ports: sets of them may be large, and never name an
-/// interface.
+/// Numbers of the types of IPv4, IPv6 and Ethernet addresses and ports in `nft`: sets of them may be large,
+/// and never name an interface.
 const TYPES_WITHOUT_INTERFACES: [u32; 4] = [7, 8, 9, 13];
 
 /// `NFNL_HOOK_TYPE_BPF`.
@@ -44,18 +44,18 @@ const HOOK_OF_PROGRAM: u32 = 2;
 /// Attempts to read it whole, while somebody changes it.
 const ATTEMPTS: usize = 5;
 
-/// Where the kernel shows packets to a chain.
+/// Place where the kernel shows packets to a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hook {
     /// As they come in through an interface.
     Ingress,
     /// Before they are routed.
     Prerouting,
-    /// When they are for this machine.
+    /// Hook for packets to this machine.
     Input,
-    /// When they are for others.
+    /// Hook for packets to others.
     Forward,
-    /// When they are of this machine.
+    /// Hook for packets from this machine.
     Output,
     /// Before they go out.
     Postrouting,
@@ -63,7 +63,7 @@ pub enum Hook {
     Egress,
 }
 
-/// Whose packets a table sees.
+/// Family of the packets that a table sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FilterFamily {
     /// IPv4 and IPv6.
@@ -117,7 +117,7 @@ impl FilterFamily {
         }
     }
 
-    /// What its hooks are called.
+    /// Hook of the family that has this number.
     const fn hook(self, number: u32) -> Option<Hook> {
         match (self, number) {
             (Self::Netdev, 0) | (Self::Inet, 5) => Some(Hook::Ingress),
@@ -133,10 +133,10 @@ impl FilterFamily {
     }
 }
 
-/// How a chain comes to be shown packets.
+/// Attachment of a chain to a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// Where.
+    /// Hook.
     pub hook: Hook,
     /// Less comes first.
     pub priority: i32,
@@ -144,7 +144,7 @@ pub struct Base {
     pub devices: Vec<String>,
     /// `filter`, `nat` or `route`.
     pub kind: String,
-    /// What no rule decides is dropped.
+    /// True if packets are dropped that no rule decides on.
     pub drops: bool,
 }
 
@@ -181,41 +181,41 @@ pub struct Expression {
     pub name: String,
     /// Its attributes, as they are.
     pub raw: Vec<u8>,
-    /// What it does.
+    /// Action of the expression.
     pub action: Action,
 }
 
-/// What an expression does. Registers are places in 64 bytes.
+/// Action of an expression. Registers are places in 64 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Loads what is known of the packet beside its bytes.
     Meta {
         /// `NFT_META_…`.
         key: u32,
-        /// Where to.
+        /// Register written.
         to: usize,
     },
     /// Loads what connection tracking knows.
     Track {
         /// `NFT_CT_…`.
         key: u32,
-        /// Where to.
+        /// Register written.
         to: usize,
     },
     /// Loads bytes of the packet.
     Payload {
         /// `NFT_PAYLOAD_…`: 0 for the link header.
         base: u32,
-        /// Where to.
+        /// Register written.
         to: usize,
-        /// How many.
+        /// Number of bytes.
         len: usize,
     },
     /// Asks the routes.
     Routes {
         /// `NFTA_FIB_F_…`: whether interfaces are part of the question.
         flags: u32,
-        /// Where to.
+        /// Register written.
         to: usize,
     },
     /// The rule goes on if a register compares so.
@@ -231,7 +231,7 @@ pub enum Action {
     Mask {
         /// The register.
         from: usize,
-        /// Where to.
+        /// Register written.
         to: usize,
         /// Bits that stay.
         mask: Vec<u8>,
@@ -244,30 +244,30 @@ pub enum Action {
         register: usize,
         /// The set's name.
         set: String,
-        /// Where to, for a map.
+        /// Register written, for a map.
         to: Option<usize>,
         /// It goes on if the set does not.
         inverted: bool,
     },
     /// Loads a value.
     Value {
-        /// Where to.
+        /// Register written.
         to: usize,
-        /// Which.
+        /// Value written.
         value: Vec<u8>,
     },
     /// Decides.
     Decide(Decision),
-    /// What iptables calls a match.
+    /// Match in the terms of iptables.
     Match {
         /// Its name.
         name: String,
         /// Version of what follows.
         revision: u32,
-        /// What it looks for.
+        /// Data of the match.
         info: Vec<u8>,
     },
-    /// What iptables calls a target.
+    /// Target in the terms of iptables.
     Target {
         /// Its name.
         name: String,
@@ -278,7 +278,7 @@ pub enum Action {
     Other,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
     /// It is dropped.
@@ -325,9 +325,9 @@ pub struct Element {
     pub is_rest: bool,
     /// The last key of a range.
     pub last: Option<Vec<u8>>,
-    /// What a map has for it.
+    /// Decision in a map for the element.
     pub decision: Option<Decision>,
-    /// What another map has for it.
+    /// Value in a map for the element.
     pub value: Option<Vec<u8>>,
 }
 
@@ -336,9 +336,9 @@ pub struct Element {
 pub struct HookProgram {
     /// Of which packets.
     pub family: FilterFamily,
-    /// Where.
+    /// Hook.
     pub hook: Hook,
-    /// What it is called.
+    /// Name of the program.
     pub name: String,
 }
 
@@ -488,7 +488,7 @@ impl PacketFilter {
     }
 }
 
-/// What [`look_for_hook_programs`] has found.
+/// Programs that [`look_for_hook_programs`] has found.
 static SEEN: OnceLock<Vec<HookProgram>> = OnceLock::new();
 
 /// Looks for BPF programs at hooks of the calling thread's network namespace before this process gives up the right to
@@ -523,7 +523,7 @@ fn is_without(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOENT | libc::ECONNREFUSED))
 }
 
-/// What an older kernel does not know it has none of.
+/// Empty list for objects of a kind that an older kernel does not know.
 fn without(error: std::io::Error) -> std::io::Result<Vec<Vec<u8>>> {
     if is_without(&error) { Ok(Vec::new()) } else { Err(error) }
 }
@@ -580,7 +580,7 @@ pub(super) fn rule(answer: &[u8]) -> Option<(FilterFamily, String, String, Filte
     Some((family, text_in(&all, 1)?, text_in(&all, 2)?, FilterRule { handle, expressions }))
 }
 
-/// Where a register begins in the 64 bytes that there are.
+/// Place at which a register begins in the 64 bytes that there are.
 fn register(all: &All<'_>, kind: u16) -> Option<usize> {
     match be32_in(all, kind)? as usize {
         number @ 1..=4 => Some((number - 1) * 16),

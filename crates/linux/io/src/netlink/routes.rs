@@ -12,7 +12,7 @@ use netlink_packet_route::route::{
 use super::{Cidr, Family, InterfaceIndex, Netlink, OWNER_PROTOCOL, Table};
 use crate::IoError;
 
-/// Where packets for a destination go.
+/// Route of packets to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The destination network; [`Cidr::everything`] for a default route.

@@ -32,7 +32,7 @@ pub struct Rule {
     pub is_own: bool,
 }
 
-/// Whose packets are looked up in a table, as far as a rule asks for source and interface.
+/// Conditions of packets that are looked up in a table, as far as a rule asks for source and interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The table.
@@ -97,7 +97,7 @@ impl Netlink {
         Ok(rules)
     }
 
-    /// What all rules of a family look up, those of others included.
+    /// Look-ups of all rules of a family, including rules of others.
     ///
     /// # Errors
     /// When the kernel does not answer.

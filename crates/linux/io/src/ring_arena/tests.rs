@@ -89,9 +89,9 @@ fn large_blocks_that_are_given_back_cost_little_memory() {
 #[derive(Debug)]
 struct Watching {
     arena: Arc<RingArena>,
-    /// Where the ring lies that was lent last, and how long it is.
+    /// Place of the ring that was lent last, and its length.
     newest: Mutex<(usize, usize)>,
-    /// What it held whenever another one came back.
+    /// Bytes that it held whenever another one came back.
     seen: Mutex<Vec<Vec<u8>>>,
 }
 

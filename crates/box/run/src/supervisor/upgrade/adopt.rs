@@ -20,20 +20,20 @@ use crate::upgrade::predecessor::Predecessor;
 use crate::upgrade::transfer::{self, Offer, StateReceiver};
 use crate::{Config, Event, Processor, RunError};
 
-/// What a running instance has shared; it is that one's until its flows are ours.
+/// Resources that a running instance has shared; they belong to it until this one has its flows.
 #[derive(Debug)]
 pub(in crate::supervisor) struct Adopted {
     receiver: StateReceiver,
     pub(in crate::supervisor) kept: InheritedResources,
     before: Predecessor,
-    /// Where the other one has written down what it has set up.
+    /// Path of the record of the resources that the other one has set up.
     record: PathBuf,
     /// The processors go on with its journal.
     pub(in crate::supervisor) has_journal: bool,
 }
 
 impl Adopted {
-    /// What the instance shares that `config` says to replace, for one of as many shards.
+    /// Resources that the instance shares that `config` says to replace, for one of as many shards.
     ///
     /// # Errors
     /// When there is no such instance.
@@ -61,7 +61,7 @@ impl Adopted {
         Ok(ask())
     }
 
-    /// Where reports of base stations come in, if that is where `config` has them come in.
+    /// Socket on which reports of base stations come in, if that is where `config` has them come in.
     pub(in crate::supervisor) fn take_reports(
         &mut self,
         config: &FeedbackConfig,
@@ -69,7 +69,7 @@ impl Adopted {
         FeedbackReceiver::adopt(self.kept.reports.take()?, config)
     }
 
-    /// What the other one is called.
+    /// Name of the other one.
     pub(in crate::supervisor) fn name(&self) -> &str {
         self.before.name()
     }
@@ -79,7 +79,7 @@ impl Adopted {
         self.record.parent().unwrap_or(&self.record)
     }
 
-    /// What the other one has written down.
+    /// Record of what the other one has written down.
     ///
     /// # Errors
     /// When it cannot be read: it has ended, or another one has taken its place.

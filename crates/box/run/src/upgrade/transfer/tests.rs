@@ -98,7 +98,7 @@ fn content(flows: &FlowState) -> Vec<u8> {
     MappedState::open(flows.state.as_fd()).unwrap().to_vec()
 }
 
-/// What either end says of a transfer of `sent` to `takers`.
+/// Results at both ends of a transfer of `sent` to `takers`.
 fn transfer(
     what: &str,
     sent: Vec<FlowState>,
@@ -169,7 +169,7 @@ fn who_commits_too_late_has_nothing() {
     assert!(stream.write_all(&[COMMIT]).is_err(), "and hears that it has nothing");
 }
 
-/// What either end says where the record says whose the flows are. `is_there`: the old one has it still.
+/// Results at both ends where the record says whose the flows are. `is_there`: the old one has it still.
 fn transfer_by_record(
     what: &str,
     is_there: bool,

@@ -6,7 +6,7 @@ use wire::{SackBlock, SackBlocks};
 
 use super::*;
 
-/// What a packet's record says, read by the rules of the module's table as `decode.js` reads it.
+/// Content of a packet's record, read by the rules of the module's table as `decode.js` reads it.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 struct Decoded {
     direction: u8,

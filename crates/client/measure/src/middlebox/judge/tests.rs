@@ -63,7 +63,7 @@ fn flow(kind: Kind, run: u32, sent: Vec<u8>) -> RawFlow {
     }
 }
 
-/// What is found about one connection, whose SYN came as `came`.
+/// Finding about one connection, whose SYN came as `came`.
 fn judged(kind: Kind, sent: &[u8], came: Seen, test: &str) -> (Outcome, String) {
     let mut all = Evidence { delay: DELAY, ..Evidence::new() };
     all.raw.push(flow(kind, 1, sent.to_vec()));

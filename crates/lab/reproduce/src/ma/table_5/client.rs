@@ -1,5 +1,5 @@
-//! What a client with a window of 17 KB takes, whatever the sender: measured by rate, by how late its program
-//! reads, and by how long a repair holds back.
+//! Throughput of a client with a window of 17 KB, whatever the sender: measured by rate, by how late its
+//! program reads, and by how long a repair holds back.
 //!
 //! What has arrived and is not read is at most a window. So a program that reads L after the first byte takes
 //! at most

@@ -6,8 +6,8 @@ use super::{PAPER, milliseconds, ratio};
 use crate::case_id::case_ids;
 use crate::{Check, Context, ReproduceError, Runs, Source, Table, Value};
 
-/// How long a repair takes, as the grid of `table-5-held-back.toml` has it, one for each column of the
-/// paper's table.
+/// Durations of a repair, as the grid of `table-5-held-back.toml` has it, one for each column of the paper's
+/// table.
 const REPAIRS: [Repair; 4] = [Repair::Ms262, Repair::Ms247, Repair::Ms255, Repair::Ms285];
 const AS_IN_PAPER: [Flow; 2] = [Flow::AsInPaper17, Flow::AsInPaper1024];
 const ADAPTIVE: [Flow; 2] = [Flow::Adaptive17, Flow::Adaptive1024];
@@ -30,7 +30,7 @@ case_ids! {
     pub(super) enum Repair { Ms262 = "262 ms", Ms247 = "247 ms", Ms255 = "255 ms", Ms285 = "285 ms" }
 }
 
-/// What the file gives.
+/// Runs of the file.
 pub(super) type HeldBack = Runs<(Flow, Repair)>;
 
 /// The runs, all four columns in one.

@@ -1,4 +1,4 @@
-//! What losses cost at a small window, and what no scheme can exceed under them.
+//! Cost of losses at a small window, and bound of all schemes under them.
 //!
 //! While a hole is open the client holds one window behind it and discards the rest. With a window that
 //! is small against what is under way, a loss event costs the link about one round trip. So at λ events
@@ -15,7 +15,7 @@ use super::{CASES, Column, Flow, Losing, Printed, milliseconds, ratio};
 use crate::case_id::case_ids;
 use crate::{CaseId, Context, ReproduceError, Runs, Source, Table, Value};
 
-/// How often a link loses at full rate, and how long its round trip is.
+/// Frequency of losses of a link at full rate, and its round trip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Losses {
     /// λ: loss events a second while the link is full.
@@ -65,14 +65,14 @@ fn events_per_second<C: CaseId>(runs: &Runs<C>, case: C) -> Option<f64> {
     (seconds > 0.0).then(|| events as f64 / seconds)
 }
 
-/// What an acknowledgement takes: the delay, and half a slot in the mean.
+/// Time that an acknowledgement takes: the delay, and half a slot in the mean.
 fn uplink_ms(scenario: &Scenario) -> f64 {
     let Some(up) = scenario.resolved().into_iter().find_map(|case| case.radio.up) else { return 0.0 };
     let delay = up.delay.map_or(0.0, |delay| delay.0.as_millis_f64());
     delay + up.slots.map_or(0.0, |slot| slot.0.as_millis_f64() / 2.0)
 }
 
-/// What 17 KB reach beside what they can, on the links that lose by time and by packet.
+/// Throughput of 17 KB beside its bound, on the links that lose by time and by packet.
 pub(super) fn bounds(columns: &[Column]) -> Table {
     let mut table =
         Table::new("What a window of 17 KB can reach: 1 ÷ (1 + λR) of UDP", "{RSRP, SINR}, losses")
