@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ::coupled::{Loaded, Status};
+use ::coupled::{CoupledStatus, Loaded};
 use clap::{Subcommand, ValueEnum};
 use control::coupled::Scheme;
 use figures::Table;
@@ -132,7 +132,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(status: &Status) -> String {
+fn told(status: &CoupledStatus) -> String {
     if status.loaded.is_empty() {
         return "nothing is loaded: subflows are not coupled".to_owned();
     }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use ::drwa::{AttachArgs, Line, State, Status};
+use ::drwa::{AttachArgs, DrwaStatus, Line, State};
 use io::Signals;
 use units::Bytes;
 
@@ -82,7 +82,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn lines(status: &Status) -> Vec<String> {
+fn lines(status: &DrwaStatus) -> Vec<String> {
     if status.attached.is_empty() {
         return vec!["nothing is attached: `cellerator drwa attach INTERFACE`".to_owned()];
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::congestion::{Comparison, ConnectionStatus, Loaded, Status, Users};
+use ::congestion::{CongestionStatus, ConnectionStatus, Loaded, RunningComparison, Users};
 use clap::Subcommand;
 use figures::Table;
 use io::{Clock, Signals};
@@ -154,7 +154,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(status: &Status) -> String {
+fn told(status: &CongestionStatus) -> String {
     if status.loaded.is_empty() {
         return "nothing is loaded: connections use the kernel's own congestion control".to_owned();
     }
@@ -194,7 +194,7 @@ fn loaded_told(loaded: &Loaded) -> String {
 }
 
 /// Duration of a comparison so far.
-fn time_of(comparison: &Comparison) -> String {
+fn time_of(comparison: &RunningComparison) -> String {
     let elapsed = (Clock::wall_nanos() / 1_000_000).saturating_sub(comparison.began_ms) / 1_000;
     comparison
         .planned_ms

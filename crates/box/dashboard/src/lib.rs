@@ -18,4 +18,4 @@ mod subscriber;
 
 pub use overview::{Overview, Shown};
 pub use site::{check_address, serve};
-pub use subscriber::Point;
+pub use subscriber::SubscriberPoint;

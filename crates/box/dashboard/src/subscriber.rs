@@ -35,7 +35,7 @@ pub(crate) type Key = (String, IpAddr);
 
 /// A subscriber at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Point {
+pub struct SubscriberPoint {
     /// Time, on a clock of the server's own, ms.
     pub at_ms: u64,
     /// Payload that it got since the point before, bit/s; none before it was seen twice.
@@ -73,7 +73,7 @@ pub(crate) struct Watched {
 
 #[derive(Default)]
 struct Ring {
-    points: VecDeque<Point>,
+    points: VecDeque<SubscriberPoint>,
     detail: Option<serde_json::Value>,
     /// Counts up with each new detail.
     details: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Had {
 
 #[derive(Serialize)]
 struct Event<'a> {
-    points: Vec<Point>,
+    points: Vec<SubscriberPoint>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a serde_json::Value>,
 }
@@ -108,7 +108,7 @@ impl Watched {
     /// News for a page that has `had` the rest, as JSON; the first time the last minute.
     pub fn since(&self, had: &mut Had) -> Option<Bytes> {
         let ring = self.ring();
-        let points: Vec<Point> =
+        let points: Vec<SubscriberPoint> =
             ring.points.iter().filter(|point| point.at_ms > had.at_ms).copied().collect();
         let detail = ring.detail.as_ref().filter(|_| ring.details > had.details);
         had.at_ms = points.last().map_or(had.at_ms, |point| point.at_ms);
@@ -172,7 +172,7 @@ impl Watching {
         if ring.points.len() >= POINTS_MAX {
             ring.points.pop_front();
         }
-        ring.points.push_back(Point {
+        ring.points.push_back(SubscriberPoint {
             at_ms,
             delivered_bps,
             rate_bps,

@@ -27,7 +27,7 @@ pub use page::{html, one_page};
 pub use pdf::{print, printer};
 pub use recorder::{Recorder, phase};
 pub use report::{
-    About, ClassFigures, Compared, FlowsFigures, MadeBy, PassedFigures, Point, Report, SCHEMA, SIZE_CLASSES,
-    Totals, Verdict,
+    About, ClassFigures, Compared, FlowsFigures, MadeBy, PassedFigures, Report, SCHEMA, SIZE_CLASSES,
+    SlicePoint, Totals, Verdict,
 };
 pub use slice::{FLOWS_PER_SLICE, FlowFigures, HalfFigures, Slice, TurnsFigures};

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use figures::Table;
-use figures::chart::{Axis, Chart, Ink, Mark, Point as Dot, Range, Series};
+use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series};
 use figures::page;
 use maud::{Markup, html};
 use run::{AbGroup, AbReport};
 
 use crate::ab;
 use crate::format::{NONE, at_most, bytes, clock, mbits, or_none, percent, span};
-use crate::report::{ClassFigures, PassedFigures, Point, Report, Verdict};
+use crate::report::{ClassFigures, PassedFigures, Report, SlicePoint, Verdict};
 
 /// Styles that the pages need beside the house's styles.
 const OWN_STYLE: &str = "
@@ -111,17 +111,17 @@ impl Report {
         let from_ms = first.unwrap_or(self.from_ms).max(self.from_ms);
         // A slice that follows no other one begins anew: a gap is no line.
         let minutes = |ms: u64| ms.saturating_sub(from_ms) as f64 / 60_000.0;
-        let of = |name: &str, colour: usize, value: &dyn Fn(&Point) -> Option<f64>| {
+        let of = |name: &str, colour: usize, value: &dyn Fn(&SlicePoint) -> Option<f64>| {
             let mut dots = Vec::new();
             let mut end = None;
             for point in &self.series {
                 let begin = point.at_ms.saturating_sub(point.span_ms);
                 if end.is_some_and(|end| begin > end + point.span_ms / 2) {
-                    dots.push(Dot::new(minutes(begin), f64::NAN));
+                    dots.push(Point::new(minutes(begin), f64::NAN));
                 }
                 end = Some(point.at_ms);
                 let middle = begin + point.span_ms / 2;
-                dots.push(Dot::new(minutes(middle), value(point).unwrap_or(f64::NAN)));
+                dots.push(Point::new(minutes(middle), value(point).unwrap_or(f64::NAN)));
             }
             Series::new(name, Ink::Colour(colour), Mark::Dotted, dots)
         };

@@ -46,7 +46,7 @@ pub struct Report {
     /// Sums.
     pub totals: Totals,
     /// By time.
-    pub series: Vec<Point>,
+    pub series: Vec<SlicePoint>,
     /// Accelerated flows that have ended.
     pub flows: FlowsFigures,
     /// Flows that were passed.
@@ -101,7 +101,7 @@ pub struct Totals {
 
 /// A slice's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct SlicePoint {
     /// Its end, ms since 1970.
     pub at_ms: u64,
     /// Its length, ms.
@@ -333,7 +333,7 @@ impl Report {
             covered_ms: within.iter().map(|slice| slice.span_ms).sum(),
             limits: limits(&flows, &passed, !ab.is_empty()),
             totals,
-            series: within.iter().map(|slice| Point::of(slice)).collect(),
+            series: within.iter().map(|slice| SlicePoint::of(slice)).collect(),
             flows,
             passed,
             ab,
@@ -361,7 +361,7 @@ impl FlowsFigures {
     }
 }
 
-impl Point {
+impl SlicePoint {
     fn of(slice: &Slice) -> Self {
         let down = &slice.downlink;
         Self {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use run::{AbReport, Direction, Distribution, FlowRecord, HalfSnapshot, Snapshot};
+use run::{AbReport, Distribution, EventDirection, FlowRecord, HalfSnapshot, Snapshot};
 use serde::{Deserialize, Serialize};
 
 /// Flows of which a slice keeps figures; of more it keeps these and counts all. 100 a minute are some megabytes a
@@ -140,7 +140,7 @@ impl FlowFigures {
     #[must_use]
     pub fn of(record: &FlowRecord) -> Option<Self> {
         Some(Self {
-            is_uplink: record.flow.direction == Direction::Uplink,
+            is_uplink: record.flow.direction == EventDirection::Uplink,
             delivered_bytes: record.delivered_bytes,
             resent_bytes: record.retransmitted_bytes,
             lasted_ms: record.ended_ms.saturating_sub(record.began_ms?),

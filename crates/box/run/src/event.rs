@@ -14,7 +14,7 @@ use units::Bytes;
 
 /// Fate of the flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Outcome {
+pub struct FlowTotals {
     /// Flows whose receiving host turned out to have everything.
     pub whole: usize,
     /// Flows that were owed something.
@@ -23,7 +23,7 @@ pub struct Outcome {
     pub ends_reset: usize,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for FlowTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { whole, flows, ends_reset } = self;
         write!(f, "{flows} flows reset: {ends_reset} of {} ends are gone", 2 * flows)?;
@@ -414,7 +414,7 @@ events! {
     /// Flows that were owed something were reset.
     Warning FlowsReset {
         /// Fate of the flows.
-        outcome: Outcome,
+        outcome: FlowTotals,
     } => "{outcome}";
     /// A shard has ended by itself.
     Warning ShardFailed {

@@ -121,13 +121,13 @@ pub struct FlowOf {
     /// The server's.
     pub server: SocketAddr,
     /// The direction that is accelerated.
-    pub direction: Direction,
+    pub direction: EventDirection,
 }
 
 /// A direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum EventDirection {
     /// To the client.
     Downlink,
     /// From the client.
@@ -173,8 +173,8 @@ pub struct FlowRecord {
 impl From<FlowName> for FlowOf {
     fn from(FlowName { client, server, direction }: FlowName) -> Self {
         let direction = match direction {
-            engine::Direction::Downlink => Direction::Downlink,
-            engine::Direction::Uplink => Direction::Uplink,
+            engine::Direction::Downlink => EventDirection::Downlink,
+            engine::Direction::Uplink => EventDirection::Uplink,
         };
         Self { client, server, direction }
     }

@@ -85,8 +85,8 @@ pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice, Wat
 pub use counters::{Counters, OnLink, SideCounters};
 pub use doctor::{Diagnosis, Finding, Health, examine};
 pub use error::RunError;
-pub use event::{Amount, Event, EventRecord, EventSink, Outcome, Severity, StandIn};
-pub use event_broadcaster::{Direction, FlowEvent, FlowOf, FlowRecord, Wishes};
+pub use event::{Amount, Event, EventRecord, EventSink, FlowTotals, Severity, StandIn};
+pub use event_broadcaster::{EventDirection, FlowEvent, FlowOf, FlowRecord, Wishes};
 pub use feedback::FeedbackConfig;
 pub use instances::{Found, choose, find};
 pub use log::{Log, flow_text};

@@ -31,7 +31,7 @@ use io::{Clock, Interest, IoError, Lifeline, Waiter};
 use units::{Duration, Instant, SeqNum};
 use wire::{TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
-use crate::event::Outcome;
+use crate::event::FlowTotals;
 use crate::inline::link_headers::LinkHeader;
 use crate::journal::Left;
 
@@ -108,7 +108,7 @@ pub(crate) fn reset_ends(
     passage: Passage<'_>,
     netlink: &Netlink,
     haste: &Haste,
-) -> Result<Outcome, IoError> {
+) -> Result<FlowTotals, IoError> {
     let mut recovery = Recovery::new(owed, passage, netlink, haste)?;
     let last = Clock::now() + ABSENCE_MAX;
     loop {
@@ -134,7 +134,7 @@ pub(crate) fn reset_ends(
         }
     }
     let ends_reset = recovery.flows.values().flat_map(|flow| flow.ends).filter(|end| end.is_reset).count();
-    Ok(Outcome { whole, flows: recovery.flows.len(), ends_reset })
+    Ok(FlowTotals { whole, flows: recovery.flows.len(), ends_reset })
 }
 
 /// One end of a flow.

@@ -13,7 +13,7 @@
 
 use std::net::IpAddr;
 
-use run::{Direction, FlowRecord};
+use run::{EventDirection, FlowRecord};
 
 /// RFC 7011 §3.1.
 const VERSION: u16 = 10;
@@ -107,7 +107,7 @@ impl Exporter {
 
     /// Takes in a record; false for one whose packets are in another record too, that of the downlink.
     pub fn add(&mut self, record: &FlowRecord) -> bool {
-        if record.is_both && record.flow.direction == Direction::Uplink {
+        if record.is_both && record.flow.direction == EventDirection::Uplink {
             return false;
         }
         let out = &mut self.waiting[usize::from(record.flow.client.is_ipv6())];
@@ -132,7 +132,7 @@ impl Exporter {
             for number in [record.retransmitted_bytes, record.timeouts].into_iter().chain(round_trips) {
                 out.extend(number.to_be_bytes());
             }
-            out.push(u8::from(record.flow.direction == Direction::Uplink));
+            out.push(u8::from(record.flow.direction == EventDirection::Uplink));
         }
         self.count += 1;
         true
@@ -225,7 +225,7 @@ mod tests {
     fn record(client: &str, server: &str) -> FlowRecord {
         let (client, server) = (client.parse().unwrap(), server.parse().unwrap());
         FlowRecord {
-            flow: FlowOf { client, server, direction: Direction::Downlink },
+            flow: FlowOf { client, server, direction: EventDirection::Downlink },
             is_both: false,
             reason: Some("closed".to_owned()),
             began_ms: Some(0x0102_0304_0506),
@@ -348,7 +348,7 @@ mod tests {
         let mut both = record("10.1.0.2:40000", "192.0.2.1:443");
         both.is_both = true;
         assert!(exporter.add(&both));
-        both.flow.direction = Direction::Uplink;
+        both.flow.direction = EventDirection::Uplink;
         assert!(!exporter.add(&both));
         let reasons = [Some("idle"), Some("draining"), Some("memory-full"), Some("reset"), None];
         assert_eq!(reasons.map(end_reason), [1, 4, 5, 3, 3]);

@@ -21,7 +21,7 @@ pub use collector::Collector;
 pub use error::TelemetryError;
 pub use gather::{Answered, Gatherer};
 pub use ipfix::{Exporter, MESSAGE_LEN_MAX};
-pub use metrics::{FAMILIES, Family, Kind, Source, exposition, text_format};
+pub use metrics::{FAMILIES, Family, MetricKind, Source, exposition, text_format};
 pub use privileges::{User, is_root};
 pub use server::serve;
 pub use stream::{Next, Stream};

@@ -23,7 +23,7 @@ const SIDES: [&str; 2] = ["wired", "mobile"];
 
 /// Kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// It only grows; its name ends in `_total`.
     Counter,
     /// A level.
@@ -34,7 +34,7 @@ pub enum Kind {
     Info,
 }
 
-impl Kind {
+impl MetricKind {
     /// The name of it in the exposition format.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -105,7 +105,7 @@ pub struct Family {
     /// Its unit, which ends its name.
     pub unit: Option<&'static str>,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Meaning of the metric.
     pub help: &'static str,
     source: Source,
@@ -116,9 +116,9 @@ impl Family {
     #[must_use]
     pub fn name(&self) -> String {
         let end = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram => "",
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
+            MetricKind::Gauge | MetricKind::Histogram => "",
         };
         format!("{}{end}", self.bare_name())
     }
@@ -155,7 +155,7 @@ macro_rules! families {
     ($($kind:ident $stem:literal $(in $unit:literal)? $source:expr => $help:literal;)*) => {
         /// Every metric, in the order in which they are shown.
         pub const FAMILIES: &[Family] = &[$(
-            Family { stem: $stem, unit: families!(@unit $($unit)?), kind: Kind::$kind, help: $help, source: $source },
+            Family { stem: $stem, unit: families!(@unit $($unit)?), kind: MetricKind::$kind, help: $help, source: $source },
         )*];
     };
     (@unit) => { None };
@@ -371,7 +371,7 @@ type Label<'a> = (&'a str, &'a str);
 /// The series of a family.
 struct Series<'a> {
     metric: MetricEncoder<'a>,
-    kind: Kind,
+    kind: MetricKind,
 }
 
 impl Series<'_> {
@@ -379,7 +379,7 @@ impl Series<'_> {
     fn put(&mut self, labels: &[Label<'_>], value: f64) -> fmt::Result {
         let labels = labels.to_vec();
         match self.kind {
-            Kind::Info => self.metric.encode_info(&labels),
+            MetricKind::Info => self.metric.encode_info(&labels),
             _ => self.metric.encode_family(&labels)?.encode_gauge(&value),
         }
     }
@@ -388,7 +388,7 @@ impl Series<'_> {
         let labels = labels.to_vec();
         let mut metric = self.metric.encode_family(&labels)?;
         match self.kind {
-            Kind::Counter => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
+            MetricKind::Counter => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
             _ => metric.encode_gauge(&value),
         }
     }

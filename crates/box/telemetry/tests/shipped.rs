@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use telemetry::{FAMILIES, Kind};
+use telemetry::{FAMILIES, MetricKind};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap().to_owned()
@@ -27,7 +27,9 @@ fn known() -> BTreeSet<String> {
     let names = FAMILIES.iter().flat_map(|family| {
         let name = family.name();
         match family.kind {
-            Kind::Histogram => ["bucket", "sum", "count"].iter().map(|end| format!("{name}_{end}")).collect(),
+            MetricKind::Histogram => {
+                ["bucket", "sum", "count"].iter().map(|end| format!("{name}_{end}")).collect()
+            }
             _ => vec![name],
         }
     });

@@ -37,7 +37,7 @@ pub use datagram::{Datagram, datagram};
 pub use decode::{Segment, Skip, decode};
 pub use error::CaptureError;
 pub use link::LinkType;
-pub use merge::{Merged, Problem, Source};
+pub use merge::{CaptureSource, Merged, Problem};
 pub use mptcp::{Mapping, MptcpOptions, mptcp_options};
 pub use order::Ordered;
 pub use reader::{Format, Health, Reader, Record};

@@ -11,7 +11,7 @@ use crate::order::Ordered;
 use crate::reader::{Health, Reader, Record};
 
 /// Something that can be opened, perhaps later.
-pub trait Source {
+pub trait CaptureSource {
     /// Name for messages.
     fn name(&self) -> String;
     /// Opens it from the start.
@@ -60,7 +60,7 @@ pub struct Merged<S> {
     points_used: u16,
 }
 
-impl<S: Source> Merged<S> {
+impl<S: CaptureSource> Merged<S> {
     /// Looks at the first packet of each source to learn their order.
     ///
     /// What cannot be read at all becomes a [`Problem`].
@@ -218,7 +218,7 @@ impl<S: Source> Merged<S> {
     }
 }
 
-impl<R: Read + Send + 'static> Source for std::sync::Mutex<Option<R>> {
+impl<R: Read + Send + 'static> CaptureSource for std::sync::Mutex<Option<R>> {
     fn name(&self) -> String {
         "-".to_owned()
     }

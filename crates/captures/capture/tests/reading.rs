@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::made::{
     Order, PcapStyle, USUAL, enhanced, ethernet, interface, packet, pcap, rich_pcapng, section, snoop,
 };
-use capture::{CaptureError, Format, LinkType, Merged, Reader, Source, decode, decompressed};
+use capture::{CaptureError, CaptureSource, Format, LinkType, Merged, Reader, decode, decompressed};
 use proptest::prelude::*;
 
 /// Time in ns, wire length and bytes.
@@ -196,7 +196,7 @@ fn packed_files_read_like_plain_ones() {
 
 struct Memory(&'static str, Vec<u8>);
 
-impl Source for Memory {
+impl CaptureSource for Memory {
     fn name(&self) -> String {
         self.0.to_owned()
     }

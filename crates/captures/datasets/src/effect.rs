@@ -189,7 +189,7 @@ impl Verdict {
 
 /// Two datasets beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct DatasetComparison {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// The version of the program.
@@ -285,7 +285,7 @@ pub fn compare(
     (after_name, after): (&str, &Flows),
     samples: u32,
     seed: u64,
-) -> Comparison {
+) -> DatasetComparison {
     let mut all: BTreeMap<&str, [bool; 2]> = BTreeMap::new();
     for (side, flows) in [before, after].into_iter().enumerate() {
         for name in &flows.subscribers {
@@ -336,7 +336,7 @@ pub fn compare(
         flows: flows.flows.len(),
         subscribers: flows.subscribers.len(),
     };
-    Comparison {
+    DatasetComparison {
         schema: SCHEMA,
         cellerator: env!("CARGO_PKG_VERSION").to_owned(),
         before: side(before_name, before),

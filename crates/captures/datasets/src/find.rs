@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use capture::{Reader, decompressed};
 
 use crate::error::DatasetsError;
-use crate::manifest::{Series, total};
+use crate::manifest::{CaptureSeries, total};
 use crate::names::{is_capture, series_key};
 
 /// The series in files and folders, in the order of their names; folders give all captures below them.
@@ -18,7 +18,7 @@ use crate::names::{is_capture, series_key};
 ///
 /// # Errors
 /// Something cannot be read, a folder has no captures, or two places have series of one name.
-pub fn find(inputs: &[PathBuf], env: &str) -> Result<Vec<Series>, DatasetsError> {
+pub fn find(inputs: &[PathBuf], env: &str) -> Result<Vec<CaptureSeries>, DatasetsError> {
     let mut found: BTreeMap<String, (PathBuf, Vec<PathBuf>)> = BTreeMap::new();
     for input in inputs {
         // By one name only, however it was named.
@@ -57,7 +57,7 @@ pub fn find(inputs: &[PathBuf], env: &str) -> Result<Vec<Series>, DatasetsError>
         if files.len() > 1 {
             files.sort_by_cached_key(|file| (first_packet(file), file.clone()));
         }
-        Ok(Series { name, env: env.to_owned(), bytes: total(&files)?, files })
+        Ok(CaptureSeries { name, env: env.to_owned(), bytes: total(&files)?, files })
     });
     series.collect()
 }

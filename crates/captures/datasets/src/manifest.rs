@@ -11,7 +11,7 @@ pub const MANIFEST_SCHEMA: &str = "cellerator/manifest/1";
 
 /// The successive files of one capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Series {
+pub struct CaptureSeries {
     /// Its name: once in a dataset and environment.
     pub name: String,
     /// A network, a carrier.
@@ -36,9 +36,9 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// [`Series::name`].
+    /// [`CaptureSeries::name`].
     pub name: String,
-    /// [`Series::env`]; that of the command where it is missing.
+    /// [`CaptureSeries::env`]; that of the command where it is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub env: Option<String>,
     /// Paths, from the manifest's folder on, in the order of time.
@@ -48,13 +48,13 @@ pub struct Listed {
 impl Manifest {
     /// The manifest of `series` for a file in the folder `folder`: paths below it are written relative to it.
     #[must_use]
-    pub fn of(series: &[Series], folder: &Path) -> Self {
+    pub fn of(series: &[CaptureSeries], folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let placed = |file: &PathBuf| {
             let whole = file.canonicalize().unwrap_or_else(|_| file.clone());
             whole.strip_prefix(&folder).map_or_else(|_| whole.clone(), Path::to_owned)
         };
-        let listed = |series: &Series| Listed {
+        let listed = |series: &CaptureSeries| Listed {
             name: series.name.clone(),
             env: Some(series.env.clone()),
             files: series.files.iter().map(placed).collect(),
@@ -90,13 +90,13 @@ impl Manifest {
     ///
     /// # Errors
     /// A file is not there.
-    pub fn series(self, folder: &Path, env: &str) -> Result<Vec<Series>, DatasetsError> {
+    pub fn series(self, folder: &Path, env: &str) -> Result<Vec<CaptureSeries>, DatasetsError> {
         let mut all = Vec::new();
         for listed in self.series {
             let files: Vec<PathBuf> = listed.files.iter().map(|file| folder.join(file)).collect();
             let bytes = total(&files)?;
             let env = listed.env.unwrap_or_else(|| env.to_owned());
-            all.push(Series { name: listed.name, env, files, bytes });
+            all.push(CaptureSeries { name: listed.name, env, files, bytes });
         }
         all.sort_by(|a, b| (&a.env, &a.name).cmp(&(&b.env, &b.name)));
         Ok(all)

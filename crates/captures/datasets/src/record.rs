@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tables::Whole;
 
 use crate::error::DatasetsError;
-use crate::manifest::Series;
+use crate::manifest::CaptureSeries;
 
 /// `schema` of a record.
 pub const RECORD_SCHEMA: &str = "cellerator/series/1";
@@ -45,9 +45,9 @@ pub struct RecordedFile {
 pub struct Record {
     /// [`RECORD_SCHEMA`].
     pub schema: String,
-    /// [`Series::name`].
+    /// [`CaptureSeries::name`].
     pub name: String,
-    /// [`Series::env`].
+    /// [`CaptureSeries::env`].
     pub env: String,
     /// Settings that it was made with.
     pub settings: Settings,
@@ -64,7 +64,7 @@ impl Record {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn of(series: &Series, settings: &Settings) -> Result<Self, DatasetsError> {
+    pub fn of(series: &CaptureSeries, settings: &Settings) -> Result<Self, DatasetsError> {
         let file = |path: &PathBuf| {
             let data = path.metadata().map_err(DatasetsError::io(path))?;
             let modified = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -89,14 +89,14 @@ impl Record {
 
     /// Path of the record of a series.
     #[must_use]
-    pub fn path(root: &Path, series: &Series) -> PathBuf {
+    pub fn path(root: &Path, series: &CaptureSeries) -> PathBuf {
         let run = series_run(&series.env, &series.name);
         root.join("v1").join("series").join(format!("{run}.json"))
     }
 
     /// The record of a series; none if there is none that can be read.
     #[must_use]
-    pub fn read(root: &Path, series: &Series) -> Option<Self> {
+    pub fn read(root: &Path, series: &CaptureSeries) -> Option<Self> {
         let text = std::fs::read_to_string(Self::path(root, series)).ok()?;
         let record: Self = serde_json::from_str(&text).ok()?;
         (record.schema == RECORD_SCHEMA).then_some(record)
@@ -110,7 +110,7 @@ impl Record {
     pub fn publish(
         mut self,
         root: &Path,
-        series: &Series,
+        series: &CaptureSeries,
         before: Option<&Self>,
         parts: Vec<Whole>,
     ) -> Result<(), DatasetsError> {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::manifest::Series;
+use crate::manifest::CaptureSeries;
 
 /// One of several jobs: `2/7` is the second of seven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl FromStr for Shard {
 /// Depends on the list alone: each series goes to the shard with the fewest bytes so far, the largest
 /// first. Every series is in one shard of each number of shards.
 #[must_use]
-pub fn shard(series: &[Series], shard: Shard) -> Vec<usize> {
+pub fn shard(series: &[CaptureSeries], shard: Shard) -> Vec<usize> {
     let mut order: Vec<usize> = (0..series.len()).collect();
     // A sort that keeps the order of equals.
     order.sort_by_key(|index| std::cmp::Reverse(series[*index].bytes));
@@ -63,8 +63,8 @@ pub fn shard(series: &[Series], shard: Shard) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn series(bytes: &[u64]) -> Vec<Series> {
-        let one = |(i, bytes): (usize, &u64)| Series {
+    fn series(bytes: &[u64]) -> Vec<CaptureSeries> {
+        let one = |(i, bytes): (usize, &u64)| CaptureSeries {
             name: format!("s{i}"),
             env: "none".to_owned(),
             files: Vec::new(),

@@ -4,11 +4,11 @@ use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, Series};
 use figures::{Table, page as page_of};
 use maud::html;
 
-use crate::effect::{Comparison, Effect, SUBSCRIBERS_MIN, SUBSCRIBERS_MIN_P95, Verdict};
+use crate::effect::{DatasetComparison, Effect, SUBSCRIBERS_MIN, SUBSCRIBERS_MIN_P95, Verdict};
 
 /// A row per measure: before, after, change with its interval, and what that says.
 #[must_use]
-pub fn table(comparison: &Comparison) -> Table {
+pub fn table(comparison: &DatasetComparison) -> Table {
     let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), digits);
     let row = |effect: &Effect| {
         let change = match (effect.change_percent, effect.change_interval_percent) {
@@ -67,7 +67,7 @@ fn signed(value: f64) -> String {
 
 /// The changes in percent with their intervals, a place per measure.
 #[must_use]
-pub fn chart(comparison: &Comparison) -> Chart {
+pub fn chart(comparison: &DatasetComparison) -> Chart {
     let names = comparison.effects.iter().map(|effect| effect.measure.short_name());
     let of = |verdict: Verdict, ink: Ink| {
         let points = comparison.effects.iter().enumerate().filter(|(_, effect)| effect.verdict == verdict);
@@ -109,7 +109,7 @@ pub fn chart(comparison: &Comparison) -> Chart {
 }
 
 /// Description of the comparison, in a line.
-fn said(comparison: &Comparison) -> String {
+fn said(comparison: &DatasetComparison) -> String {
     let side = |name: &str, side: &crate::effect::Side| {
         format!("{name}: {} flows of {} subscribers", side.flows, side.subscribers)
     };
@@ -132,7 +132,7 @@ fn too_few() -> String {
 
 /// Notes for a reader of the table on a terminal, in lines.
 #[must_use]
-pub fn notes(comparison: &Comparison) -> String {
+pub fn notes(comparison: &DatasetComparison) -> String {
     let parts = said(comparison).replace(" · ", "\n  ");
     let mut notes = format!("  {parts}\n");
     if comparison.effects.iter().any(|effect| effect.verdict == Verdict::TooFew) {
@@ -143,7 +143,7 @@ pub fn notes(comparison: &Comparison) -> String {
 
 /// One page with the chart and the table.
 #[must_use]
-pub fn page(comparison: &Comparison) -> String {
+pub fn page(comparison: &DatasetComparison) -> String {
     let look = |field: &str| (field == "worse").then_some("bad");
     let body = html! {
         p { (comparison.before.dataset) " → " (comparison.after.dataset) }

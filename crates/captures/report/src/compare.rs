@@ -14,7 +14,7 @@ const BULK_PACKETS: u64 = 10;
 
 /// Counts of one capture, as in [EV] Tables 1 and 2.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Sample {
+pub struct CaptureCounts {
     /// The capture.
     pub file: String,
     /// TCP packets.
@@ -38,7 +38,7 @@ pub struct Sample {
     run_bytes: u64,
 }
 
-impl Sample {
+impl CaptureCounts {
     fn add(&mut self, direction: &DirectionReport) {
         let r = &direction.retransmissions;
         let again = r.data_packets + r.syn + r.fin;
@@ -70,7 +70,7 @@ pub struct Environment {
     /// Its name.
     pub name: String,
     /// Its captures.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<CaptureCounts>,
     /// Throughput while data flowed, Mbit/s, of flows with data enough.
     pub throughput_mbps: Vec<f64>,
     /// Median RTT of each flow, milliseconds.
@@ -90,7 +90,7 @@ impl Environment {
 
     /// The next capture's flows follow.
     pub fn begin(&mut self, file: String) {
-        self.samples.push(Sample { file, ..Sample::default() });
+        self.samples.push(CaptureCounts { file, ..CaptureCounts::default() });
     }
 
     /// Adds a flow to the last sample.
@@ -112,7 +112,7 @@ impl Environment {
         }
     }
 
-    fn sum(&self, read: impl Fn(&Sample) -> u64) -> u64 {
+    fn sum(&self, read: impl Fn(&CaptureCounts) -> u64) -> u64 {
         self.samples.iter().map(read).sum()
     }
 }
@@ -290,13 +290,13 @@ mod tests {
     fn tables_name_every_environment_and_the_paper_they_follow() {
         let mut wifi = Environment::new("wifi".to_owned());
         wifi.begin("a.pcap".to_owned());
-        wifi.samples[0] = Sample {
+        wifi.samples[0] = CaptureCounts {
             packets: 1_000,
             retransmitted: 10,
             lost: 8,
             connections: 4,
             reset: 1,
-            ..Sample::default()
+            ..CaptureCounts::default()
         };
         let run =
             Run { throughput_mbps: 10.0, rtt_ms: Some(40.0), loss_percent: Some(1.0), handshake_ms: None };

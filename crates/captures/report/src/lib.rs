@@ -26,7 +26,7 @@ mod trace_chart;
 
 pub use capture_page::CapturePage;
 pub use case_flow::CaseFlow;
-pub use compare::{Environment, Run, Sample, comparison};
+pub use compare::{CaptureCounts, Environment, Run, comparison};
 pub use dataset::{CaptureId, Dataset, capture_id, columns, date_of, series_run};
 pub use finding::sentence;
 pub use flow_lines::{FlowLines, LineFormat};

@@ -71,7 +71,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
             check(args, std::slice::from_ref(&input))?;
             let stored = match &args.parquet {
                 Some(root) => {
-                    let captures = vec![(input.identity()?, capture::Source::name(&input))];
+                    let captures = vec![(input.identity()?, capture::CaptureSource::name(&input))];
                     let dataset = Dataset::new(root, name, captures, &made_by);
                     Some(dataset.starting_at(first_flow))
                 }

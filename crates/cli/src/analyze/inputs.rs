@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use analysis::{CaptureFile, Skipped};
-use capture::{Source, decompressed};
+use capture::{CaptureSource, decompressed};
 use datasets::is_capture;
 use report::{CaptureId, capture_id};
 
@@ -18,7 +18,7 @@ pub(super) enum Input {
     Stdin,
 }
 
-impl Source for Input {
+impl CaptureSource for Input {
     fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),

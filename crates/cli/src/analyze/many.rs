@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analysis::{Event, FlowReport, MadeBy, PacketView, Sink};
-use capture::Source as _;
-use datasets::{DatasetsError, Manifest, Record, Series, Settings, shard};
+use capture::CaptureSource as _;
+use datasets::{CaptureSeries, DatasetsError, Manifest, Record, Settings, shard};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
 use parallel::in_parallel_until;
@@ -146,14 +146,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn series(args: &Args) -> Result<Vec<Series>, String> {
+fn series(args: &Args) -> Result<Vec<CaptureSeries>, String> {
     let said = |error: datasets::DatasetsError| error.to_string();
     let Some(path) = &args.manifest else { return datasets::find(&args.files, &args.env).map_err(said) };
     let folder = path.parent().unwrap_or(Path::new(""));
     Manifest::read(path).and_then(|manifest| manifest.series(folder, &args.env)).map_err(said)
 }
 
-fn write_manifest(path: &Path, series: &[Series]) -> Result<(), String> {
+fn write_manifest(path: &Path, series: &[CaptureSeries]) -> Result<(), String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let text = serde_json::to_string_pretty(&Manifest::of(series, folder)).map_err(|e| e.to_string())?;
     tables::write_whole(path, (text + "\n").as_bytes())
@@ -165,7 +165,7 @@ fn write_manifest(path: &Path, series: &[Series]) -> Result<(), String> {
 /// Analyzes a series, unless its results are there.
 fn one(
     root: &Path,
-    series: &Series,
+    series: &CaptureSeries,
     settings: &Settings,
     args: &Args,
     threads: u16,

@@ -45,7 +45,7 @@ impl Outputs {
         for (path, format) in [(&args.csv, LineFormat::Csv), (&args.jsonl, LineFormat::Json)] {
             if let Some(path) = path {
                 let name = path.display().to_string();
-                let files = inputs.iter().map(capture::Source::name).collect();
+                let files = inputs.iter().map(capture::CaptureSource::name).collect();
                 let lines = FlowLines::new(create(path)?, format, files)
                     .map_err(|error| format!("{name}: {error}"))?;
                 all.push(Box::new(Lines { lines, name }));
@@ -95,7 +95,7 @@ impl Outputs {
         }
         if let Some((verdicts, file)) = self.verdicts {
             let inputs = again()?;
-            if inputs.iter().any(|input| !capture::Source::can_reopen(input)) {
+            if inputs.iter().any(|input| !capture::CaptureSource::can_reopen(input)) {
                 return Err(
                     "--annotate reads the captures twice, which standard input and pipes do not allow: name \
                      files"
@@ -300,7 +300,7 @@ impl Stored {
         let name = root.display().to_string();
         std::fs::create_dir_all(root).map_err(|error| format!("{name}: cannot be made: {error}"))?;
         let ids: Result<Vec<(CaptureId, String)>, String> =
-            inputs.iter().map(|input| Ok((input.identity()?, capture::Source::name(input)))).collect();
+            inputs.iter().map(|input| Ok((input.identity()?, capture::CaptureSource::name(input)))).collect();
         Ok(Self { dataset: Dataset::new(root, env, ids?, made_by), name })
     }
 }

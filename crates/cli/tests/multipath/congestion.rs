@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use congestion::layout::{Event, Kind, handle};
-use congestion::{KERNEL_NAME, Program, Setup};
+use congestion::layout::{Event, EventKind, handle};
+use congestion::{ControlProgram, KERNEL_NAME, Setup};
 use control::server::{Bound, Law};
 use io::{Namespace, Waiter, sysctl};
 use serde_json::Value;
@@ -48,16 +48,16 @@ fn watched() -> Vec<Event> {
 }
 
 /// The program, registered, which writes down what happens.
-fn loaded(setup: Setup) -> Program {
+fn loaded(setup: Setup) -> ControlProgram {
     let setup = Setup { is_test: true, ..setup };
-    let mut program =
-        Program::load(&setup).unwrap_or_else(|error| panic!("{error}\n{}", error.log().unwrap_or_default()));
+    let mut program = ControlProgram::load(&setup)
+        .unwrap_or_else(|error| panic!("{error}\n{}", error.log().unwrap_or_default()));
     program.register().unwrap();
     program
 }
 
 /// What happens in the kernel while `run` runs, and what that returns.
-fn events_during<T: Send>(program: &Program, run: impl FnOnce() -> T + Send) -> (Vec<Event>, T) {
+fn events_during<T: Send>(program: &ControlProgram, run: impl FnOnce() -> T + Send) -> (Vec<Event>, T) {
     let mut events = Vec::new();
     let result = std::thread::scope(|scope| {
         let run = scope.spawn(run);
@@ -80,11 +80,11 @@ fn replay(events: &[Event], bounds: &mut [u32; Bound::ALL.len()]) {
     let mut reference = Law::new(1);
     for (event, sequence) in events.iter().zip(1..) {
         assert_eq!(event.sequence, sequence, "an event is missing: {event:?}");
-        assert_eq!(event.kind == Kind::Begin, sequence == 1, "{event:?}");
+        assert_eq!(event.kind == EventKind::Begin, sequence == 1, "{event:?}");
         reference.mss = event.mss;
         handle(&mut reference, event.kind, event.mss, &event.ack, &event.peers);
         assert_eq!((reference.window, reference.pacing_rate), (event.window, event.pacing_rate), "{event:?}");
-        if event.kind == Kind::Ack {
+        if event.kind == EventKind::Ack {
             assert_eq!(event.cwnd, event.window.div_ceil(event.mss), "{event:?}");
         }
         bounds[reference.bound as usize] += 1;
@@ -100,7 +100,7 @@ fn every_window_and_rate_in_the_kernel_is_the_references() {
     let mut bounds = [0; Bound::ALL.len()];
     events.chunk_by(|a, b| a.number == b.number).for_each(|one| replay(one, &mut bounds));
     let of = |kind| events.iter().filter(|event| event.kind == kind).count();
-    let counts = Kind::ALL.map(of);
+    let counts = EventKind::ALL.map(of);
     eprintln!("{} events, of each kind {counts:?}; bounds {bounds:?}", events.len());
     let losses = events.iter().filter(|event| event.ack.lost > 0).count();
     assert!(counts[3] > 2_000 && losses >= 10, "{counts:?}, {losses} with losses");

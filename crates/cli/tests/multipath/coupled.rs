@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use ::coupled::layout::{Event, Kind};
-use ::coupled::{Program, Setup, kernel_name};
+use ::coupled::layout::{Event, EventKind};
+use ::coupled::{SchemeProgram, Setup, kernel_name};
 use control::coupled::{Coupled, Scheme, SubflowId};
 use io::{Namespace, SpawnOptions, Waiter, sysctl};
 use serde_json::Value;
@@ -61,8 +61,8 @@ name = "kernel"
 /// What happens in the kernel while the scenario with these `keys` runs under `scheme`.
 fn watched(scheme: Scheme, keys: &str) -> Vec<Event> {
     let setup = Setup { is_test: true, ..Setup::private(scheme) };
-    let mut program =
-        Program::load(&setup).unwrap_or_else(|error| panic!("{error}\n{}", error.log().unwrap_or_default()));
+    let mut program = SchemeProgram::load(&setup)
+        .unwrap_or_else(|error| panic!("{error}\n{}", error.log().unwrap_or_default()));
     program.register().unwrap();
     let file = scenario(&format!("coupled-{}", scheme.name()), program.name(), keys);
     let mut events = Vec::new();
@@ -108,7 +108,7 @@ fn replay(scheme: Scheme, events: &[Event]) -> Replayed {
     for (event, sequence) in events.iter().zip(1..) {
         assert_eq!(event.sequence, sequence, "{scheme:?}: an event is missing: {event:?}");
         let before = event.before;
-        if event.kind == Kind::Join {
+        if event.kind == EventKind::Join {
             let joined = event.after;
             let id = reference.add(joined.window.into(), joined.ssthresh.into()).unwrap();
             reference.resume(id, joined.window.into(), joined.ssthresh.into(), joined.credit.into());
@@ -118,7 +118,7 @@ fn replay(scheme: Scheme, events: &[Event]) -> Replayed {
             continue;
         }
         let id = ids[&event.number];
-        if event.kind == Kind::Leave {
+        if event.kind == EventKind::Leave {
             reference.remove(id);
             ids.remove(&event.number);
             continue;
@@ -131,21 +131,21 @@ fn replay(scheme: Scheme, events: &[Event]) -> Replayed {
         }
         reference.on_round_trip(id, before.srtt_us.into());
         match event.kind {
-            Kind::Ack => {
+            EventKind::Ack => {
                 replayed.acks += u32::from(is_own);
                 replayed.coupled_acks += u32::from(is_own && ids.len() > 1);
                 reference.on_ack(id, event.a.into(), event.b == 1);
             }
-            Kind::Loss => {
+            EventKind::Loss => {
                 replayed.losses += 1;
                 reference.on_loss(id);
             }
-            Kind::Timeout => {
+            EventKind::Timeout => {
                 replayed.timeouts += 1;
                 reference.on_timeout(id, before.window.into());
             }
-            Kind::Undo => reference.on_undo(id),
-            Kind::Join | Kind::Leave => {}
+            EventKind::Undo => reference.on_undo(id),
+            EventKind::Join | EventKind::Leave => {}
         }
         let own = reference.subflow(id).unwrap();
         // The aim is a segment; both count in the same integers.

@@ -60,7 +60,7 @@ pub const NAMES: [&str; 6] = ["rtt", "sweep", "tcp", "middlebox", "hops", "timeo
 
 /// One measurement of all.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Part {
+pub struct PartRun {
     /// Name of the command.
     pub name: &'static str,
     /// Time that it took, s.
@@ -89,7 +89,7 @@ pub struct AllDocument {
     /// Why it is not the whole; none of one that is.
     pub incomplete: Option<String>,
     /// What was measured, in its order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PartRun>,
 }
 
 /// Result of a part.
@@ -248,7 +248,7 @@ pub fn all(
         let came = (entry.act)(session, made_by.clone(), watcher);
         let seconds = io::Clock::now().saturating_since(begin).as_secs_f64();
         let mut part =
-            Part { name, seconds, verdict: None, error: None, document: None, page: String::new() };
+            PartRun { name, seconds, verdict: None, error: None, document: None, page: String::new() };
         match came {
             Ok(done) => {
                 part.verdict = Some(done.verdict);
@@ -317,7 +317,7 @@ pub fn page(document: &AllDocument) -> String {
 }
 
 /// Heading, verdict and figures of a part.
-fn part_head(part: &Part) -> String {
+fn part_head(part: &PartRun) -> String {
     let verdict =
         part.verdict.as_ref().map(|verdict| html! { p class="finding" { (verdict) } }.into_string());
     let error = part
@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     fn document() -> AllDocument {
-        let part = |name, verdict: Option<&str>, error: Option<&str>| Part {
+        let part = |name, verdict: Option<&str>, error: Option<&str>| PartRun {
             name,
             seconds: 12.3,
             verdict: verdict.map(str::to_owned),

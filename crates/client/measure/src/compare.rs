@@ -92,7 +92,7 @@ pub struct TransferRow {
 
 /// Environments side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct EnvironmentComparison {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the comparison.
@@ -111,8 +111,8 @@ pub struct Comparison {
 ///
 /// # Errors
 /// One that is no result of `probe`, as one line.
-pub fn compare(environments: &[Environment], made_by: Maker) -> Result<Comparison, String> {
-    let mut comparison = Comparison {
+pub fn compare(environments: &[Environment], made_by: Maker) -> Result<EnvironmentComparison, String> {
+    let mut comparison = EnvironmentComparison {
         schema: SCHEMA,
         made_by,
         verdict: String::new(),
@@ -206,7 +206,7 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// Titles and tables of what there is.
-fn tables(comparison: &Comparison) -> Vec<(&'static str, Table)> {
+fn tables(comparison: &EnvironmentComparison) -> Vec<(&'static str, Table)> {
     let mut tables = Vec::new();
     if !comparison.round_trips.is_empty() {
         let row = |row: &RttRow| {
@@ -279,7 +279,7 @@ fn tables(comparison: &Comparison) -> Vec<(&'static str, Table)> {
 
 /// The verdict, and the tables.
 #[must_use]
-pub fn summary(comparison: &Comparison, columns: usize) -> String {
+pub fn summary(comparison: &EnvironmentComparison, columns: usize) -> String {
     let mut text = figures::wrapped(&comparison.verdict, columns).join("\n") + "\n";
     for (title, table) in tables(comparison) {
         let may_go = ["runs", "std", "min", "outages", "limited by", "loss", "RTT p95 at largest"];
@@ -294,7 +294,7 @@ pub fn summary(comparison: &Comparison, columns: usize) -> String {
 
 /// The whole page.
 #[must_use]
-pub fn page(comparison: &Comparison) -> String {
+pub fn page(comparison: &EnvironmentComparison) -> String {
     let body = html! {
         p class="finding" { (comparison.verdict) }
         p class="soft" {
@@ -319,7 +319,7 @@ pub fn page(comparison: &Comparison) -> String {
 }
 
 /// A distribution function for each load, with a line for each environment.
-fn distributions(comparison: &Comparison) -> Markup {
+fn distributions(comparison: &EnvironmentComparison) -> Markup {
     let line = |place: usize, row: &RttRow| {
         let last = row.distribution_ms.len().saturating_sub(1).max(1) as f64;
         let points = row.distribution_ms.iter().enumerate();
@@ -343,7 +343,7 @@ fn distributions(comparison: &Comparison) -> Markup {
     }
 }
 
-fn verdict(comparison: &Comparison) -> String {
+fn verdict(comparison: &EnvironmentComparison) -> String {
     let joined = |parts: Vec<String>| parts.join(", ");
     let mut sentences = Vec::new();
     let idle = comparison.round_trips.iter().filter(|row| row.load == "idle");

@@ -37,10 +37,10 @@ mod timeout_page;
 mod verdict;
 
 pub use all::{
-    AllDocument, AllPlan, NAMES as ALL_NAMES, Part, all, page as all_page, summary as all_summary,
+    AllDocument, AllPlan, NAMES as ALL_NAMES, PartRun, all, page as all_page, summary as all_summary,
 };
 pub use compare::{
-    CapacityRow, Comparison, Environment, RttRow, TransferRow, compare, page as compare_page,
+    CapacityRow, Environment, EnvironmentComparison, RttRow, TransferRow, compare, page as compare_page,
     summary as compare_summary,
 };
 pub use error::{MeasureError, refusal};
@@ -49,7 +49,7 @@ pub use hops_page::{page as hops_page, summary as hops_summary};
 pub use local::{LocalFigures, LocalPeer};
 pub use maker::{Maker, Peer};
 pub use middlebox::{
-    Connection, Finding, MiddleboxDocument, MiddleboxPart, MiddleboxPlan, NotDone, Outcome, Piece,
+    CheckOutcome, Connection, Finding, MiddleboxDocument, MiddleboxPart, MiddleboxPlan, NotDone, Piece,
     PortFigures, middlebox,
 };
 pub use middlebox_page::{page as middlebox_page, summary as middlebox_summary};
@@ -59,7 +59,7 @@ pub use rtt::{Phase, RttDocument, RttPlan, Way, rtt, rtt_beside};
 pub use rtt_page::{page as rtt_page, summary as rtt_summary};
 pub use serve::{ServeOptions, serve};
 pub use session::{Address, Moment, Session, SessionOptions, Watcher};
-pub use sweep::{Capacity, DirectionFigures, Step, SweepDocument, SweepPlan, sweep};
+pub use sweep::{Capacity, DirectionFigures, SweepDocument, SweepPlan, SweepStep, sweep};
 pub use sweep_page::{page as sweep_page, summary as sweep_summary};
 pub use tcp::{Spread, TcpDocument, TcpPlan, TcpRow, TcpRun, TcpSettings, tcp};
 pub use tcp_limit::Limit;

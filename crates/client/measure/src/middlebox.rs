@@ -87,7 +87,7 @@ pub enum MiddleboxPart {
 /// Outcome of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// Something in between acts.
     Found,
     /// Nothing in between acts.
@@ -104,7 +104,7 @@ pub struct Finding {
     /// Name of the test.
     pub test: &'static str,
     /// Outcome of the test.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// In a few words.
     pub verdict: String,
     /// Evidence that was seen.

@@ -7,7 +7,7 @@ use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
 
 use crate::middlebox::verdict::{groups, question};
-use crate::middlebox::{Connection, MiddleboxDocument, NOT_ASKED, Outcome};
+use crate::middlebox::{CheckOutcome, Connection, MiddleboxDocument, NOT_ASKED};
 
 /// The verdict, a line for each test, and the evidence of what was found.
 #[must_use]
@@ -27,7 +27,7 @@ pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
     if !all.is_empty() {
         text += &format!("\n{table}");
     }
-    for group in all.iter().filter(|group| group.outcome != Outcome::Clear) {
+    for group in all.iter().filter(|group| group.outcome != CheckOutcome::Clear) {
         if let Some(finding) = group.findings.first() {
             let what = question(group.test).trim_end_matches('?');
             let told = format!("{what}, port {}: {}", finding.port, finding.evidence);
@@ -69,9 +69,9 @@ pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
     let look = |field: &str| (field == "found").then_some("different");
     let rows = all.iter().map(|group| {
         let outcome = match group.outcome {
-            Outcome::Found => "found",
-            Outcome::Clear => "clear",
-            Outcome::Unknown => "unknown",
+            CheckOutcome::Found => "found",
+            CheckOutcome::Clear => "clear",
+            CheckOutcome::Unknown => "unknown",
         };
         vec![question(group.test).to_owned(), group.verdict.to_owned(), group.ports(), outcome.to_owned()]
     });

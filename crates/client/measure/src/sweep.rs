@@ -47,7 +47,7 @@ pub struct SweepPlan {
 
 /// A run of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct SweepStep {
     /// Figures of the run.
     #[serde(flatten)]
     pub figures: RunFigures,
@@ -87,12 +87,12 @@ pub struct DirectionFigures {
     /// Longest IP packet that came through, bytes, where those of the runs did not; none where they did.
     pub longest_packet_bytes: Option<u16>,
     /// The search, if there was one.
-    pub search: Option<Step>,
+    pub search: Option<SweepStep>,
     /// By rising rate.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SweepStep>,
     /// Runs that the ends themselves spoiled, and that were made again: a sender that was kept from its processor, a
     /// receiver without room. By rising rate.
-    pub spoiled: Vec<Step>,
+    pub spoiled: Vec<SweepStep>,
 }
 
 /// Result of a sweep.
@@ -126,9 +126,9 @@ impl Measured {
         self.beside.as_ref().map_or(&[], |log| &log.echoes)
     }
 
-    fn step(&self, clock: Option<&ClockEstimate>) -> Step {
+    fn step(&self, clock: Option<&ClockEstimate>) -> SweepStep {
         let sent = self.beside.as_ref().map_or(0, |log| log.departures.len() as u32);
-        Step {
+        SweepStep {
             figures: RunFigures::of(&self.log, self.echoes(), clock),
             echoes_sent: sent,
             echoes_returned: self.echoes().len() as u32,
@@ -256,7 +256,7 @@ fn document(
         .iter()
         .map(|MeasuredWay { direction, search, steps, spoiled, longest_packet }| {
             let search = search.as_ref().map(|measured| measured.step(clock.as_ref()));
-            let steps: Vec<Step> = steps.iter().map(|measured| measured.step(clock.as_ref())).collect();
+            let steps: Vec<SweepStep> = steps.iter().map(|measured| measured.step(clock.as_ref())).collect();
             let valid = steps.iter().filter(|step| step.figures.is_valid);
             let overload = Overload::of(valid.map(|step| &step.figures));
             DirectionFigures {
@@ -286,8 +286,8 @@ fn document(
 
 /// Of the best of `steps`; `top` is the one at the highest rate.
 fn capacity<'a>(
-    steps: impl Iterator<Item = &'a Step>,
-    top: Option<&Step>,
+    steps: impl Iterator<Item = &'a SweepStep>,
+    top: Option<&SweepStep>,
     overload: Overload,
 ) -> Option<Capacity> {
     let valid = steps.map(|step| &step.figures).filter(|figures| figures.is_valid);
@@ -305,8 +305,8 @@ fn capacity<'a>(
 }
 
 /// The largest rate up to which every one had little delay and loss.
-fn knee(steps: &[Step], overload: Overload) -> Option<f64> {
-    let is_good = |step: &&Step| {
+fn knee(steps: &[SweepStep], overload: Overload) -> Option<f64> {
+    let is_good = |step: &&SweepStep| {
         let figures = &step.figures;
         let is_known = figures.delay_variation.is_some() && figures.loss_percent.is_some();
         is_known && !overload.is_in(figures)

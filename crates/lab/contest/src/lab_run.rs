@@ -76,13 +76,13 @@ impl LabContest<'_> {
     }
 
     /// The congestion control in BPF, where a scheme is in the kernel and nobody has loaded it; it goes with the value.
-    fn load(&self) -> Result<Option<congestion::Program>, ContestError> {
+    fn load(&self) -> Result<Option<congestion::ControlProgram>, ContestError> {
         let Some(scheme) = self.contest.schemes.iter().find(|one| one.treatment == Treatment::Kernel) else {
             return Ok(None);
         };
         let failed =
             |error: io::IoError| ContestError::Lab { run: scheme.label.clone(), problem: error.to_string() };
-        let mut program = congestion::Program::load(&congestion::Setup::usual()).map_err(failed)?;
+        let mut program = congestion::ControlProgram::load(&congestion::Setup::usual()).map_err(failed)?;
         match program.register() {
             Err(error) if error.is_already_there() => Ok(None),
             done => done.map(|()| Some(program)).map_err(failed),

@@ -50,7 +50,7 @@ pub use offset::offset_ms;
 pub use path::{PathDocument, PathSettings};
 pub use radio::{Air, RadioSettings};
 pub use results::{
-    BesideRun, Delays, Document, FlowsRun, Limit, Maker, MixedRun, Run, SCHEMA, Series, ShortRun, Summary,
+    BesideRun, Delays, Document, FlowsRun, Limit, Maker, MixedRun, Run, RunSeries, SCHEMA, ShortRun, Summary,
     TraceFigures, Waiting,
 };
 pub use scheme::{Scheme, Treatment};

@@ -329,14 +329,14 @@ pub struct TraceFigures {
     pub offset_p95_ms: f64,
     /// The ping alone on the link.
     pub idle_ping_ms: Delays,
-    /// Capacity of the link, in bins as long as those of [`Series`].
+    /// Capacity of the link, in bins as long as those of [`RunSeries`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capacity_mbps: Vec<f64>,
 }
 
 /// A run over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Series {
+pub struct RunSeries {
     /// Length of a bin.
     pub bin_ms: f64,
     /// Bytes delivered over the radio in each.
@@ -414,7 +414,7 @@ pub struct Run {
     pub ping_ms: Delays,
     /// The run over time; of the first seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub series: Option<Series>,
+    pub series: Option<RunSeries>,
     /// Quantiles of the queueing delay from 0 to 100 %, a per cent apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue_quantiles_ms: Vec<f64>,

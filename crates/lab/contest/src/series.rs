@@ -4,7 +4,7 @@ use figures::stats;
 use link::{PacketRecord, Trace, time_bins};
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::results::Series;
+use crate::results::RunSeries;
 
 /// Bins of a run: as many as a plot shows.
 const BINS: u64 = 240;
@@ -21,11 +21,11 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// Throughput and queue of a run.
-pub(crate) fn of_run(records: &[PacketRecord], length: Duration) -> Series {
+pub(crate) fn of_run(records: &[PacketRecord], length: Duration) -> RunSeries {
     let (from, to) = (Instant::ZERO, Instant::ZERO + length);
     let bins = time_bins(records, |_, _| Bytes::ZERO, (from, to), bin(length));
     let ms = |delay: Option<Duration>| rounded(delay.map_or(0.0, Duration::as_millis_f64));
-    Series {
+    RunSeries {
         bin_ms: bin(length).as_millis_f64(),
         throughput_mbps: bins.iter().map(|bin| rounded(bin.throughput.as_mbps_f64())).collect(),
         queue_ms: bins.iter().map(|bin| ms(bin.queueing_delay_mean)).collect(),

@@ -22,9 +22,9 @@ use units::{Duration, Instant};
 pub use report::{CompareEstimate, CompareReport, EndedBy, Metric, Shows, Side};
 
 use crate::hold::{SWEEP_EVERY, enter, register};
-use crate::record::Comparison;
+use crate::record::RunningComparison;
 use crate::split::{Group, Split, Unit};
-use crate::{CongestionError, KERNEL_NAME, Program, Setup, Users};
+use crate::{CongestionError, ControlProgram, KERNEL_NAME, Setup, Users};
 use splitter::Splitter;
 use tally::Tally;
 
@@ -62,7 +62,7 @@ struct Running {
     began: Instant,
     began_ms: u64,
     _instance: Instance,
-    program: Program,
+    program: ControlProgram,
 }
 
 /// Makes a comparison until its time is over or `signals` says to end; `tell` gets one line about each thing of note.
@@ -127,7 +127,7 @@ impl Running {
         splitter.attach(what.group.as_deref())?;
         let users = Users::New { port: what.port, group: what.group.clone() };
         let (began, began_ms) = (Clock::now(), Clock::wall_nanos() / 1_000_000);
-        let comparison = Comparison {
+        let comparison = RunningComparison {
             with: controls[0].clone(),
             by: what.by,
             seed: what.seed,

@@ -8,8 +8,8 @@ use io::{
 };
 use units::Duration;
 
-use crate::record::{Comparison, KIND, Record, running};
-use crate::{Chooser, CongestionError, Program, Setup, Users};
+use crate::record::{KIND, Record, RunningComparison, running};
+use crate::{Chooser, CongestionError, ControlProgram, Setup, Users};
 
 /// Longest time that a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// The congestion control, and who is to use it; all of it ends with the value, and with the process.
 #[derive(Debug)]
 pub struct Held {
-    program: Program,
+    program: ControlProgram,
     chooser: Option<Chooser>,
     _instance: Instance,
 }
@@ -55,8 +55,8 @@ impl Held {
 }
 
 /// Loads and registers it.
-pub(crate) fn register(setup: Setup) -> Result<Program, CongestionError> {
-    let mut program = Program::load(&setup)?;
+pub(crate) fn register(setup: Setup) -> Result<ControlProgram, CongestionError> {
+    let mut program = ControlProgram::load(&setup)?;
     let others = running()?;
     if let Err(error) = program.register() {
         let owner = others.iter().find(|other| other.record.name == setup.name);
@@ -72,9 +72,9 @@ pub(crate) fn register(setup: Setup) -> Result<Program, CongestionError> {
 
 /// Writes down what is loaded, for as long as the value is there.
 pub(crate) fn enter(
-    program: &Program,
+    program: &ControlProgram,
     users: Users,
-    comparison: Option<Comparison>,
+    comparison: Option<RunningComparison>,
 ) -> Result<Instance, CongestionError> {
     let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
     let record = Record {

@@ -136,7 +136,7 @@ pub const LAW_LEN: usize = 50 * 8 + 6 * 4 + (32 + 16 + 16 + 8) * 4;
 
 /// `enum event_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// A connection begins: with the round trip of its handshake, and the window to begin with as what is delivered.
     Begin,
     /// It was idle until then.
@@ -149,7 +149,7 @@ pub enum Kind {
     Peers,
 }
 
-impl Kind {
+impl EventKind {
     /// All of them, from number 1 on.
     pub const ALL: [Self; 5] = [Self::Begin, Self::Idle, Self::Timeout, Self::Ack, Self::Peers];
 
@@ -159,19 +159,19 @@ impl Kind {
 }
 
 /// Has the reference handle an event.
-pub fn handle(law: &mut Law, kind: Kind, mss: u64, ack: &AckEvent, peers: &Peers) {
+pub fn handle(law: &mut Law, kind: EventKind, mss: u64, ack: &AckEvent, peers: &Peers) {
     match kind {
-        Kind::Begin => {
+        EventKind::Begin => {
             *law = Law::new(mss);
             law.on_handshake(ack.rtt_us, ack.now_us);
             if ack.delivered > 0 {
                 law.on_hint(ack.delivered);
             }
         }
-        Kind::Idle => law.on_idle(ack.now_us),
-        Kind::Timeout => law.on_timeout(ack.now_us),
-        Kind::Ack => law.on_ack(ack),
-        Kind::Peers => law.on_peers(peers, ack.now_us),
+        EventKind::Idle => law.on_idle(ack.now_us),
+        EventKind::Timeout => law.on_timeout(ack.now_us),
+        EventKind::Ack => law.on_ack(ack),
+        EventKind::Peers => law.on_peers(peers, ack.now_us),
     }
 }
 
@@ -183,7 +183,7 @@ pub struct Event {
     /// Of the event, from 1.
     pub sequence: u64,
     /// Kind of the event.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// Payload of a segment, bytes.
     pub mss: u64,
     /// Acknowledgement that was heard; of other kinds the moment alone, or also the round trip.
@@ -210,7 +210,7 @@ impl Event {
         Some(Self {
             number,
             sequence,
-            kind: Kind::ALL.into_iter().find(|known| known.number() == kind)?,
+            kind: EventKind::ALL.into_iter().find(|known| known.number() == kind)?,
             mss: fields.u64(),
             ack: fields.ack(),
             peers: read_peers(&mut fields),
@@ -291,11 +291,11 @@ pub fn is_forgotten(bytes: &[u8], now_us: u64) -> bool {
     connections == 0 && path.is_old(now_us)
 }
 
-/// Kind of a trial of the arithmetic alone, `enum trial_kind` besides [`Kind`].
+/// Kind of a trial of the arithmetic alone, `enum trial_kind` besides [`EventKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialKind {
     /// An event of a connection.
-    Event(Kind),
+    Event(EventKind),
     /// A member exchanges with its path, after an acknowledgement.
     Exchange,
     /// A member leaves its path.
@@ -330,7 +330,7 @@ pub struct Trial {
     pub member: Member,
     /// The path.
     pub path: SharedPath,
-    /// State of the others, of [`Kind::Peers`]; written by [`TrialKind::Exchange`].
+    /// State of the others, of [`EventKind::Peers`]; written by [`TrialKind::Exchange`].
     pub peers: Peers,
     /// There was something to exchange.
     pub is_due: bool,
@@ -344,7 +344,7 @@ impl Trial {
     #[must_use]
     pub fn begin(mss: u64, ack: AckEvent) -> Self {
         Self {
-            kind: TrialKind::Event(Kind::Begin),
+            kind: TrialKind::Event(EventKind::Begin),
             mss,
             ack,
             law: Law::new(mss),

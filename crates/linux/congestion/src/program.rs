@@ -1,4 +1,4 @@
-//! [`Program`]: the BPF program, loaded, and registered as a congestion control.
+//! [`ControlProgram`]: the BPF program, loaded, and registered as a congestion control.
 
 use io::IoError;
 use io::bpf::{Load, MapView, Object, Registered, congestion_controls};
@@ -26,7 +26,7 @@ pub const KERNEL_NAME: &str = "adaptive";
 pub struct Setup {
     /// The congestion control's name in the kernel; at most 15 bytes.
     pub name: String,
-    /// It writes down what happens ([`Program::events`]), and handles trials.
+    /// It writes down what happens ([`ControlProgram::events`]), and handles trials.
     pub is_test: bool,
 }
 
@@ -46,14 +46,14 @@ impl Setup {
 
 /// The program.
 #[derive(Debug)]
-pub struct Program {
+pub struct ControlProgram {
     object: Object,
     control: &'static str,
     name: String,
     registered: Option<Registered>,
 }
 
-impl Program {
+impl ControlProgram {
     /// Has the kernel verify and translate it.
     ///
     /// # Errors

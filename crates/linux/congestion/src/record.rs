@@ -24,14 +24,14 @@ pub(crate) struct Record {
     pub users: Users,
     /// Of these only half use it: they are compared.
     #[serde(default)]
-    pub comparison: Option<Comparison>,
+    pub comparison: Option<RunningComparison>,
     /// Number of the map of connections.
     pub connections_map: u32,
 }
 
 /// A comparison that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct RunningComparison {
     /// The congestion control of the other half.
     pub with: String,
     /// Input of the hash.

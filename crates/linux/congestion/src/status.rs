@@ -1,4 +1,4 @@
-//! [`Status`]: what is loaded, and the connections that use it.
+//! [`CongestionStatus`]: what is loaded, and the connections that use it.
 
 use std::net::IpAddr;
 
@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::layout::Shown;
 use crate::program::shown;
-use crate::record::{Comparison, Running, running};
+use crate::record::{Running, RunningComparison, running};
 use crate::{CongestionError, Users};
 
 /// State of the congestion controls on this machine; `schemas/congestion-status.schema.json`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Status {
+pub struct CongestionStatus {
     /// Of this document: `cellerator/congestion-status/1`.
     pub schema: &'static str,
     /// Congestion controls that are loaded.
@@ -36,7 +36,7 @@ pub struct Loaded {
     /// Users of it, in words.
     pub users: String,
     /// Of these only half use it: a comparison is under way.
-    pub comparison: Option<Comparison>,
+    pub comparison: Option<RunningComparison>,
     /// Those that use it, of all network namespaces: at most 8,192, the ones that were heard of last.
     pub connections: Vec<ConnectionStatus>,
 }
@@ -70,7 +70,7 @@ pub struct ConnectionStatus {
 ///
 /// # Errors
 /// When records or maps cannot be read: as root.
-pub fn status() -> Result<Status, CongestionError> {
+pub fn status() -> Result<CongestionStatus, CongestionError> {
     io::bpf::require_objects("look for congestion controls")?;
     let here = Namespace::current()?.id()?;
     let mut loaded = Vec::new();
@@ -90,7 +90,7 @@ pub fn status() -> Result<Status, CongestionError> {
             connections,
         });
     }
-    Ok(Status { schema: "cellerator/congestion-status/1", loaded })
+    Ok(CongestionStatus { schema: "cellerator/congestion-status/1", loaded })
 }
 
 fn connection(shown: &Shown) -> ConnectionStatus {

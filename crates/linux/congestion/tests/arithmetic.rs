@@ -2,19 +2,19 @@
 
 use std::cell::Cell;
 
-use congestion::layout::{Kind, Shown, Trial, TrialKind};
-use congestion::{Program, Setup};
+use congestion::layout::{EventKind, Shown, Trial, TrialKind};
+use congestion::{ControlProgram, Setup};
 use control::server::{AckEvent, Bound, Law, Member, SharedPath};
 use proptest::prelude::*;
 
 /// None, with a line that says why, where the kernel does not take such programs.
-pub(crate) fn load() -> Option<Program> {
+pub(crate) fn load() -> Option<ControlProgram> {
     if let Err(error) = io::bpf::congestion_controls(None) {
         eprintln!("left out: {error}");
         return None;
     }
     let setup = Setup { is_test: true, ..Setup::private() };
-    let loaded = Program::load(&setup);
+    let loaded = ControlProgram::load(&setup);
     Some(loaded.unwrap_or_else(|error| panic!("as root: {error}\n{}", error.log().unwrap_or_default())))
 }
 
@@ -32,7 +32,7 @@ fn both_lay_their_structures_out_alike() {
 /// A stretch of events that follow each other at even distances: a link of one rate and one queue.
 #[derive(Clone, Debug)]
 struct Stretch {
-    kind: Kind,
+    kind: EventKind,
     count: u64,
     gap_us: u64,
     delivered: u64,
@@ -45,7 +45,8 @@ struct Stretch {
 }
 
 fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
-    let kind = prop_oneof![8 => Just(Kind::Ack), 1 => Just(Kind::Idle), 1 => Just(Kind::Timeout)];
+    let kind =
+        prop_oneof![8 => Just(EventKind::Ack), 1 => Just(EventKind::Idle), 1 => Just(EventKind::Timeout)];
     let gap = prop_oneof![3 => 20..3_000_u64, 2 => 3_000..60_000_u64, 1 => 0..120_000_000_u64];
     let delivered = prop_oneof![4 => 500..6_000_u64, 1 => 0..200_000_u64, 1 => Just(u64::from(u32::MAX))];
     let lost = prop_oneof![2 => Just(0_u64), 2 => 1..40_u64, 1 => 40..60_u64];
@@ -66,7 +67,7 @@ fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
     );
     // Much is lost in a path without a queue: a policer.
     let policed = (20_000..60_000_u64, 2..4_u64).prop_map(|(delivered, lost_every)| Stretch {
-        kind: Kind::Ack,
+        kind: EventKind::Ack,
         count: 300,
         gap_us: 5_000,
         delivered,
@@ -80,7 +81,7 @@ fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
 }
 
 /// Has both handle an event; the whole state is the same after it.
-fn compare(program: &Program, trial: &mut Trial) {
+fn compare(program: &ControlProgram, trial: &mut Trial) {
     let mut expected = *trial;
     expected.handle();
     program.attempt(trial).unwrap();
@@ -101,7 +102,7 @@ fn the_program_counts_as_the_reference() {
         let mut trial = Trial::begin(mss, ack);
         compare(&program, &mut trial);
         for stretch in &stretches {
-            for nth in 1..=if stretch.kind == Kind::Ack { stretch.count } else { 1 } {
+            for nth in 1..=if stretch.kind == EventKind::Ack { stretch.count } else { 1 } {
                 now_us += stretch.gap_us;
                 let is_lost = nth.checked_rem(stretch.lost_every) == Some(0);
                 trial.kind = TrialKind::Event(stretch.kind);
@@ -205,7 +206,7 @@ fn the_program_shares_as_the_reference() {
                         is_limited: nth % 50 != 49,
                     };
                     one.member.is_drained = u64::from(nth % 97 == 96);
-                    one.kind = TrialKind::Event(Kind::Ack);
+                    one.kind = TrialKind::Event(EventKind::Ack);
                     compare(&program, one);
                     one.path = path;
                     one.kind = TrialKind::Exchange;
@@ -220,7 +221,7 @@ fn the_program_shares_as_the_reference() {
             }
             let one = &mut connections[stretch.count as usize % 2];
             if stretch.has_timeout {
-                one.kind = TrialKind::Event(Kind::Timeout);
+                one.kind = TrialKind::Event(EventKind::Timeout);
                 compare(&program, one);
             }
             if stretch.leaves {

@@ -7,7 +7,7 @@ use io::{INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end
 use units::Duration;
 
 use crate::record::{KIND, Record, Running, running};
-use crate::{Chooser, CoupledError, Program, Setup};
+use crate::{Chooser, CoupledError, SchemeProgram, Setup};
 
 /// Longest time that a process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -15,7 +15,7 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// A scheme that subflows can use, or do; all of it ends with the value, and with the process.
 #[derive(Debug)]
 pub struct Held {
-    program: Program,
+    program: SchemeProgram,
     _chooser: Option<Chooser>,
     _instance: Instance,
 }
@@ -37,7 +37,7 @@ impl Held {
                 owner: other.process,
             });
         }
-        let mut program = Program::load(&setup)?;
+        let mut program = SchemeProgram::load(&setup)?;
         if let Err(error) = program.register() {
             let owner = others.iter().find(|other| other.record.name == setup.name);
             return Err(match error.is_already_there() {

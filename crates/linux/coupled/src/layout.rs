@@ -87,7 +87,7 @@ impl Connection {
 /// `enum event_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "bpf/coupled.h explains them")]
-pub enum Kind {
+pub enum EventKind {
     Join,
     Leave,
     Ack,
@@ -96,7 +96,7 @@ pub enum Kind {
     Undo,
 }
 
-impl Kind {
+impl EventKind {
     const ALL: [Self; 6] = [Self::Join, Self::Leave, Self::Ack, Self::Loss, Self::Timeout, Self::Undo];
 
     fn number(self) -> u32 {
@@ -115,7 +115,7 @@ pub struct Event {
     /// Of the connection.
     pub token: u32,
     /// Kind of the event.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// In the connection.
     pub place: u32,
     /// Segments acknowledged, or the window before a loss that was none.
@@ -140,7 +140,7 @@ impl Event {
         let mut fields = Fields(bytes.get(..Self::LEN)?);
         let (sequence, number, token) = (fields.u64(), fields.u64(), fields.u32());
         let kind = fields.u32();
-        let kind = Kind::ALL.into_iter().find(|known| known.number() == kind)?;
+        let kind = EventKind::ALL.into_iter().find(|known| known.number() == kind)?;
         Some(Self {
             sequence,
             number,
@@ -160,7 +160,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// An ACK or a loss.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// The subflow to which it happens.
     pub place: u32,
     /// Segments acknowledged.

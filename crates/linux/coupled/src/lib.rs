@@ -19,5 +19,5 @@ mod status;
 pub use chooser::Chooser;
 pub use error::CoupledError;
 pub use hold::{Held, hold, unload};
-pub use program::{Program, Setup, kernel_name};
-pub use status::{ConnectionStatus, Loaded, Status, SubflowStatus, status};
+pub use program::{SchemeProgram, Setup, kernel_name};
+pub use status::{ConnectionStatus, CoupledStatus, Loaded, SubflowStatus, status};

@@ -1,4 +1,4 @@
-//! [`Program`]: the BPF program of one scheme, loaded, and registered as a congestion control.
+//! [`SchemeProgram`]: the BPF program of one scheme, loaded, and registered as a congestion control.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub struct Setup {
     pub scheme: Scheme,
     /// The congestion control's name in the kernel; at most 15 bytes.
     pub name: String,
-    /// It writes down what happens ([`Program::events`]), and handles trials.
+    /// It writes down what happens ([`SchemeProgram::events`]), and handles trials.
     pub is_test: bool,
 }
 
@@ -60,13 +60,13 @@ impl Setup {
 
 /// A scheme's program.
 #[derive(Debug)]
-pub struct Program {
+pub struct SchemeProgram {
     object: Object,
     name: String,
     registered: Option<Registered>,
 }
 
-impl Program {
+impl SchemeProgram {
     /// Has the kernel verify and translate it.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! [`Status`]: what is loaded, and the connections that use it.
+//! [`CoupledStatus`]: what is loaded, and the connections that use it.
 
 use control::coupled::Scheme;
 use io::Namespace;
@@ -11,7 +11,7 @@ use crate::record::{Running, running};
 
 /// State of the coupled schemes on this machine; `schemas/coupled-status.schema.json`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Status {
+pub struct CoupledStatus {
     /// Of this document: `cellerator/coupled-status/1`.
     pub schema: &'static str,
     /// Schemes that are loaded.
@@ -63,7 +63,7 @@ pub struct SubflowStatus {
 ///
 /// # Errors
 /// When records or maps cannot be read: as root.
-pub fn status() -> Result<Status, CoupledError> {
+pub fn status() -> Result<CoupledStatus, CoupledError> {
     io::bpf::require_objects("look for coupled congestion controls")?;
     let here = Namespace::current()?.id()?;
     let mut loaded = Vec::new();
@@ -82,7 +82,7 @@ pub fn status() -> Result<Status, CoupledError> {
         });
     }
     loaded.sort_by_key(|one| Scheme::named(&one.scheme).map(Scheme::number));
-    Ok(Status { schema: "cellerator/coupled-status/1", loaded })
+    Ok(CoupledStatus { schema: "cellerator/coupled-status/1", loaded })
 }
 
 fn connection((token, found): (u32, crate::layout::Connection)) -> ConnectionStatus {

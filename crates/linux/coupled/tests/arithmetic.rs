@@ -2,18 +2,18 @@
 //! As root.
 
 use control::coupled::{Coupled, SUBFLOWS_MAX, Scheme};
-use coupled::layout::{Connection, Kind, Subflow, Trial};
-use coupled::{Program, Setup};
+use coupled::layout::{Connection, EventKind, Subflow, Trial};
+use coupled::{SchemeProgram, Setup};
 use proptest::prelude::*;
 
 /// None, with a line that says why, where the kernel does not take such programs.
-fn load(scheme: Scheme) -> Option<Program> {
+fn load(scheme: Scheme) -> Option<SchemeProgram> {
     if let Err(error) = io::bpf::require_congestion_control(None) {
         eprintln!("left out: {error}");
         return None;
     }
     let setup = Setup { is_test: true, ..Setup::private(scheme) };
-    let loaded = Program::load(&setup);
+    let loaded = SchemeProgram::load(&setup);
     Some(loaded.unwrap_or_else(|error| panic!("as root: {error}\n{}", error.log().unwrap_or_default())))
 }
 
@@ -48,7 +48,7 @@ fn reference(scheme: Scheme, trial: &Trial) -> [Subflow; SUBFLOWS_MAX] {
     }
     let id = ids[trial.place as usize];
     match trial.kind {
-        Kind::Ack => made.on_ack(id, trial.acked.into(), true),
+        EventKind::Ack => made.on_ack(id, trial.acked.into(), true),
         _ => made.on_loss(id),
     }
     let mut after = trial.subflows;
@@ -70,7 +70,7 @@ fn compare(scheme: Scheme) {
     proptest!(config, |((mut subflows, place, acked) in events)| {
         let own = &mut subflows[place as usize];
         own.number = own.number.max(1);
-        let kind = if acked == 0 { Kind::Loss } else { Kind::Ack };
+        let kind = if acked == 0 { EventKind::Loss } else { EventKind::Ack };
         let mut trial = Trial { kind, place, acked, subflows };
         let expected = reference(scheme, &trial);
         program.attempt(&mut trial).unwrap();

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use coupled::Program;
+use coupled::SchemeProgram;
 
 /// The call that libbpf puts where a relocation found nothing: bad_relo.
 const POISON: u32 = 0x0bad_2310;
@@ -22,7 +22,7 @@ fn described(name: &str) -> PathBuf {
 }
 
 fn relocated(btf: Option<&Path>) -> BTreeMap<String, Vec<u64>> {
-    let programs = Program::relocated(btf).expect("as root, on a kernel with BTF");
+    let programs = SchemeProgram::relocated(btf).expect("as root, on a kernel with BTF");
     for (name, instructions) in &programs {
         assert!(!instructions.is_empty());
         let poisoned = instructions.iter().position(|one| (one >> 32) as u32 == POISON);
@@ -64,7 +64,7 @@ fn what_describes_no_kernel_is_refused() {
     if !is_possible() {
         return;
     }
-    let error = Program::relocated(Some(Path::new("/etc/hostname"))).unwrap_err().to_string();
+    let error = SchemeProgram::relocated(Some(Path::new("/etc/hostname"))).unwrap_err().to_string();
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use io::bpf::{Direction, FILTER_PRIORITY, Hooked, require_objects};
+use io::bpf::{FILTER_PRIORITY, Hooked, TcDirection, require_objects};
 use io::netlink::{InterfaceIndex, Netlink};
 use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
 use units::Duration;
 
 use crate::buffers::Buffers;
 use crate::record::{Attached, KIND, Record, clean_up, kept_line, running};
-use crate::{AttachArgs, DrwaError, Program, Setup};
+use crate::{AttachArgs, DrwaError, DrwaPrograms, Setup};
 
 /// Interval of the checks whether an interface has gone or come.
 const LOOK: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// One interface; its programs remember their connections while it is away.
 struct Port {
     name: String,
-    program: Program,
+    program: DrwaPrograms,
     at: Option<InterfaceIndex>,
     attachments: Option<[Hooked; 2]>,
 }
@@ -34,7 +34,7 @@ impl Port {
             selections: args.only.clone(),
             is_test: false,
         };
-        Ok(Self { name: name.to_owned(), program: Program::load(&setup)?, at: None, attachments: None })
+        Ok(Self { name: name.to_owned(), program: DrwaPrograms::load(&setup)?, at: None, attachments: None })
     }
 
     /// Attaches the programs to the interface, and returns the report on it.
@@ -61,7 +61,7 @@ impl Port {
         let is_filter = self.attachments.as_ref().is_some_and(|[first, _]| first.kind() == "clsact");
         let Some(index) = self.at.filter(|_| is_filter) else { return Ok(Vec::new()) };
         let mut lines = Vec::new();
-        for (direction, word) in [(Direction::In, "ingress"), (Direction::Out, "egress")] {
+        for (direction, word) in [(TcDirection::In, "ingress"), (TcDirection::Out, "egress")] {
             let all = netlink.filter_priorities(index, direction)?;
             let before: Vec<String> =
                 all.iter().filter(|priority| **priority < FILTER_PRIORITY).map(u16::to_string).collect();

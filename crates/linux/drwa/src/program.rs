@@ -1,11 +1,11 @@
-//! [`Program`]: the two BPF programs of one interface, with their maps.
+//! [`DrwaPrograms`]: the two BPF programs of one interface, with their maps.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use control::receiver::ReceiverParams;
 use io::IoError;
-use io::bpf::{Direction, Hook, Hooked, MapView, Object};
+use io::bpf::{Hook, Hooked, MapView, Object, TcDirection};
 use io::netlink::InterfaceIndex;
 use units::Duration;
 
@@ -30,7 +30,7 @@ pub struct Setup {
     pub link_header_len: u32,
     /// Connections it is for; none: all.
     pub selections: Vec<Selection>,
-    /// The time is what [`Program::set_time`] says.
+    /// The time is what [`DrwaPrograms::set_time`] says.
     pub is_test: bool,
 }
 
@@ -148,11 +148,11 @@ const FIRST: [u8; 4] = [0; 4];
 
 /// Both programs, loaded.
 #[derive(Debug)]
-pub struct Program {
+pub struct DrwaPrograms {
     object: Object,
 }
 
-impl Program {
+impl DrwaPrograms {
     /// Has the kernel verify and translate them.
     ///
     /// # Errors
@@ -168,8 +168,8 @@ impl Program {
     /// When the interface is gone.
     pub fn attach(&self, interface: InterfaceIndex, hook: Hook) -> Result<[Hooked; 2], IoError> {
         Ok([
-            self.object.attach("drwa_in", interface, Direction::In, hook)?,
-            self.object.attach("drwa_out", interface, Direction::Out, hook)?,
+            self.object.attach("drwa_in", interface, TcDirection::In, hook)?,
+            self.object.attach("drwa_out", interface, TcDirection::Out, hook)?,
         ])
     }
 
@@ -185,8 +185,8 @@ impl Program {
     ///
     /// # Errors
     /// When the kernel refuses the frame.
-    pub fn test(&self, direction: Direction, frame: &[u8]) -> Result<Vec<u8>, IoError> {
-        let program = if direction == Direction::In { "drwa_in" } else { "drwa_out" };
+    pub fn test(&self, direction: TcDirection, frame: &[u8]) -> Result<Vec<u8>, IoError> {
+        let program = if direction == TcDirection::In { "drwa_in" } else { "drwa_out" };
         self.object.test(program, frame)
     }
 

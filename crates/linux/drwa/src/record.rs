@@ -62,7 +62,7 @@ impl Record {
 
 /// A process that is attached.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct AttachedProcess {
     /// Its number.
     pub process: u32,
     /// Record of what it has attached and changed.
@@ -73,10 +73,10 @@ pub struct Running {
 ///
 /// # Errors
 /// When their records cannot be read.
-pub fn running() -> Result<Vec<Running>, DrwaError> {
+pub fn running() -> Result<Vec<AttachedProcess>, DrwaError> {
     let read = |running: io::Running| {
         let text = std::fs::read_to_string(running.path.join("record")).ok()?;
-        Some(Running { process: running.owner.pid(), record: Record::parse(&text)? })
+        Some(AttachedProcess { process: running.owner.pid(), record: Record::parse(&text)? })
     };
     let base = Path::new(INSTANCE_DIRECTORY);
     Ok(io::Instance::running(base, KIND)?.into_iter().filter_map(read).collect())

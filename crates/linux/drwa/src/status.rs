@@ -1,4 +1,4 @@
-//! [`Status`]: what is attached, and every connection.
+//! [`DrwaStatus`]: what is attached, and every connection.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,12 +6,12 @@ use io::{Clock, Namespace};
 use serde::Serialize;
 
 use crate::layout::{Connection, Counters, flag};
-use crate::record::{Running, forget_vanished, running};
+use crate::record::{AttachedProcess, forget_vanished, running};
 use crate::{DrwaError, Ends, View};
 
 /// State of the DRWA programs on this machine; `schemas/drwa-status.schema.json`.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Status {
+pub struct DrwaStatus {
     /// Of this document: `cellerator/drwa-status/1`.
     pub schema: &'static str,
     /// Interfaces with programs.
@@ -119,13 +119,13 @@ pub struct Line {
 ///
 /// # Errors
 /// When records or maps cannot be read: as root.
-pub fn status() -> Result<Status, DrwaError> {
+pub fn status() -> Result<DrwaStatus, DrwaError> {
     io::bpf::require_objects("look for what manages receive windows")?;
     forget_vanished()?;
     let now_us = Clock::now().as_nanos() / 1_000;
     let here = Namespace::current()?.id()?;
     let mut attached = Vec::new();
-    for Running { process, record } in running()? {
+    for AttachedProcess { process, record } in running()? {
         for at in &record.attached {
             // One that has ended since is no error.
             let Ok(view) = View::by_ids(at.connections_map, at.counts_map) else { continue };
@@ -143,7 +143,7 @@ pub fn status() -> Result<Status, DrwaError> {
             });
         }
     }
-    Ok(Status { schema: "cellerator/drwa-status/1", attached })
+    Ok(DrwaStatus { schema: "cellerator/drwa-status/1", attached })
 }
 
 fn counted(counters: &Counters) -> Counted {

@@ -3,8 +3,8 @@
 use crate::frames::{Host, OFFER_MSS};
 use control::receiver::{AckOut, Agreed, DataIn, Peer, ReceiverDrwa, ReceiverParams, SharedPath, Slot};
 use drwa::layout::{Connection, octets};
-use drwa::{Program, Setup};
-use io::bpf::Direction;
+use drwa::{DrwaPrograms, Setup};
+use io::bpf::TcDirection;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
@@ -24,7 +24,7 @@ struct Pair {
 }
 
 struct Run {
-    program: Program,
+    program: DrwaPrograms,
     path: SharedPath,
     params: ReceiverParams,
     now_us: u64,
@@ -39,7 +39,7 @@ const REMOTE_ISN: u32 = 0xfffe_0000;
 impl Run {
     /// The program works with `loaded`, the algorithm in Rust with `params`.
     fn new(loaded: ReceiverParams, params: ReceiverParams, timestamps: bool) -> Self {
-        let program = Program::load(&setup(loaded)).expect("as root, on Linux 5.12 or later");
+        let program = DrwaPrograms::load(&setup(loaded)).expect("as root, on Linux 5.12 or later");
         Self {
             program,
             path: SharedPath::default(),
@@ -59,7 +59,7 @@ impl Run {
         (self.now_us / 1_000) as u32 + self.ahead_ms
     }
 
-    fn pass(&mut self, direction: Direction, frame: &[u8]) -> Vec<u8> {
+    fn pass(&mut self, direction: TcDirection, frame: &[u8]) -> Vec<u8> {
         self.program.set_time(self.now_us).unwrap();
         self.program.test(direction, frame).unwrap()
     }
@@ -69,7 +69,7 @@ impl Run {
         let ts = self.timestamps.then(|| (self.clock(), 0));
         for _ in 0..syns {
             let frame = host.syn(77, ts);
-            assert_eq!(self.pass(Direction::Out, &frame), frame);
+            assert_eq!(self.pass(TcDirection::Out, &frame), frame);
         }
         let ts = self.timestamps.then(|| (1, self.clock()));
         let gap_us = behind.map_or(0, |(_, gap)| gap.min(rtt_us));
@@ -79,7 +79,7 @@ impl Run {
         }
         self.now_us += gap_us;
         let frame = host.syn_ack(REMOTE_ISN, 77, ts);
-        assert_eq!(self.pass(Direction::In, &frame), frame);
+        assert_eq!(self.pass(TcDirection::In, &frame), frame);
         let agreed = Agreed {
             remote_isn: SeqNum::new(REMOTE_ISN),
             syn_window: 64_240,
@@ -101,7 +101,7 @@ impl Run {
         let seq = self.pairs[pair].next + ahead;
         let ts = self.timestamps.then_some((9, echo));
         let frame = self.pairs[pair].host.data(seq.get(), 78, len as usize, ts);
-        assert_eq!(self.pass(Direction::In, &frame), frame);
+        assert_eq!(self.pass(TcDirection::In, &frame), frame);
         let now = self.instant();
         let echo = self.timestamps.then_some(echo);
         if let Some(theirs) = &mut self.pairs[pair].theirs {
@@ -115,7 +115,7 @@ impl Run {
         self.pairs[pair].next += bytes;
         let ack = self.pairs[pair].next;
         let frame = self.pairs[pair].host.ack(78, ack.get(), window, if has_payload { 50 } else { 0 }, ts);
-        let out = self.pass(Direction::Out, &frame);
+        let out = self.pass(TcDirection::Out, &frame);
         let now = self.instant();
         let timestamp = ts.map(|(value, _)| value);
         let ours = AckOut { ack, window, timestamp, has_payload };

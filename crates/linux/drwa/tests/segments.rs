@@ -3,8 +3,8 @@
 use crate::frames::{Host, OFFER_MSS};
 use control::receiver::ReceiverParams;
 use drwa::layout::{Connection, Counters, Peer, Shared, flag};
-use drwa::{Program, Selection, Setup};
-use io::bpf::Direction;
+use drwa::{DrwaPrograms, Selection, Setup};
+use io::bpf::TcDirection;
 use units::Bytes;
 use wire::TcpFlags;
 
@@ -20,15 +20,15 @@ const SCALE: [u8; 3] = [3, 3, 7];
 /// An option of MPTCP: MP_CAPABLE as a SYN has it.
 const MULTIPATH: [u8; 4] = [30, 4, 1, 0];
 
-fn load(params: ReceiverParams, selections: &[&str]) -> Program {
+fn load(params: ReceiverParams, selections: &[&str]) -> DrwaPrograms {
     let selections = selections.iter().map(|text| text.parse::<Selection>().unwrap()).collect();
-    let program = Program::load(&Setup { params, link_header_len: 14, selections, is_test: true });
+    let program = DrwaPrograms::load(&Setup { params, link_header_len: 14, selections, is_test: true });
     let program = program.expect("as root, on Linux 5.12 or later");
     program.set_time(7_000_000).unwrap();
     program
 }
 
-fn plain() -> Program {
+fn plain() -> DrwaPrograms {
     load(ReceiverParams::default(), &[])
 }
 
@@ -38,27 +38,27 @@ fn as_it_is(frame: Vec<u8>) -> Vec<u8> {
 
 /// Both SYNs, changed, and the window of the first acknowledgement.
 fn shake(
-    program: &Program,
+    program: &DrwaPrograms,
     host: &Host,
     ours: impl Fn(Vec<u8>) -> Vec<u8>,
     theirs: impl Fn(Vec<u8>) -> Vec<u8>,
 ) -> u16 {
-    program.test(Direction::Out, &ours(host.syn(77, None))).unwrap();
-    program.test(Direction::In, &theirs(host.syn_ack(REMOTE_ISN, 77, None))).unwrap();
+    program.test(TcDirection::Out, &ours(host.syn(77, None))).unwrap();
+    program.test(TcDirection::In, &theirs(host.syn_ack(REMOTE_ISN, 77, None))).unwrap();
     told(program, host, 0, OWN)
 }
 
 /// The window that is told with an acknowledgement of so many bytes.
-fn told(program: &Program, host: &Host, bytes: u32, own: u16) -> u16 {
+fn told(program: &DrwaPrograms, host: &Host, bytes: u32, own: u16) -> u16 {
     let ack = host.ack(78, REMOTE_ISN + 1 + bytes, own, 0, None);
-    frames::parse(&program.test(Direction::Out, &ack).unwrap()).window
+    frames::parse(&program.test(TcDirection::Out, &ack).unwrap()).window
 }
 
-fn counters(program: &Program) -> Counters {
+fn counters(program: &DrwaPrograms) -> Counters {
     program.view().unwrap().counters().unwrap()
 }
 
-fn connection(program: &Program, host: &Host) -> Option<Connection> {
+fn connection(program: &DrwaPrograms, host: &Host) -> Option<Connection> {
     program.view().unwrap().connections().get(&host.ends()).copied()
 }
 
@@ -77,7 +77,7 @@ fn a_connection_whose_syn_was_not_seen_is_left_alone() {
         assert_eq!(told(&program, &host, 0, OWN), OWN);
         // Also when only the other host's SYN was seen.
         let host = Host::new(2, 1, is_ipv6);
-        program.test(Direction::In, &host.syn_ack(REMOTE_ISN, 77, None)).unwrap();
+        program.test(TcDirection::In, &host.syn_ack(REMOTE_ISN, 77, None)).unwrap();
         assert_eq!((told(&program, &host, 0, OWN), told(&program, &host, 9, OWN)), (OWN, OWN));
         assert_eq!(connection(&program, &host).unwrap().flags & flag::LATE, flag::LATE);
         assert_eq!(shake(&program, &Host::new(3, 1, is_ipv6), as_it_is, as_it_is), TOLD);
@@ -85,7 +85,7 @@ fn a_connection_whose_syn_was_not_seen_is_left_alone() {
     assert_eq!((counters(&program).late, counters(&program).connections), (4, 2));
     // A reset opens nothing.
     let host = Host::new(4, 1, false);
-    program.test(Direction::Out, &host.ending(true, TcpFlags::RST, 1, 1, 0)).unwrap();
+    program.test(TcDirection::Out, &host.ending(true, TcpFlags::RST, 1, 1, 0)).unwrap();
     assert_eq!((connection(&program, &host), counters(&program).late), (None, 4));
 }
 
@@ -174,11 +174,11 @@ fn another_syn_of_the_same_ports_is_another_connection() {
     shake(&program, &host, as_it_is, as_it_is);
     told(&program, &host, 5_000, OWN);
     assert_eq!(connection(&program, &host).unwrap().delivered, 5_000);
-    program.test(Direction::Out, &host.syn(78, None)).unwrap();
+    program.test(TcDirection::Out, &host.syn(78, None)).unwrap();
     let anew = connection(&program, &host).unwrap();
     assert_eq!((anew.delivered, anew.syns, anew.flags & flag::SHAKEN), (0, 1, 0));
     // The same again is a repetition.
-    program.test(Direction::Out, &host.syn(78, None)).unwrap();
+    program.test(TcDirection::Out, &host.syn(78, None)).unwrap();
     assert_eq!(connection(&program, &host).unwrap().syns, 2);
 }
 
@@ -190,7 +190,7 @@ fn what_is_no_whole_segment_is_not_looked_at() {
         shake(&program, &host, as_it_is, as_it_is);
         let bytes = || counters(&program).bytes_in;
         let before = bytes();
-        let came = |frame: &[u8]| assert_eq!(program.test(Direction::In, frame).unwrap(), frame);
+        let came = |frame: &[u8]| assert_eq!(program.test(TcDirection::In, frame).unwrap(), frame);
         let whole = host.data(REMOTE_ISN + 1, 78, 100, None);
         came(&whole);
         assert_eq!(bytes() - before, 100);
@@ -239,7 +239,7 @@ fn how_a_connection_ends_is_noted() {
         shake(&program, &host, as_it_is, as_it_is);
         let (seq, ack) = if is_out { (78, REMOTE_ISN + 1) } else { (REMOTE_ISN + 1, 78) };
         let frame = host.ending(is_out, flags, seq, ack, OWN);
-        let direction = if is_out { Direction::Out } else { Direction::In };
+        let direction = if is_out { TcDirection::Out } else { TcDirection::In };
         let left = program.test(direction, &frame).unwrap();
         // Of segments that go out, a reset's window says nothing.
         assert_eq!(frames::parse(&left).window, if n == 3 { TOLD } else { OWN }, "{n}");

@@ -30,7 +30,7 @@ fn spread(a: usize, b: usize) -> f64 {
     ((a * 7_919 + b * 104_729 + 13) * 2_654_435_761 % 1_000) as f64 / 1_000.0
 }
 
-fn of(comparison: &Comparison, measure: Measure) -> Effect {
+fn of(comparison: &DatasetComparison, measure: Measure) -> Effect {
     comparison.effects.iter().find(|effect| effect.measure == measure).unwrap().clone()
 }
 

@@ -9,7 +9,7 @@ use wire::TcpFlags;
 
 use super::plain::{Answered, Failed, Filled, Get, refusal_words};
 use super::raw::{Kind, RawFlow};
-use super::{Connection, Finding, Outcome, Piece, SeenByRun};
+use super::{CheckOutcome, Connection, Finding, Piece, SeenByRun};
 use crate::seen::{Seen, head, refusal_number, text};
 use crate::verdict::digits;
 use probe::order::Answer;
@@ -48,25 +48,25 @@ enum Attempt {
 
 /// Statement of one test about one port.
 struct Said {
-    outcome: Outcome,
+    outcome: CheckOutcome,
     verdict: String,
     evidence: String,
 }
 
-fn said(outcome: Outcome, verdict: impl Into<String>, evidence: impl Into<String>) -> Said {
+fn said(outcome: CheckOutcome, verdict: impl Into<String>, evidence: impl Into<String>) -> Said {
     Said { outcome, verdict: verdict.into(), evidence: evidence.into() }
 }
 
 fn found(verdict: impl Into<String>, evidence: impl Into<String>) -> Said {
-    said(Outcome::Found, verdict, evidence)
+    said(CheckOutcome::Found, verdict, evidence)
 }
 
 fn clear(verdict: impl Into<String>, evidence: impl Into<String>) -> Said {
-    said(Outcome::Clear, verdict, evidence)
+    said(CheckOutcome::Clear, verdict, evidence)
 }
 
 fn unknown(evidence: impl Into<String>) -> Said {
-    said(Outcome::Unknown, "not known", evidence)
+    said(CheckOutcome::Unknown, "not known", evidence)
 }
 
 fn ms(time: f64) -> String {
@@ -228,8 +228,9 @@ impl Evidence {
         let by_window = self.filled.iter().find(|filled| filled.port == port).map(|own| self.by_window(own));
         match (by_delay, by_window) {
             (Some(delay), Some(window)) => {
-                let (first, second) = if window.outcome == Outcome::Found && delay.outcome != Outcome::Found
-                    || delay.outcome == Outcome::Unknown
+                let (first, second) = if window.outcome == CheckOutcome::Found
+                    && delay.outcome != CheckOutcome::Found
+                    || delay.outcome == CheckOutcome::Unknown
                 {
                     (window, delay)
                 } else {

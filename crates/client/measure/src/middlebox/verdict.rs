@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, MiddleboxDocument, Outcome};
+use super::{CheckOutcome, Finding, MiddleboxDocument};
 use crate::verdict::sentence;
 
 /// Findings that are named; of more the table below tells.
@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) test: &'static str,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CheckOutcome,
     pub(crate) verdict: &'a str,
     pub(crate) findings: Vec<&'a Finding>,
 }
@@ -90,35 +90,35 @@ pub(super) fn verdict(document: &MiddleboxDocument) -> String {
             _ => format!("at ports {ports}"),
         }
     };
-    let of = |test: &'static str, outcome: Outcome| {
+    let of = |test: &'static str, outcome: CheckOutcome| {
         all.iter().filter(move |group| (group.test, group.outcome) == (test, outcome))
     };
     let mut clauses = Vec::new();
-    clauses.extend(of("reachable", Outcome::Found).map(|group| {
+    clauses.extend(of("reachable", CheckOutcome::Found).map(|group| {
         let (word, verb) = if group.findings.len() == 1 { ("port", "is") } else { ("ports", "are") };
         let how = group.verdict.strip_prefix("blocked").unwrap_or_default();
         format!("{word} {} {verb} blocked on the way{how}", group.ports().replace(' ', ", "))
     }));
-    clauses.extend(of("split", Outcome::Found).map(|group| {
+    clauses.extend(of("split", CheckOutcome::Found).map(|group| {
         format!(
             "connections are split {}: something in between acknowledges data before this machine does",
             at(group)
         )
     }));
-    clauses.extend(of("split", Outcome::Clear).map(|group| {
+    clauses.extend(of("split", CheckOutcome::Clear).map(|group| {
         let doubt = group.verdict.strip_prefix("not split").unwrap_or_default();
         format!("connections are whole, not split, {}{doubt}", at(group))
     }));
     clauses.extend(
-        of("split", Outcome::Unknown)
+        of("split", CheckOutcome::Unknown)
             .map(|group| format!("whether connections are split is not known {}", at(group))),
     );
     let is_other = |group: &&Group<'_>| !["split", "reachable"].contains(&group.test);
     let others: Vec<&Group<'_>> =
-        all.iter().filter(is_other).filter(|group| group.outcome == Outcome::Found).collect();
+        all.iter().filter(is_other).filter(|group| group.outcome == CheckOutcome::Found).collect();
     if !others.is_empty() {
         clauses.push(format!("changed on the way: {}", changed(&others, at)));
-    } else if all.iter().filter(is_other).any(|group| group.outcome == Outcome::Clear) {
+    } else if all.iter().filter(is_other).any(|group| group.outcome == CheckOutcome::Clear) {
         clauses.push("nothing else that was tested is changed on the way".to_owned());
     }
     if clauses.is_empty() {
@@ -160,7 +160,7 @@ mod tests {
         let finding = |port, test, verdict: &str| Finding {
             port,
             test,
-            outcome: Outcome::Clear,
+            outcome: CheckOutcome::Clear,
             verdict: verdict.to_owned(),
             evidence: String::new(),
         };

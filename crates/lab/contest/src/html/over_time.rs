@@ -5,12 +5,12 @@ use figures::{chart, stats};
 use maud::{Markup, html};
 
 use super::colour;
-use crate::results::{Document, Run, Series, TraceFigures};
+use crate::results::{Document, Run, RunSeries, TraceFigures};
 
 /// Throughput on the trace, queue over time, and how long packets waited: of the first seed.
 pub(super) fn over_time(trace: &TraceFigures, runs: &[&Run], size: &str, schemes: &[&str]) -> Markup {
     let with_series = runs.iter().filter_map(|run| run.series.as_ref().map(|series| (*run, series)));
-    let runs: Vec<(&Run, &Series)> = with_series.collect();
+    let runs: Vec<(&Run, &RunSeries)> = with_series.collect();
     let Some((_, first)) = runs.first() else { return html! {} };
     let ink = |run: &Run| Ink::Colour(colour(schemes, &run.scheme));
     let bin = format!("{:.0} ms a bin: ", first.bin_ms);
@@ -21,7 +21,7 @@ pub(super) fn over_time(trace: &TraceFigures, runs: &[&Run], size: &str, schemes
     }
 }
 
-fn charts(trace: &TraceFigures, runs: &[(&Run, &Series)], ink: &dyn Fn(&Run) -> Ink) -> [Chart; 3] {
+fn charts(trace: &TraceFigures, runs: &[(&Run, &RunSeries)], ink: &dyn Fn(&Run) -> Ink) -> [Chart; 3] {
     let bin_s = runs.first().map_or(0.0, |(_, series)| series.bin_ms / 1e3);
     let timed = |ink, mark, values: &[f64]| {
         chart::Series::of_bins("", ink, mark, bin_s, values.iter().copied().map(Some))
@@ -44,7 +44,7 @@ fn charts(trace: &TraceFigures, runs: &[(&Run, &Series)], ink: &dyn Fn(&Run) -> 
 }
 
 /// Delays below a millisecond are one opportunity.
-fn delay(runs: &[(&Run, &Series)]) -> Axis {
+fn delay(runs: &[(&Run, &RunSeries)]) -> Axis {
     let over_time = runs.iter().flat_map(|(_, series)| &series.queue_ms);
     let all = over_time.chain(runs.iter().flat_map(|(run, _)| &run.queue_quantiles_ms));
     let longest = all.copied().fold(10.0, f64::max);

@@ -23,7 +23,7 @@ pub(crate) struct Servers {
     _beside: Option<ContentServer>,
     content: ContentServer,
     /// The congestion control of the transfer, where it is a coupled one.
-    _coupled: Option<coupled::Program>,
+    _coupled: Option<coupled::SchemeProgram>,
 }
 
 impl Servers {
@@ -66,9 +66,9 @@ impl Servers {
 }
 
 /// The coupled scheme that is a case's congestion control, registered by a name of this process's own.
-fn coupled(case: &MultiPathCase) -> Result<Option<coupled::Program>, LabError> {
+fn coupled(case: &MultiPathCase) -> Result<Option<coupled::SchemeProgram>, LabError> {
     let Some(scheme) = case.congestion_control.as_deref().and_then(Scheme::named) else { return Ok(None) };
-    let mut program = coupled::Program::load(&coupled::Setup::private(scheme))?;
+    let mut program = coupled::SchemeProgram::load(&coupled::Setup::private(scheme))?;
     program.register()?;
     Ok(Some(program))
 }

@@ -304,8 +304,9 @@ fn table_2(all: &[Measured]) -> Table {
         .column(Source::Paper, "resets", "%", 3)
         .column(Source::Ours, "resets", "%", 3);
     for (row, measured) in PAPER.iter().zip(all) {
-        let sum =
-            |read: fn(&report::Sample) -> u64| measured.environment.samples.iter().map(read).sum::<u64>();
+        let sum = |read: fn(&report::CaptureCounts) -> u64| {
+            measured.environment.samples.iter().map(read).sum::<u64>()
+        };
         let packets = sum(|s| s.packets);
         table.row(
             row.place.label(),

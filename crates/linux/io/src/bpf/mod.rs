@@ -34,7 +34,7 @@ pub use program::{
     Attachment, Program, ProgramCost, costs_at, is_at, is_number, is_tcx_there, measure_run_time, programs_at,
 };
 pub use subflows::{Selection, for_new_connections, for_new_subflows};
-pub use system::Direction;
+pub use system::TcDirection;
 #[cfg(not(feature = "bpf"))]
 pub use without::{
     CongestionControls, Hooked, MapView, Object, Registered, congestion_controls, relocated, remove_filters,

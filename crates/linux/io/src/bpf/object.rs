@@ -14,7 +14,7 @@ use libbpf_rs::{
 use super::load::{FILTER_PRIORITY, Hook, Load};
 use super::program::{Attachment, explained};
 use super::system;
-use super::system::Direction;
+use super::system::TcDirection;
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
 
@@ -220,7 +220,7 @@ impl Object {
         &self,
         program: &str,
         interface: InterfaceIndex,
-        direction: Direction,
+        direction: TcDirection,
         hook: Hook,
     ) -> Result<Hooked, IoError> {
         let found = self.program(program)?;
@@ -409,7 +409,7 @@ impl Filter {
     fn attach(
         program: BorrowedFd<'_>,
         interface: InterfaceIndex,
-        direction: Direction,
+        direction: TcDirection,
     ) -> Result<Self, libbpf_rs::Error> {
         let mut hook = place(program, interface, direction);
         hook.create()?;
@@ -426,12 +426,12 @@ impl Drop for Filter {
 
 const FILTER_HANDLE: u32 = 0xce11;
 
-fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: Direction) -> TcHook {
+fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: TcDirection) -> TcHook {
     let mut hook = TcHook::new(program);
     hook.ifindex(interface.get().cast_signed())
         .attach_point(match direction {
-            Direction::In => TC_INGRESS,
-            Direction::Out => TC_EGRESS,
+            TcDirection::In => TC_INGRESS,
+            TcDirection::Out => TC_EGRESS,
         })
         .priority(FILTER_PRIORITY.into())
         .handle(FILTER_HANDLE);
@@ -446,7 +446,7 @@ fn place(program: BorrowedFd<'_>, interface: InterfaceIndex, direction: Directio
 pub fn remove_filters(interface: InterfaceIndex, with_qdisc: bool) -> Result<(), IoError> {
     // Nothing is attached: any descriptor will do.
     let any = std::fs::File::open("/dev/null").map_err(|error| IoError::system("open /dev/null", error))?;
-    for direction in [Direction::In, Direction::Out] {
+    for direction in [TcDirection::In, TcDirection::Out] {
         // None may be there.
         drop(place(any.as_fd(), interface, direction).detach());
     }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use units::Duration;
 
-use super::system::Direction;
+use super::system::TcDirection;
 use super::{Instruction, system};
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
@@ -106,7 +106,7 @@ impl Program {
     /// When the kernel has no tcx, or the interface is gone.
     pub fn attach(&self, interface: InterfaceIndex) -> Result<Attachment, IoError> {
         let what = || format!("attach the BPF program '{}' to interface {}", self.name, interface.get());
-        match system::attach(self.fd.as_fd(), interface.get(), Direction::In) {
+        match system::attach(self.fd.as_fd(), interface.get(), TcDirection::In) {
             Ok(link) => Ok(Attachment::new(link)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Err(without_tcx()),
             Err(error) => Err(explained(what(), error)),

@@ -229,7 +229,7 @@ struct LinkAttr {
 
 /// Direction of the packets of an interface that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum TcDirection {
     /// Those that come in.
     In,
     /// Those that go out.
@@ -237,13 +237,13 @@ pub enum Direction {
 }
 
 /// Attaches a program to what comes in or goes out through an interface, behind those that are there.
-pub(super) fn attach(program: BorrowedFd<'_>, interface: u32, direction: Direction) -> io::Result<OwnedFd> {
+pub(super) fn attach(program: BorrowedFd<'_>, interface: u32, direction: TcDirection) -> io::Result<OwnedFd> {
     let mut attr = LinkAttr {
         program: number(program),
         interface,
         attach_type: match direction {
-            Direction::In => TCX_INGRESS,
-            Direction::Out => TCX_EGRESS,
+            TcDirection::In => TCX_INGRESS,
+            TcDirection::Out => TCX_EGRESS,
         },
         flags: 0,
         relative: 0,

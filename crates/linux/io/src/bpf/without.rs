@@ -7,7 +7,7 @@ use std::path::Path;
 use super::load::{Hook, Load};
 use super::program::Attachment;
 use super::require_objects;
-use super::system::Direction;
+use super::system::TcDirection;
 use crate::IoError;
 use crate::netlink::InterfaceIndex;
 
@@ -61,7 +61,7 @@ impl Object {
     ///
     /// # Errors
     /// Never called.
-    pub fn attach(&self, _: &str, _: InterfaceIndex, _: Direction, _: Hook) -> Result<Hooked, IoError> {
+    pub fn attach(&self, _: &str, _: InterfaceIndex, _: TcDirection, _: Hook) -> Result<Hooked, IoError> {
         match *self {}
     }
 

@@ -6,16 +6,16 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
 use super::{InterfaceIndex, Netlink};
 use crate::IoError;
-use crate::bpf::Direction;
+use crate::bpf::TcDirection;
 
 /// `TC_H_CLSACT`.
 const CLSACT: u16 = 0xffff;
 
 /// `TC_H_MIN_INGRESS`, `TC_H_MIN_EGRESS`.
-const fn hook_of(direction: Direction) -> u16 {
+const fn hook_of(direction: TcDirection) -> u16 {
     match direction {
-        Direction::In => 0xfff2,
-        Direction::Out => 0xfff3,
+        TcDirection::In => 0xfff2,
+        TcDirection::Out => 0xfff3,
     }
 }
 
@@ -86,7 +86,7 @@ impl Netlink {
     pub fn filter_priorities(
         &self,
         interface: InterfaceIndex,
-        direction: Direction,
+        direction: TcDirection,
     ) -> Result<Vec<u16>, IoError> {
         let mut message = TcMessage::default();
         message.header.index = interface.get().cast_signed();

@@ -64,7 +64,7 @@ fn flow(kind: Kind, run: u32, sent: Vec<u8>) -> RawFlow {
 }
 
 /// Finding about one connection, whose SYN came as `came`.
-fn judged(kind: Kind, sent: &[u8], came: Seen, test: &str) -> (Outcome, String) {
+fn judged(kind: Kind, sent: &[u8], came: Seen, test: &str) -> (CheckOutcome, String) {
     let mut all = Evidence { delay: DELAY, ..Evidence::new() };
     all.raw.push(flow(kind, 1, sent.to_vec()));
     all.seen.insert(1, vec![came]);
@@ -72,7 +72,7 @@ fn judged(kind: Kind, sent: &[u8], came: Seen, test: &str) -> (Outcome, String) 
     (found.outcome, found.verdict)
 }
 
-fn words(outcome: Outcome, verdict: &str) -> (Outcome, String) {
+fn words(outcome: CheckOutcome, verdict: &str) -> (CheckOutcome, String) {
     (outcome, verdict.to_owned())
 }
 
@@ -83,12 +83,12 @@ fn what_is_acknowledged_before_the_delay_is_split() {
         let sent = syn(1, TcpFlags::SYN, &ALL);
         judged(Kind::Split, &sent, Seen { watch: Some(watch), ..seen(&sent) }, "split")
     };
-    let split = words(Outcome::Found, "split");
-    let whole = words(Outcome::Clear, "not split");
+    let split = words(CheckOutcome::Found, "split");
+    let whole = words(CheckOutcome::Clear, "not split");
     assert_eq!(of(&[(0.0, Some(5_021.0)), (100.0, None)], 5.1), whole);
     assert_eq!(of(&[(0.0, None), (100.0, Some(4_000.0))], 6.0), split, "the first was lost on the way");
     assert_eq!(of(&[(0.0, None)], 9.0), whole, "the acknowledgement was lost, and none was early");
-    assert_eq!(of(&[(0.0, None)], 3.0).0, Outcome::Unknown, "it ended too early");
+    assert_eq!(of(&[(0.0, None)], 3.0).0, CheckOutcome::Unknown, "it ended too early");
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn what_is_acknowledged_and_has_not_come_is_split_too() {
         let found = all.findings().into_iter().find(|finding| finding.test == "split").unwrap();
         found.outcome
     };
-    assert_eq!(of(90_000, Ok(2_304)), Outcome::Found);
-    assert_eq!(of(2_304, Ok(2_304)), Outcome::Clear);
-    assert_eq!(of(2_304, Err(Failed::Stopped)), Outcome::Unknown);
+    assert_eq!(of(90_000, Ok(2_304)), CheckOutcome::Found);
+    assert_eq!(of(2_304, Ok(2_304)), CheckOutcome::Clear);
+    assert_eq!(of(2_304, Err(Failed::Stopped)), CheckOutcome::Unknown);
 }
 
 #[test]
@@ -112,23 +112,23 @@ fn options_and_numbers_are_compared() {
     let sent = syn(1, TcpFlags::SYN, &ALL);
     let of = |came: &[u8], test: &str| judged(Kind::Plain, &sent, seen(came), test);
     for test in ["mss", "window-scale", "sack", "timestamps", "sequence-numbers"] {
-        assert_eq!(of(&sent, test).0, Outcome::Clear, "{test}");
+        assert_eq!(of(&sent, test).0, CheckOutcome::Clear, "{test}");
     }
     let clamped = syn(77, TcpFlags::SYN, &[(2, &[5, 0]), (8, &[0; 8])]);
-    assert_eq!(of(&clamped, "mss"), words(Outcome::Found, "1460 becomes 1280"));
-    assert_eq!(of(&clamped, "window-scale"), words(Outcome::Found, "removed"));
-    assert_eq!(of(&clamped, "sack"), words(Outcome::Found, "removed"));
-    assert_eq!(of(&clamped, "timestamps").0, Outcome::Clear);
-    assert_eq!(of(&clamped, "sequence-numbers"), words(Outcome::Found, "rewritten"));
+    assert_eq!(of(&clamped, "mss"), words(CheckOutcome::Found, "1460 becomes 1280"));
+    assert_eq!(of(&clamped, "window-scale"), words(CheckOutcome::Found, "removed"));
+    assert_eq!(of(&clamped, "sack"), words(CheckOutcome::Found, "removed"));
+    assert_eq!(of(&clamped, "timestamps").0, CheckOutcome::Clear);
+    assert_eq!(of(&clamped, "sequence-numbers"), words(CheckOutcome::Found, "rewritten"));
     // What the server sent, and this end did not get.
     let back = Seen { syn_ack: Some(to_digits(&syn(8, TcpFlags::SYN, &ALL[..3]))), ..seen(&sent) };
-    assert_eq!(judged(Kind::Plain, &sent, back.clone(), "window-scale"), words(Outcome::Found, "added"));
-    assert_eq!(judged(Kind::Plain, &sent, back, "sequence-numbers"), words(Outcome::Found, "rewritten"));
+    assert_eq!(judged(Kind::Plain, &sent, back.clone(), "window-scale"), words(CheckOutcome::Found, "added"));
+    assert_eq!(judged(Kind::Plain, &sent, back, "sequence-numbers"), words(CheckOutcome::Found, "rewritten"));
     let with = syn(1, TcpFlags::SYN, &[&ALL[..], &[(30, &[1, 1])]].concat());
     let of = |came: &[u8]| judged(Kind::MpCapable, &with, seen(came), "mp-capable");
-    assert_eq!(of(&with), words(Outcome::Clear, "kept"));
-    assert_eq!(of(&sent), words(Outcome::Found, "removed"));
-    assert_eq!(of(&syn(1, TcpFlags::SYN, &[(30, &[0, 1])])), words(Outcome::Found, "altered"));
+    assert_eq!(of(&with), words(CheckOutcome::Clear, "kept"));
+    assert_eq!(of(&sent), words(CheckOutcome::Found, "removed"));
+    assert_eq!(of(&syn(1, TcpFlags::SYN, &[(30, &[0, 1])])), words(CheckOutcome::Found, "altered"));
 }
 
 #[test]
@@ -136,13 +136,13 @@ fn flags_and_marks_of_ecn_are_compared() {
     let ecn = TcpFlags::SYN.with(TcpFlags::ECE).with(TcpFlags::CWR);
     let (sent, bare) = (syn(1, ecn, &ALL), syn(1, TcpFlags::SYN, &ALL));
     let of = |came: Seen| judged(Kind::Ecn, &sent, came, "ecn");
-    assert_eq!(of(seen(&sent)), words(Outcome::Clear, "kept"));
-    assert_eq!(of(seen(&bare)), words(Outcome::Found, "flags of the SYN are altered"));
+    assert_eq!(of(seen(&sent)), words(CheckOutcome::Clear, "kept"));
+    assert_eq!(of(seen(&bare)), words(CheckOutcome::Found, "flags of the SYN are altered"));
     assert_eq!(
         of(Seen { has_ecn: true, ..seen(&sent) }),
-        words(Outcome::Found, "marks of packets are removed")
+        words(CheckOutcome::Found, "marks of packets are removed")
     );
-    assert_eq!(of(Seen { has_ecn: true, has_seen_ecn: true, ..seen(&sent) }).0, Outcome::Clear);
+    assert_eq!(of(Seen { has_ecn: true, has_seen_ecn: true, ..seen(&sent) }).0, CheckOutcome::Clear);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_connection_that_fails_with_an_option_only_is_found() {
             .push(RawFlow { end: Some(SmallTcpEnd::NoHandshake), ..flow(Kind::FastOpen, 2, sent.clone()) });
         all.findings().into_iter().find(|finding| finding.test == "fast-open").map(|finding| finding.outcome)
     };
-    assert_eq!(of(SmallTcpEnd::Finished), Some(Outcome::Found));
+    assert_eq!(of(SmallTcpEnd::Finished), Some(CheckOutcome::Found));
     // Where no connection comes about the port is blocked, and its options say nothing.
     assert_eq!(of(SmallTcpEnd::NoHandshake), None);
 }
@@ -181,17 +181,17 @@ fn caches_near_handshakes_and_altered_texts_are_found() {
         (found.outcome, found.evidence)
     };
     let twice = || vec![got(1, 1, 20, 21), got(1, 2, 20, 22)];
-    assert_eq!(judge(twice(), 2, "cache").0, Outcome::Clear);
-    assert_eq!(judge(vec![got(1, 1, 20, 21); 2], 1, "cache").0, Outcome::Found);
-    assert_eq!(judge(twice(), 2, "handshake").0, Outcome::Clear);
-    assert_eq!(judge(vec![got(1, 1, 20, 90)], 1, "handshake").0, Outcome::Found);
-    assert_eq!(judge(twice(), 2, "payload").0, Outcome::Clear);
+    assert_eq!(judge(twice(), 2, "cache").0, CheckOutcome::Clear);
+    assert_eq!(judge(vec![got(1, 1, 20, 21); 2], 1, "cache").0, CheckOutcome::Found);
+    assert_eq!(judge(twice(), 2, "handshake").0, CheckOutcome::Clear);
+    assert_eq!(judge(vec![got(1, 1, 20, 90)], 1, "handshake").0, CheckOutcome::Found);
+    assert_eq!(judge(twice(), 2, "payload").0, CheckOutcome::Clear);
     let mut altered = got(1, 1, 20, 21);
     if let Ok(answered) = &mut altered.outcome {
         answered.answer = head(1, 1).replace("text/plain", "text/html").into_bytes();
     }
     let (outcome, evidence) = judge(vec![altered], 1, "payload");
-    assert_eq!(outcome, Outcome::Found);
+    assert_eq!(outcome, CheckOutcome::Found);
     assert!(evidence.starts_with("line 2: 'Content-Type: text/plain' was sent"), "{evidence}");
 }
 
@@ -200,6 +200,6 @@ fn who_answers_where_nobody_listens_is_found() {
     let mut all = Evidence::new();
     all.closed = BTreeMap::from([(1, "refused"), (2, "free"), (3, "free")]);
     all.refused = vec![(1, Err(Failed::Refused)), (2, Ok(())), (3, Err(Failed::Silent))];
-    let outcomes: Vec<Outcome> = all.findings().iter().map(|finding| finding.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Clear, Outcome::Found, Outcome::Unknown]);
+    let outcomes: Vec<CheckOutcome> = all.findings().iter().map(|finding| finding.outcome).collect();
+    assert_eq!(outcomes, [CheckOutcome::Clear, CheckOutcome::Found, CheckOutcome::Unknown]);
 }
