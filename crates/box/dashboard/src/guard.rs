@@ -32,7 +32,7 @@ const NAME_LEN: usize = 32;
 const FORM_LEN_MAX: usize = 4 * 1024;
 const FORM_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// A wrong token is answered so much later.
+/// Delay of the answer to a wrong token.
 const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// The cookie: its prefix has browsers take it over TLS alone, and from this very host.
@@ -101,7 +101,7 @@ impl Guard {
     /// Looks at a form with the token in it; the cookie of a new session if it is the one.
     ///
     /// # Errors
-    /// What is wrong with the request.
+    /// Fault of the request, as the role of its bearer.
     pub async fn log_in(&self, request: Request<Incoming>) -> Result<String, Bearer> {
         let form = timeout(FORM_TIME_MAX, Limited::new(request.into_body(), FORM_LEN_MAX).collect()).await;
         let Ok(Ok(form)) = form else { return Err(Bearer::Unknown) };

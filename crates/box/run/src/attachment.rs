@@ -184,7 +184,7 @@ pub(crate) trait Attachment: Sized {
     /// [`Attachment::lasting`] is another one then.
     ///
     /// # Errors
-    /// What failed for good.
+    /// The failure, if it is permanent.
     fn ensure(
         &mut self,
         _is_steered: bool,

@@ -354,7 +354,7 @@ fn serve(mut stream: &UnixStream, queue: &mut QuestionQueue) -> std::io::Result<
 }
 
 impl QuestionQueue {
-    /// Has the broadcaster go on with a connection.
+    /// Hands a connection to the broadcaster.
     fn start_listening(&self, mut stream: &UnixStream, wishes: Wishes) -> std::io::Result<()> {
         // A listener may be slow: that is its own affair from here on.
         if !self.broadcaster.has_room() {

@@ -173,7 +173,7 @@ impl Freezing {
     /// Waits until all have stopped and said what they know.
     ///
     /// # Errors
-    /// Why one has no state to give, or does not stop; all go on then.
+    /// Reason why one has no state to give, or does not stop; all go on then.
     pub fn frozen(self) -> Result<Frozen, String> {
         let mut frozen = Frozen { states: Vec::new(), thaws: Vec::new() };
         for (answered, thaw) in self.asked {
@@ -365,7 +365,7 @@ impl<P: Processor + Send + 'static> Shards<P> {
     /// Has all of them end; gives their processors and what passed through them.
     ///
     /// # Errors
-    /// Why the first one ended that was not told to.
+    /// Reason why the first one ended that was not told to.
     pub fn finish(mut self) -> (Vec<P>, Counters, Result<(), IoError>) {
         self.tell_all(|| Command::Finish);
         let (mut processors, mut counters, mut result) = (Vec::new(), Counters::default(), Ok(()));

@@ -8,7 +8,7 @@ use crate::verdict::digits;
 
 /// A share of the busy time from which something is the limit.
 const LIMIT_SHARE: f64 = 0.5;
-/// Of what window and round trip allow, so much is all of it.
+/// Share of what window and round trip allow that counts as all of it.
 const WINDOW_SHARE: f64 = 0.8;
 /// A sender that paces is stopped by a full window for this share of the busy time, and uses this much of it.
 const PACED_LIMIT_SHARE: f64 = 0.25;

@@ -73,7 +73,7 @@ impl ServiceManager {
         send().doing(|| "have the service manager keep a descriptor".to_owned())
     }
 
-    /// Has it let go of all that it keeps under `name`.
+    /// Makes it let go of all that it keeps under `name`.
     ///
     /// # Errors
     /// As [`ServiceManager::tell`].

@@ -198,7 +198,7 @@ impl Predecessor {
         Ok(find(config, &self.process.to_string())?.ask(question)?)
     }
 
-    /// Has it take on nothing new, and end when it owes nothing.
+    /// Makes it take on nothing new, and end when it owes nothing.
     pub fn retire(&self, config: &Config) -> Result<(), RunError> {
         let found = find(config, &self.process.to_string())?;
         let question = Question::Drain { time_ms_max: Some(DRAIN_TIME_MAX.as_millis()) };
