@@ -70,7 +70,7 @@ pub(crate) struct Inventory {
     pub history: History,
     /// Number of those within a minute after which nobody goes on.
     pub deaths_max: usize,
-    /// After so long without a heartbeat the programs let packets pass, ms.
+    /// Time without a heartbeat after which the programs let packets pass, ms.
     #[serde(default)]
     pub hang_after_ms: u64,
     /// Reports of base stations come in by a socket.

@@ -79,7 +79,7 @@ pub(crate) enum Command<S> {
     Subscriber { client: IpAddr, from: u64, answer: mpsc::Sender<SubscriberView> },
     /// A base station's report about one of its subscribers.
     Feedback { client: IpAddr, feedback: Feedback },
-    /// Packets to a side may be so long from here on.
+    /// Sets the longest packets to a side from here on.
     SetMtu { to: Port, mtu: u32 },
     /// Put settings in force that shard 0 has accepted.
     Apply(S),
