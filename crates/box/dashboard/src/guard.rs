@@ -71,8 +71,7 @@ impl Guard {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bearer of a request with these headers. A program may show the token itself, as `Authorization:
-    /// Bearer`.
+    /// Bearer of a request with these headers. A program may show the token itself, as `Authorization: Bearer`.
     pub async fn bearer(&self, headers: &HeaderMap) -> Bearer {
         if let Some(token) = headers.get(AUTHORIZATION) {
             let token = token.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));

@@ -112,8 +112,7 @@ struct Socket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Connection that is being served: cut off at the end, or one that says nothing would keep everything
-/// waiting.
+/// Connection that is being served: cut off at the end, or one that says nothing would keep everything waiting.
 type Guest = Arc<Mutex<Option<UnixStream>>>;
 
 /// A question that waits for its answer.

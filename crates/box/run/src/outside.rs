@@ -52,8 +52,7 @@ pub fn record(text: &str) -> Option<String> {
     Some(record.to_text())
 }
 
-/// Inventory that a watchdog keeps, written again, with the number of descriptors that have to come beside
-/// it.
+/// Inventory that a watchdog keeps, written again, with the number of descriptors that have to come beside it.
 ///
 /// # Errors
 /// Fault of the text.
@@ -154,8 +153,7 @@ impl Default for Learnt {
     }
 }
 
-/// Findings about rules as the kernel gives those of nft, and of those of the older iptables of both
-/// families.
+/// Findings about rules as the kernel gives those of nft, and of those of the older iptables of both families.
 #[must_use]
 pub fn firewall(bytes: &[u8]) -> Vec<String> {
     let names = Names { wired: "w0", mobile: "m0", wired_tun: "cellw0", mobile_tun: "cellm0" };

@@ -110,8 +110,7 @@ fn share_of_time(bytes: u64, seconds: f64) -> f64 {
 }
 
 impl Limit {
-    /// Limit that kept the sender from sending more; `control` is the congestion control that it was asked to
-    /// use.
+    /// Limit that kept the sender from sending more; `control` is the congestion control that it was asked to use.
     pub(crate) fn of(sender: &TcpSide, control: Option<&str>) -> Self {
         let figures = Figures::of(sender, control);
         let (by, why) = judge(sender, &figures);

@@ -94,8 +94,7 @@ impl CrashedInstance {
     }
 }
 
-/// Resources that the service manager has kept for a process of this service that has died together with its
-/// watchdog.
+/// Resources that the service manager has kept for a process of this service that has died together with its watchdog.
 #[derive(Debug)]
 pub(super) struct Stored {
     kept: InheritedResources,

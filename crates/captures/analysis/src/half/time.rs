@@ -19,8 +19,7 @@ const FLAT_ROUNDS: u8 = 3;
 /// Number of lost segments from which they may be a policer's, and their least share, one in this number.
 const LOST_MIN: u64 = 20;
 const LOST_SHARE: u64 = 50;
-/// Time after the first acknowledgement within which acknowledged data counts as sent at first, on paths
-/// however short.
+/// Time after the first acknowledgement within which acknowledged data counts as sent at first, on paths however short.
 const FIRST_FLIGHT_MIN: Duration = Duration::from_millis(5);
 /// Edges of the window remembered: one in each eighth of a round trip.
 const EDGES: usize = 8;

@@ -59,8 +59,7 @@ struct Image {
 stored::fields!(Image { number, client, server });
 
 impl Proxies {
-    /// Starts both, for a number of subscribers, all of them at the first station. `control` as for the
-    /// namespaces.
+    /// Starts both, for a number of subscribers, all of them at the first station. `control` as for the namespaces.
     pub fn start(namespaces: &[Namespace; 2], subscribers: usize, control: &str) -> Result<Self, LabError> {
         let opened = || -> Result<[Namespace; 2], LabError> {
             Ok([Namespace::open(namespaces[0].name())?, Namespace::open(namespaces[1].name())?])
