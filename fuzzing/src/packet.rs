@@ -127,7 +127,7 @@ fn check_tcp_edits(bytes: &[u8], parsed: &Packet, tcp: &Tcp) {
 
 /// TCP options: byte 0 gives flags, the rest is the option list of a segment that is whole otherwise.
 ///
-/// What is read can be written again by [`TcpHeaderSpec`], and reads the same.
+/// Options that are read can be written again by [`TcpHeaderSpec`], and read the same.
 pub fn tcp_options(bytes: &[u8]) {
     let Some((&flags, list)) = bytes.split_first() else { return };
     let mut list = list[..list.len().min(40)].to_vec();

@@ -208,7 +208,7 @@ fn read_from<S: Sink>(
     Ok((sink, findings))
 }
 
-/// As [`read`], in so many threads, and without a word on standard error.
+/// As [`read`], in this number of threads, and without a word on standard error.
 fn read_quietly<S: Sink>(
     args: &Args,
     threads: u16,

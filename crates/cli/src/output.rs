@@ -1,5 +1,4 @@
-//! Outputs for documents and words: `-` is standard output, and then the words for people go to standard
-//! error.
+//! Outputs for documents and words: `-` is standard output, and then the words for people go to standard error.
 
 use std::ffi::OsString;
 use std::fs;

@@ -32,8 +32,7 @@ pub fn frame() -> Seeds {
     ]
 }
 
-/// Recorded answers of a kernel about rules: of nft as messages, of iptables-legacy as `getsockopt(2)` gives
-/// it.
+/// Recorded answers of a kernel about rules: of nft as messages, of iptables-legacy as `getsockopt(2)` gives it.
 pub fn firewall() -> Seeds {
     let nft = include_bytes!("../../../fuzz/corpus/firewall/ruleset");
     let legacy = include_bytes!("../../../fuzz/corpus/firewall/iptables");

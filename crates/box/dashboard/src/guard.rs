@@ -32,7 +32,7 @@ const NAME_LEN: usize = 32;
 const FORM_LEN_MAX: usize = 4 * 1024;
 const FORM_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// A wrong token is answered so much later.
+/// Delay of the answer to a wrong token.
 const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// The cookie: its prefix has browsers take it over TLS alone, and from this very host.
@@ -71,8 +71,7 @@ impl Guard {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bearer of a request with these headers. A program may show the token itself, as `Authorization:
-    /// Bearer`.
+    /// Bearer of a request with these headers. A program may show the token itself, as `Authorization: Bearer`.
     pub async fn bearer(&self, headers: &HeaderMap) -> Bearer {
         if let Some(token) = headers.get(AUTHORIZATION) {
             let token = token.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
@@ -101,7 +100,7 @@ impl Guard {
     /// Looks at a form with the token in it; the cookie of a new session if it is the one.
     ///
     /// # Errors
-    /// What is wrong with the request.
+    /// Fault of the request, as the role of its bearer.
     pub async fn log_in(&self, request: Request<Incoming>) -> Result<String, Bearer> {
         let form = timeout(FORM_TIME_MAX, Limited::new(request.into_body(), FORM_LEN_MAX).collect()).await;
         let Ok(Ok(form)) = form else { return Err(Bearer::Unknown) };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{HistoryError, Slice};
 
-/// After so many lines it is looked whether old ones can go: an hour of minutes.
+/// Number of lines after which old ones are removed, if any can go: an hour of minutes.
 const LOOK_EVERY: u32 = 60;
 
 /// A file of slices, the oldest first.

@@ -9,10 +9,10 @@ use units::{Duration, Instant};
 
 use crate::{FlowFigures, HistoryError, Slice, ab};
 
-/// So often it is looked for an accelerator that has gone.
+/// Interval of the search for an accelerator that has gone.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// So long it has to say what an A/B phase has shown.
+/// Time that it has to report what an A/B phase has shown.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Recorder of one accelerator, and those that take its place.

@@ -184,7 +184,7 @@ pub(crate) trait Attachment: Sized {
     /// [`Attachment::lasting`] is another one then.
     ///
     /// # Errors
-    /// What failed for good.
+    /// The failure, if it is permanent.
     fn ensure(
         &mut self,
         _is_steered: bool,
@@ -225,7 +225,7 @@ pub(crate) trait Attachment: Sized {
     /// Consequence while the remedy cannot be applied.
     fn consequence(&self) -> &'static str;
 
-    /// Packets of an interface may be so long from here on.
+    /// Sets the longest packets of an interface from here on.
     ///
     /// # Errors
     /// When the kernel refuses.

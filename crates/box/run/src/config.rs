@@ -84,7 +84,7 @@ pub struct WatchdogConfig {
     pub command: Vec<String>,
     /// Longest time that packets may wait for a successor after a death with debt, ms; 0 for not at all.
     pub recover_within_ms: u64,
-    /// After so many deaths within a minute there is no further successor.
+    /// Number of deaths within a minute after which there is no further successor.
     pub deaths_max: usize,
     /// Program and arguments of a successor, to which `--recover RECORD` is appended; none when empty.
     pub successor: Vec<String>,

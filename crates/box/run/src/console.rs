@@ -112,8 +112,7 @@ struct Socket {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Connection that is being served: cut off at the end, or one that says nothing would keep everything
-/// waiting.
+/// Connection that is being served: cut off at the end, or one that says nothing would keep everything waiting.
 type Guest = Arc<Mutex<Option<UnixStream>>>;
 
 /// A question that waits for its answer.
@@ -354,7 +353,7 @@ fn serve(mut stream: &UnixStream, queue: &mut QuestionQueue) -> std::io::Result<
 }
 
 impl QuestionQueue {
-    /// Has the broadcaster go on with a connection.
+    /// Hands a connection to the broadcaster.
     fn start_listening(&self, mut stream: &UnixStream, wishes: Wishes) -> std::io::Result<()> {
         // A listener may be slow: that is its own affair from here on.
         if !self.broadcaster.has_room() {

@@ -101,7 +101,7 @@ impl OnLink {
 pub(crate) const PACKET_TIME_BOUNDS_NS: [u64; 10] =
     [250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000];
 
-/// One turn of so many in which there are packets is timed, the first one among them.
+/// Number of turns with packets of which one is timed, the first one among them.
 const TIMED_EVERY: u32 = 16;
 
 /// Time per packet, by some turns of the loop: from before its packets are read until after what the processor

@@ -203,7 +203,7 @@ events! {
         lost: usize,
         /// Processes of this line that have died so far.
         deaths: u64,
-        /// Time since this one has, ms: so long packets have waited.
+        /// Time since this one died, ms, during which packets have waited.
         waited_ms: u64,
     } => "going on with {flows} flows of the process that died, {bytes} held; {lost} are lost; it took {took_us} µs";
     /// If this process dies, no other one goes on with its flows.

@@ -34,8 +34,7 @@ const CLOCK_MEMORY: Duration = Duration::from_secs(30);
 pub struct FeedbackConfig {
     /// Address and port to listen at.
     pub listen: SocketAddr,
-    /// Key that reports must be signed with; without it anyone who reaches the port can slow subscribers
-    /// down.
+    /// Key that reports must be signed with; without it anyone who reaches the port can slow subscribers down.
     pub key: Option<Vec<u8>>,
     /// Age of the fastest report of a sender whose clock does not agree with ours, µs.
     pub delay_us: u64,

@@ -1,5 +1,4 @@
-//! Effects of packet filters of others that matter here: whether they would decide otherwise of TCP once it
-//! is steered.
+//! Effects of packet filters of others that matter here: whether they would decide otherwise of TCP once it is steered.
 //!
 //! Steered TCP passes the hooks under the names of the TUN devices. Where programs steer it passes them once, from the
 //! other side's device to the interface it leaves by; where rules steer also before that, from the interface it came
@@ -31,8 +30,7 @@ pub(crate) struct Firewall {
     pub against_tcx: Option<String>,
     /// The same where rules steer.
     pub against_rules: Option<String>,
-    /// Reason why frames are not to be taken from the interfaces by sockets, in place of a bridge of the
-    /// kernel's.
+    /// Reason why frames are not to be taken from the interfaces by sockets, in place of a bridge of the kernel's.
     pub against_frames: Option<String>,
     /// Reasons why other packets to subscribers than TCP are not to be steered, by programs and by rules: a
     /// filter would decide otherwise of them.

@@ -68,9 +68,9 @@ pub(crate) struct Inventory {
     /// Fate of all that have died.
     #[serde(default)]
     pub history: History,
-    /// After so many of those within a minute nobody goes on.
+    /// Number of those within a minute after which nobody goes on.
     pub deaths_max: usize,
-    /// After so long without a heartbeat the programs let packets pass, ms.
+    /// Time without a heartbeat after which the programs let packets pass, ms.
     #[serde(default)]
     pub hang_after_ms: u64,
     /// Reports of base stations come in by a socket.
@@ -85,7 +85,7 @@ pub(crate) struct Inventory {
     /// Record of what the process has set up; none where another one has that, or nobody keeps it.
     #[serde(default)]
     pub record: Option<Record>,
-    /// Of so many shards there are journals, two of each.
+    /// Number of shards that have journals, two each.
     #[serde(default)]
     pub journals: usize,
     /// Flows, by sink and source, that were being handled at the last death.
@@ -159,7 +159,7 @@ pub(crate) struct History {
     pub upgrades: u64,
 }
 
-/// True when after so many deaths, at `deaths_ms` by the clock, nobody would go on after another one now.
+/// True when nobody would go on after another death now, given the deaths at `deaths_ms` by the clock.
 pub(crate) fn is_last(deaths_ms: &[u64], deaths_max: usize) -> bool {
     let now = Clock::now().as_millis();
     let recent = deaths_ms.iter().filter(|at| now.saturating_sub(**at) < DEATHS_WITHIN.as_millis());
@@ -210,7 +210,7 @@ impl InheritedResources {
         Ok(Self { inventory, queues, links, shared, passed, lifeline, reports, journals, memories })
     }
 
-    /// Has the programs go on as if the process lived.
+    /// Lets the programs go on as if the process lived.
     pub fn beat(&self) {
         let words = self.shared.as_ref().map_or(&[][..], SharedArray::words);
         if let Some(word) = words.get(HEARTBEAT_WORD) {
@@ -218,9 +218,9 @@ impl InheritedResources {
         }
     }
 
-    /// Has the programs go on as if the process had shown that it is alive; false when it was silent for `hang_after`:
-    /// then they have let packets pass already, and go on to do so, and the process sees by the age of the last sign
-    /// of life that they did.
+    /// Lets the programs go on as if the process had shown that it is alive; false when it was silent for
+    /// `hang_after`: then they have let packets pass already, and go on to do so, and the process sees by the
+    /// age of the last sign of life that they did.
     pub fn beat_in_time(&self, hang_after: Duration) -> bool {
         let words = self.shared.as_ref().map_or(&[][..], SharedArray::words);
         let Some(word) = words.get(HEARTBEAT_WORD) else { return true };

@@ -83,7 +83,7 @@ impl Found {
         self.ask_within(question, PATIENCE + PATIENCE)
     }
 
-    /// Asks it, and waits so long for the answer.
+    /// Asks it, and waits for the answer for `patience` at most.
     ///
     /// # Errors
     /// As [`Found::ask`].

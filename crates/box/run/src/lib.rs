@@ -13,11 +13,10 @@
 //! where the kernel forwards it out of MOBILE. ICMP errors go the same way, because those about
 //! what the engine sends are for the engine (H23).
 //!
-//! What steers is a BPF program at each interface (`steering::program`), which redirects packets
-//! and leaves alone those of flows that are passed; or, where that cannot be, policy rules
-//! (`iif WIRED ipproto tcp lookup TABLE`): then a packet passes routing twice, and one for the
-//! client enters the kernel through the very device to which the client's own packets are steered,
-//! which satisfies reverse-path filtering.
+//! A BPF program at each interface (`steering::program`) steers: it redirects packets and leaves alone those
+//! of flows that are passed. Where that cannot be, policy rules steer (`iif WIRED ipproto tcp lookup TABLE`):
+//! then a packet passes routing twice, and one for the client enters the kernel through the very device to
+//! which the client's own packets are steered, which satisfies reverse-path filtering.
 //!
 //! INVARIANT: nothing here outlives the process for longer than the watchdog needs: programs, TUN devices and
 //! the nft table go with their descriptors, and a policy rule whose table is empty is passed over.

@@ -52,11 +52,10 @@ pub fn record(text: &str) -> Option<String> {
     Some(record.to_text())
 }
 
-/// Inventory that a watchdog keeps, written again, with the number of descriptors that have to come beside
-/// it.
+/// Inventory that a watchdog keeps, written again, with the number of descriptors that have to come beside it.
 ///
 /// # Errors
-/// What the text is instead.
+/// Fault of the text.
 pub fn inventory(text: &[u8]) -> Result<(Vec<u8>, usize), String> {
     let mut inventory: Inventory = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let written = serde_json::to_vec(&inventory).map_err(|error| error.to_string())?;
@@ -76,7 +75,7 @@ pub fn kept(text: &[u8]) -> Option<String> {
 /// The question that a line at the control socket is.
 ///
 /// # Errors
-/// What the answer says in place.
+/// Text of the answer in its place.
 pub fn question(line: &str) -> Result<crate::Question, String> {
     crate::question::question_of(line)
 }
@@ -114,7 +113,7 @@ pub fn frame(frame: &[u8], tag: Option<[u8; 4]>) -> Option<([u8; 12], &[u8])> {
     frame::split(frame, tag).map(|(header, packet)| (header.addresses, packet))
 }
 
-/// A virtio header whose places are so much further on.
+/// Virtio header whose places are moved by `by` bytes.
 #[must_use]
 pub fn moved(virtio: VnetHeader, by: i16) -> VnetHeader {
     frame::moved(virtio, by)
@@ -154,8 +153,7 @@ impl Default for Learnt {
     }
 }
 
-/// Findings about rules as the kernel gives those of nft, and of those of the older iptables of both
-/// families.
+/// Findings about rules as the kernel gives those of nft, and of those of the older iptables of both families.
 #[must_use]
 pub fn firewall(bytes: &[u8]) -> Vec<String> {
     let names = Names { wired: "w0", mobile: "m0", wired_tun: "cellw0", mobile_tun: "cellm0" };

@@ -12,7 +12,7 @@ impl Patience {
     /// The result, or none where it failed for the moment; the first time that is said.
     ///
     /// # Errors
-    /// What failed for good.
+    /// The failure, if it is permanent.
     pub fn with<T>(
         &mut self,
         result: Result<T, RunError>,

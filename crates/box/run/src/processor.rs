@@ -76,7 +76,7 @@ pub trait Processor: Middlebox {
     /// Reads its settings anew from wherever they came from.
     ///
     /// # Errors
-    /// Why that is not possible, in one line.
+    /// Reason why that is not possible, in one line.
     fn read_settings(&mut self) -> Result<Self::Settings, String> {
         Err("there are no settings to read anew".to_owned())
     }
@@ -84,7 +84,7 @@ pub trait Processor: Middlebox {
     /// Puts settings in force; gives one line on what holds.
     ///
     /// # Errors
-    /// Why not, in one line; then everything stays as it was.
+    /// Reason of the failure, in one line; then everything stays as it was.
     fn apply(&mut self, _settings: &Self::Settings) -> Result<String, String> {
         Err("there are no settings to put in force".to_owned())
     }
@@ -155,7 +155,7 @@ pub trait Processor: Middlebox {
     /// Everything it knows of its flows, for another process to go on with; between two turns of the loop.
     ///
     /// # Errors
-    /// Why that cannot be, in one line.
+    /// Reason why that cannot be, in one line.
     fn store(&self) -> Result<FlowState, String> {
         Err("it has no flows that could go elsewhere".to_owned())
     }
@@ -168,7 +168,7 @@ pub trait Processor: Middlebox {
     /// other one may still keep them: nothing of theirs is changed.
     ///
     /// # Errors
-    /// Why that cannot be, in one line; then it has none, as before.
+    /// Reason why that cannot be, in one line; then it has none, as before.
     fn resume(&mut self, _flows: FlowState, _now: Instant) -> Result<(), String> {
         Err("it has no use for flows of another process".to_owned())
     }
@@ -195,7 +195,7 @@ pub trait Processor: Middlebox {
     /// cannot go on. [`Processor::own`] comes next, or [`Processor::disown`].
     ///
     /// # Errors
-    /// Why none can, in one line.
+    /// Reason why none can, in one line.
     fn recover(
         &mut self,
         _left: &[(Port, JournalEntry)],

@@ -128,7 +128,7 @@ pub enum Answer {
 /// The question that a line is.
 ///
 /// # Errors
-/// Why it is none, in one line.
+/// Reason why it is none, in one line.
 pub(crate) fn question_of(line: &str) -> Result<Question, String> {
     serde_json::from_str(line)
         .map_err(|error| io::one_line(format!("the question is not understood: {error}")))

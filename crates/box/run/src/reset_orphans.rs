@@ -57,7 +57,7 @@ const HEARING: Duration = Duration::from_millis(500);
 const ASKED_AT_ONCE: usize = 128;
 const HEARD_AT_ONCE: usize = 8 * ASKED_AT_ONCE;
 
-/// An end that has said nothing for so long is gone.
+/// Silence after which an end is gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest time that an interface may be away; then those behind it are given up. Time without it does not

@@ -332,8 +332,7 @@ impl Attachment for Routed<'_> {
         Port::BOTH.map(|side| link(side).map_or(0, |link| link.stats.tx_dropped))
     }
 
-    /// Defers the reading of the drops: a request for a device waits for the lock of the network
-    /// configuration.
+    /// Defers the reading of the drops: a request for a device waits for the lock of the network configuration.
     fn queue_drops_later(&self, _path: &TunPath) -> Box<dyn FnOnce() -> [u64; 2] + Send> {
         let names = Port::BOTH.map(|side| self.plan.side(side).tun.clone());
         Box::new(move || {

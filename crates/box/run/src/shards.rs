@@ -79,7 +79,7 @@ pub(crate) enum Command<S> {
     Subscriber { client: IpAddr, from: u64, answer: mpsc::Sender<SubscriberView> },
     /// A base station's report about one of its subscribers.
     Feedback { client: IpAddr, feedback: Feedback },
-    /// Packets to a side may be so long from here on.
+    /// Sets the longest packets to a side from here on.
     SetMtu { to: Port, mtu: u32 },
     /// Put settings in force that shard 0 has accepted.
     Apply(S),
@@ -173,7 +173,7 @@ impl Freezing {
     /// Waits until all have stopped and said what they know.
     ///
     /// # Errors
-    /// Why one has no state to give, or does not stop; all go on then.
+    /// Reason why one has no state to give, or does not stop; all go on then.
     pub fn frozen(self) -> Result<Frozen, String> {
         let mut frozen = Frozen { states: Vec::new(), thaws: Vec::new() };
         for (answered, thaw) in self.asked {
@@ -365,7 +365,7 @@ impl<P: Processor + Send + 'static> Shards<P> {
     /// Has all of them end; gives their processors and what passed through them.
     ///
     /// # Errors
-    /// Why the first one ended that was not told to.
+    /// Reason why the first one ended that was not told to.
     pub fn finish(mut self) -> (Vec<P>, Counters, Result<(), IoError>) {
         self.tell_all(|| Command::Finish);
         let (mut processors, mut counters, mut result) = (Vec::new(), Counters::default(), Ok(()));

@@ -37,8 +37,7 @@ pub struct Status {
     pub uptime_s: u64,
     /// Memory of its process, bytes; 0 when unknown.
     pub resident_bytes: u64,
-    /// State of recovery: who goes on if this process dies, and what became of those before it that have
-    /// died.
+    /// State of recovery: who goes on if this process dies, and what became of those before it that have died.
     #[serde(default)]
     pub recovery: RecoveryStatus,
     /// What passed through, by the side it came from or left to: wired, then mobile.

@@ -216,7 +216,7 @@ impl<'a> Steering<'a> {
         Ok(self.tcx.as_mut().map_or(Ok(()), |tcx| tcx.reload(plan, netlink))?)
     }
 
-    /// Has the devices take packets as long as those of an interface may be; never shorter ones than before.
+    /// Lets the devices take packets as long as those of an interface may be; never shorter ones than before.
     pub fn widen(&self, mtu: u32) -> Result<(), RunError> {
         for side in &self.plan.sides {
             let tun = self.netlink.link(&side.tun)?;

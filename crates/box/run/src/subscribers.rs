@@ -54,8 +54,7 @@ pub struct SubscriberLine {
     pub srtt_us: Option<u64>,
     /// Estimate of the time in queues, µs: smoothed round trips less the shortest one of their flow.
     pub queueing_us: Option<u64>,
-    /// Rate at which its controller sends, bit/s; none where a window alone limits it, and before there was
-    /// data.
+    /// Rate at which its controller sends, bit/s; none where a window alone limits it, and before there was data.
     pub rate_bps: Option<u64>,
     /// Amount of data that its controller lets be in flight, bytes; none where a rate alone limits it, and
     /// before there was data.

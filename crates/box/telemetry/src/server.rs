@@ -151,7 +151,7 @@ impl Source {
     /// Asks the reader.
     ///
     /// # Errors
-    /// How that ended: well, if the reader has gone.
+    /// Outcome: good, if the reader has gone.
     async fn ask(&mut self) -> Result<Vec<Answered>, Result<(), TelemetryError>> {
         let json = self.reader.ask().await.map_err(|_| Ok(()))?;
         serde_json::from_slice(&json).map_err(|error| Err(TelemetryError::Foreign(error)))

@@ -13,8 +13,7 @@ use crate::TelemetryError;
 /// A line may take so long; then there is none for now.
 const LINE_TIME: Duration = Duration::from_millis(500);
 
-/// Duration of the search for another process in the place of one that has ended, and the interval of its
-/// checks.
+/// Duration of the search for another process in the place of one that has ended, and the interval of its checks.
 const HEIR_TIME: units::Duration = units::Duration::from_secs(5);
 const LOOK_EVERY: units::Duration = units::Duration::from_millis(50);
 

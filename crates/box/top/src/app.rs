@@ -290,7 +290,7 @@ impl App {
         }
     }
 
-    /// Chooses the row so many further down.
+    /// Moves the choice down by this number of rows.
     fn select(&mut self, further: isize) {
         let rows = self.rows();
         let last = rows.len().saturating_sub(1);

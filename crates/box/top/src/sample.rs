@@ -69,7 +69,7 @@ impl<S: Source> Sampler<S> {
         Self { source, focus: Focus::default(), from: 0, flows_from: 0, parts_max: LIST_PARTS_MAX }
     }
 
-    /// Takes in so many parts of the subscribers with each sample: for one that is to have all.
+    /// Takes in up to `parts_max` parts of the subscribers with each sample, for a view that is to have all.
     #[must_use]
     pub fn with_parts(self, parts_max: usize) -> Self {
         Self { parts_max, ..self }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use run::SubscriberList;
 
-    /// Answers with parts of one subscriber each, of so many.
+    /// Answers with parts of one subscriber each, of this number.
     struct Many(u64, Vec<Ask>);
 
     impl Source for Many {

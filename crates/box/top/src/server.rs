@@ -34,7 +34,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Longest line of the gate, bytes.
 const ANSWER_LEN_MAX: u64 = 8 << 20;
 
-/// A wrong token is answered so much later.
+/// Delay of the answer to a wrong token.
 const WRONG_TOKEN_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// After a connection could not be taken in, it waits so long: as a rule no descriptor is left.

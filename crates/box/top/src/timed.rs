@@ -17,7 +17,7 @@ impl Timed {
         Self { stream, give_up: Clock::now() + time }
     }
 
-    /// From here on there is so much time again.
+    /// Allows this much time from now on.
     pub fn allow(&mut self, time: Duration) {
         self.give_up = Clock::now() + time;
     }

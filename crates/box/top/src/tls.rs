@@ -15,8 +15,7 @@ use crate::TopError;
 /// Shortest token: 64 bits and more, whichever way it is written.
 const TOKEN_LEN_MIN: usize = 16;
 
-/// Secrets of the server: what it shows and asks for. Read by whoever may, and handed to the process that
-/// serves.
+/// Secrets of the server: what it shows and asks for. Read by whoever may, and handed to the process that serves.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
     certificate: String,

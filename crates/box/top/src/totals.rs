@@ -90,7 +90,7 @@ fn retransmitted(snapshot: &Snapshot) -> u64 {
     of(&snapshot.downlink) + snapshot.uplink.as_ref().map_or(0, of)
 }
 
-/// So many in `ms` are so many in a second.
+/// Converts a count in `ms` to a count per second.
 pub(crate) fn per_second(count: u64, ms: u64) -> u64 {
     let per_s = u128::from(count) * 1_000 / u128::from(ms.max(1));
     u64::try_from(per_s).unwrap_or(u64::MAX)

@@ -44,7 +44,7 @@ impl<S: Sink + ?Sized> Sink for &mut S {
 /// Segments whose flows are looked up together.
 pub(crate) const BATCH: usize = 128;
 
-/// So many segments before its turn a segment's flow is fetched: as many as memory takes to answer.
+/// Number of segments before its turn at which a segment's flow is fetched: as many as memory takes to answer.
 const AHEAD: usize = 8;
 
 /// Flows in progress, and what becomes of each segment.

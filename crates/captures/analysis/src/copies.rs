@@ -19,10 +19,10 @@ const STEPS_MAX: usize = 16;
 /// Pieces of one super-packet that are known one by one.
 const PIECES_MAX: u64 = 64;
 
-/// A copy at another place comes at most so much later: the longest queue of a router.
+/// Longest delay of a copy at another place: the longest queue of a router.
 const APART_ELSEWHERE: Duration = Duration::from_secs(1);
-/// A copy at the same place comes at most so much later: less than any time-out of a sender that numbers
-/// repetitions as their originals.
+/// Longest delay of a copy at the same place: less than any time-out of a sender that numbers repetitions as
+/// their originals.
 const APART_HERE: Duration = Duration::from_millis(100);
 /// No sender repeats so soon: a copy even without an identification.
 const AT_ONCE: Duration = Duration::from_micros(100);

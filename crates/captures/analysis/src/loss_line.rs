@@ -24,11 +24,11 @@ const SPAN_ROUNDS: u64 = 6;
 /// Usual distance of a policer's losses from the line: segments, or this part of what is sent in a round trip.
 const SEGMENTS_OFF: f64 = 3.0;
 const ROUND_TRIP_OFF: f64 = 0.1;
-/// Before the first loss so much more than the rate of the line was carried.
+/// Factor over the rate of the line that was carried before the first loss.
 const BURST: f64 = 1.25;
-/// And, if not in a whole round trip, so many segments more.
+/// Segments beyond that, if not in a whole round trip.
 const BURST_SEGMENTS: f64 = 4.0;
-/// A queue that makes round trips so much longer, and twice as long, drops because it is full.
+/// Growth of round trips, which must also double, from which a queue drops because it is full.
 const QUEUE: Duration = Duration::from_millis(20);
 
 /// Sums for the straight line through points, and how far they are off it.
@@ -109,7 +109,7 @@ pub(crate) struct PathFacts {
     pub(crate) flight: (Instant, u64),
 }
 
-/// True when round trips are so much longer than they can be that a queue is full.
+/// True when round trips exceed the least ones by enough to show that a queue is full.
 pub(crate) fn is_queue(now: Duration, least: Duration) -> bool {
     now >= least * 2 && now >= least + QUEUE
 }

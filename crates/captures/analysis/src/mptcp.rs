@@ -38,8 +38,7 @@ pub struct MptcpReport {
     pub subflows: Vec<MptcpSubflow>,
     /// Data from the end that opened the connection, and to it.
     pub directions: [MptcpDirection; 2],
-    /// Mappings that packets carried in both directions, in the order of capture; empty unless they were
-    /// asked for.
+    /// Mappings that packets carried in both directions, in the order of capture; empty unless they were asked for.
     #[serde(skip)]
     pub mappings: [Vec<MappingSeen>; 2],
     /// Those beyond the most that are kept.

@@ -40,7 +40,7 @@ pub(crate) struct PacketContext {
 pub(crate) enum AckStep {
     /// Nothing is missing before it, or at data what is counted here.
     Usual,
-    /// So many packets are missing before it.
+    /// Number of packets that are missing before it.
     Ahead(u16),
     /// It lies before others that have been seen.
     Late,

@@ -1,7 +1,7 @@
 //! [`Part`] and [`FindingMerger`]: one analysis divided among threads, with the same result as
 //! [`crate::Analyzer`]'s.
 //!
-//! Who runs it reads the segments, gives each to the part of [`part_of`], and hands what the parts find back
+//! The caller reads the segments, gives each to the part of [`part_of`], and hands what the parts find back
 //! in rounds: a round is any number of segments that follow each other, the same for all parts. No thread is
 //! started here.
 

@@ -115,7 +115,7 @@ impl<T: Quantity> Samples<T> {
         (self.count > 0).then(|| T::from_units(self.max))
     }
 
-    /// The values with so many percent of all at or below them, by the nearest rank; `percents` rise.
+    /// The values at these percentiles, by the nearest rank; `percents` rise.
     pub(crate) fn percentiles<const N: usize>(&self, percents: [u64; N]) -> [Option<T>; N] {
         let mut buckets = self.buckets.iter();
         let (mut seen, mut value) = (0, self.min);

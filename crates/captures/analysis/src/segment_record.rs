@@ -85,8 +85,7 @@ impl Facts {
     const MPTCP: u16 = 1 << 8;
     /// Bit at which the number of SACK blocks starts: three bits.
     const SACK_AT: u32 = 9;
-    /// Bit at which the shift of windows starts that a SYN offers, meaningless without [`Facts::SCALE`]: four
-    /// bits.
+    /// Bit at which the shift of windows starts that a SYN offers, meaningless without [`Facts::SCALE`]: four bits.
     const SHIFT_AT: u32 = 12;
 
     const fn has(self, fact: u16) -> bool {

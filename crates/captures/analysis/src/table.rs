@@ -22,9 +22,9 @@ use crate::slab::{Place, Slab};
 /// Time limits of flows, and other settings of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// A flow without a packet for so long has ended.
+    /// Time without a packet after which a flow has ended.
     pub idle: Duration,
-    /// A closed flow is kept for so long, to take late segments.
+    /// Time for which a closed flow is kept, to take late segments.
     pub linger: Duration,
     /// Number of the first flow.
     pub first_flow: u64,

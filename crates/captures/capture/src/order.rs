@@ -25,7 +25,7 @@ use crate::reader::{Health, Reader, Record};
 const APART: Duration = Duration::from_secs(1);
 /// Frames of one interface so far back or more are not out of order: its clock was set.
 const DISORDER: Duration = Duration::from_millis(100);
-/// After so many frames of one interface in order, those that follow are not held.
+/// Number of frames of one interface in order after which those that follow are not held.
 const IN_ORDER: u32 = 4_096;
 /// Frames held at most.
 const FRAMES_MAX: usize = 8_192;

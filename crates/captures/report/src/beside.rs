@@ -68,8 +68,7 @@ fn table(rows: &[(String, &BesideFigures)]) -> Table {
     Table { headings, rows: rows.iter().map(row).collect() }
 }
 
-/// Chart of the throughput of the workload's flows and of each one beside them, over the capacity of the
-/// link.
+/// Chart of the throughput of the workload's flows and of each one beside them, over the capacity of the link.
 fn chart(case: &CaseResult, figures: &Figures) -> Chart {
     let series = &figures.series;
     let line = |name: &str, ink, mark, values: &[f64]| {

@@ -87,7 +87,7 @@ enum Comparison {
     Less,
 }
 
-/// With this share of the throughput at least, and a queue so many times as short, less delay is what there is to say
+/// Least share of the throughput, and factor by which the queue is shorter, from which less delay is stated
 /// first.
 const ABOUT_AS_MUCH: f64 = 0.95;
 const SHORTER: f64 = 2.0;

@@ -3,7 +3,7 @@
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use scenario::results::{Picture, PictureAxis, PicturePanel, PictureSpread};
 
-/// Lines of so many points have marks.
+/// Number of points from which lines have marks.
 const MARKED: usize = 20;
 
 /// It as a chart, without the text that stands beside it.

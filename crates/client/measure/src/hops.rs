@@ -29,7 +29,7 @@ const SEARCH_LENGTH: Duration = Duration::from_millis(2_500);
 /// Between two packets that measure the whole way.
 const ECHO_EVERY: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Of a loaded phase, the first of so many parts does not count.
+/// Number of parts of a loaded phase, of which the first does not count.
 const FILLS: u64 = 3;
 /// Less than this is no queue, ms.
 const GROWTH_MIN_MS: f64 = 5.0;
@@ -192,7 +192,7 @@ fn way(session: &mut Session<'_>, id: probe::SessionId, hops_max: u8) -> Result<
     let row = |hops: u8| Row {
         hops,
         every: SEARCH_EVERY,
-        // Not all at once: routers answer so many in a second.
+        // Not all at once: routers limit their answers per second.
         first: Duration::from_millis(10) * u64::from(hops),
         count: Some(SEARCH_PINGS),
     };

@@ -10,7 +10,7 @@ use probe::{Burst, RunFigures};
 pub(crate) const KNEE_DELAY_MS: f64 = 30.0;
 /// … and no more than this is lost, per cent.
 pub(crate) const KNEE_LOSS_PERCENT: f64 = 1.0;
-/// Losses beyond what is usual by so many deviations of a binomial are the load's.
+/// Number of deviations of a binomial beyond the usual from which losses are the load's.
 const DEVIATIONS: f64 = 3.0;
 /// Distances between losses from which on their evenness tells.
 const DISTANCES_MIN: usize = 10;
@@ -54,8 +54,8 @@ fn has_queue(figures: &RunFigures) -> bool {
     figures.delay_variation.is_some_and(|delay| delay.p95_ms >= KNEE_DELAY_MS)
 }
 
-/// True when of `sent` packets each so many-th is lost, or arrives, more evenly than by chance: a token bucket drops
-/// so, with packets that come at an even pace.
+/// True when the lost packets, or those that arrive, are spread over `sent` packets more evenly than by
+/// chance: a token bucket drops so if packets come at an even pace.
 fn is_even(bursts: &[Burst], sent: u32) -> bool {
     let lost: Vec<u32> = bursts.iter().flat_map(|burst| burst.first..burst.first + burst.packets).collect();
     let share = lost.len() as f64 / f64::from(sent.max(1));
@@ -100,7 +100,7 @@ mod tests {
         for per_mille in [15, 50, 100, 300, 700] {
             assert!(!is_even(&bursts(by_chance(per_mille)), 2_000), "{per_mille}");
         }
-        // Of packets at an even pace a bucket takes each so many-th, after a burst at first.
+        // A bucket takes packets of an even pace at equal distances, after a burst at first.
         for (share, taken) in [(0.05, 0.95), (0.3, 0.7), (0.75, 0.25)] {
             let dropped = bursts(|at| {
                 at >= 200 && (f64::from(at) * taken) as u32 == (f64::from(at + 1) * taken) as u32

@@ -26,7 +26,7 @@ pub struct ServeOptions {
     pub ports: Vec<u16>,
     /// Limits that it allows.
     pub config: ServerConfig,
-    /// Its clock gains so much, ppm: for tests of what clients make of clocks that drift.
+    /// Gain of its clock, ppm: for tests of what clients make of clocks that drift.
     pub drift_ppm: i32,
 }
 

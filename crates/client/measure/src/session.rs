@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         self.client.session()
     }
 
-    /// Takes numbers for so many TCP transfers; the first of them.
+    /// Takes numbers for TCP transfers, and returns the first.
     pub(crate) fn next_transfer(&mut self, count: u32) -> u32 {
         let first = self.transfers;
         self.transfers = first.wrapping_add(count);

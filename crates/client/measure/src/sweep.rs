@@ -23,7 +23,7 @@ const ECHO_EVERY: Duration = Duration::from_millis(20);
 const SHARES: [u64; 8] = [20, 40, 60, 80, 90, 100, 120, 150];
 /// Let the queue of one run be empty before the next.
 const PAUSE: Duration = Duration::from_millis(300);
-/// A run that the ends themselves spoiled is measured again, so often at most.
+/// Most repetitions of a run that the ends themselves spoiled.
 const AGAIN_MAX: u8 = 2;
 /// Losses below this are not spoken of, per cent.
 const LOSS_TOLD: f64 = 0.1;

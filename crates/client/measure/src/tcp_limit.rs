@@ -8,7 +8,7 @@ use crate::verdict::digits;
 
 /// A share of the busy time from which something is the limit.
 const LIMIT_SHARE: f64 = 0.5;
-/// Of what window and round trip allow, so much is all of it.
+/// Share of what window and round trip allow that counts as all of it.
 const WINDOW_SHARE: f64 = 0.8;
 /// A sender that paces is stopped by a full window for this share of the busy time, and uses this much of it.
 const PACED_LIMIT_SHARE: f64 = 0.25;
@@ -110,8 +110,7 @@ fn share_of_time(bytes: u64, seconds: f64) -> f64 {
 }
 
 impl Limit {
-    /// Limit that kept the sender from sending more; `control` is the congestion control that it was asked to
-    /// use.
+    /// Limit that kept the sender from sending more; `control` is the congestion control that it was asked to use.
     pub(crate) fn of(sender: &TcpSide, control: Option<&str>) -> Self {
         let figures = Figures::of(sender, control);
         let (by, why) = judge(sender, &figures);

@@ -68,7 +68,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Notes that a session has moved so many bytes more; true when its client may move no more.
+    /// Notes that a session has moved more bytes; true when its client may move no more.
     fn charge(&self, session: SessionId, bytes: u64) -> bool {
         let mut state = self.state();
         *state.volumes.entry(session).or_insert(0) += bytes;

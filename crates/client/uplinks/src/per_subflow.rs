@@ -32,7 +32,7 @@ pub(crate) struct PerSubflow {
 }
 
 impl PerSubflow {
-    /// Has the kernel set subflows of this network namespace that are established from now on.
+    /// Makes the kernel set subflows of this network namespace that are established from now on.
     ///
     /// # Errors
     /// Without the privilege, or where the kernel has no BPF.

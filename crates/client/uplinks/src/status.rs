@@ -62,7 +62,7 @@ pub struct PathStatus {
     pub is_retired: bool,
     /// It is dead and kept: there is no other.
     pub is_last: bool,
-    /// Waits for so long after flapping, ms.
+    /// Time that it waits after flapping, ms.
     pub hold_ms: u64,
     /// Data that comes, over the last second, Mbit/s.
     pub receive_mbps: f64,

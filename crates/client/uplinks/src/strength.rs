@@ -63,7 +63,7 @@ pub struct ModemManager {
     running: Option<std::process::Child>,
 }
 
-/// Asked every so many reads.
+/// Number of reads from one question to the next.
 const TURNS: u32 = 10;
 
 impl ModemManager {

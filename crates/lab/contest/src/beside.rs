@@ -20,7 +20,7 @@ use crate::results::BesideRun;
 /// Port of the servers whose flows pass.
 pub(crate) const PASSED_PORT: u16 = 443;
 
-/// The neighbours begin so much later: the download has filled the link by then.
+/// Delay of the neighbours' beginning: the download has filled the link by then.
 const LATER: Duration = Duration::from_secs(2);
 
 /// QUIC implementations begin with more segments than TCP's ten (quic-go: 32).

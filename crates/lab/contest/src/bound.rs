@@ -45,8 +45,7 @@ pub(crate) fn bound(line_up: &LineUp<'_>, begins: Instant, size: Bytes) -> Optio
     Some(last.saturating_since(begins))
 }
 
-/// Times at which the segments of `size` bytes reach the radio link, the first of them at `first`, and their
-/// sizes.
+/// Times at which the segments of `size` bytes reach the radio link, the first of them at `first`, and their sizes.
 fn arrivals(first: Instant, wired: Duration, size: Bytes) -> Vec<(Instant, Bytes)> {
     let mut left = size.get();
     let (mut window, mut at) = (INITIAL_WINDOW, first);

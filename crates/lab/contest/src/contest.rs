@@ -49,7 +49,7 @@ pub enum Part {
     Short,
     /// Four flows of different kinds, and a call.
     Mixed,
-    /// So many downloads at once, 2 to 256.
+    /// Number of downloads at once, 2 to 256.
     Flows(u16),
     /// A download beside others of the client that the accelerator passes, or these alone.
     Beside(Beside),

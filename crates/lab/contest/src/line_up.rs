@@ -25,7 +25,7 @@ const UPLINK_RATE: Rate = Rate::from_mbps(50);
 const WAN_QUEUE: Bytes = Bytes::from_mib(1_024);
 /// The uplink's queue never drops either.
 const UPLINK_QUEUE: Bytes = Bytes::from_mib(16);
-/// A queue holds at least so much, however small the bandwidth-delay product.
+/// Least length of a queue, however small the bandwidth-delay product.
 const QUEUE_MIN: Bytes = Bytes::new(10 * 1_500);
 /// A request, and a ping's response.
 pub(crate) const PING_LEN: u64 = 100;
@@ -35,10 +35,10 @@ pub(crate) const PING_EVERY: Duration = Duration::from_millis(100);
 /// Size of the radio link's drop-tail queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Buffer {
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(Bytes),
-    /// So many bandwidth-delay products, of the trace's mean rate in the run and the round trip of the empty
-    /// path.
+    /// Number of bandwidth-delay products, of the trace's mean rate in the run and the round trip of the
+    /// empty path.
     Bdp(u32),
 }
 

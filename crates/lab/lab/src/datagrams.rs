@@ -34,8 +34,7 @@ pub struct DatagramLog {
     pub sent: u64,
     /// Datagrams that arrived.
     pub received: u64,
-    /// Times at which each acknowledgement came back to the source, with the time since its datagram had
-    /// left.
+    /// Times at which each acknowledgement came back to the source, with the time since its datagram had left.
     pub round_trips: Vec<(Instant, Duration)>,
 }
 

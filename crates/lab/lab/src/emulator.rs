@@ -172,7 +172,7 @@ impl Emulator {
     /// Stops and hands over what was kept.
     ///
     /// # Errors
-    /// Why the thread ended before, if it did.
+    /// Reason why the thread ended before, if it did.
     pub fn finish(mut self) -> Result<Emulation, LabError> {
         self.end().unwrap_or_else(|| Err(LabError::Which("the emulator is stopped already".to_owned())))
     }

@@ -116,7 +116,7 @@ impl LateBins {
         Self { start, bins: Vec::new() }
     }
 
-    /// Counts a packet of `size` in the bin for which it was `planned`, handed over so much `late`.
+    /// Counts a packet of `size` in the bin for which it was `planned`, handed over with the delay `late`.
     pub(crate) fn record(&mut self, size: Bytes, planned: Instant, late: Duration) {
         let number = planned.saturating_since(self.start).as_nanos() / Self::WIDTH.as_nanos();
         let Ok(index) = usize::try_from(number) else { return };

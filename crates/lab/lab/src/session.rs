@@ -90,7 +90,7 @@ impl Session {
     /// Refuses to go on when a part has ended by itself.
     ///
     /// # Errors
-    /// Which part, with its own last words.
+    /// Name of the part, with its own last words.
     pub fn check(&mut self) -> Result<(), LabError> {
         if self.emulator.as_ref().is_some_and(Emulator::has_failed) {
             return self.end().and(Err(LabError::Which("the emulator ended by itself".to_owned())));
@@ -117,7 +117,7 @@ impl Session {
 /// Reads the trace `file`, relative to `directory`.
 ///
 /// # Errors
-/// What the system said.
+/// Error of the system.
 pub fn read_trace(directory: &Path, file: &str) -> Result<String, String> {
     std::fs::read_to_string(directory.join(file)).map_err(|e| e.to_string())
 }

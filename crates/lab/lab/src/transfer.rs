@@ -108,7 +108,7 @@ impl<'a> Transfers<'a> {
         }
     }
 
-    /// The same, and downloads are read so long after something to read has come, if it is said.
+    /// The same, and downloads are read with a delay after something to read has come, if one is set.
     #[must_use]
     pub fn reading_after(mut self, delay: Option<Duration>) -> Self {
         self.reads_after = delay;

@@ -68,7 +68,7 @@ pub(crate) use built_in;
 /// State of an experiment in the lab.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InLab {
-    /// Kernel TCP runs it, in so many seconds on a machine that has Reno, CUBIC and BBR only.
+    /// Kernel TCP runs it, in this number of seconds on a machine that has Reno, CUBIC and BBR only.
     Takes(u32),
     /// It is the simulator's alone; its text says why.
     Lacks,

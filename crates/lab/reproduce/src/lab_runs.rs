@@ -13,8 +13,7 @@ use units::Instant;
 use crate::seen::{Eyes, Looking};
 use crate::{RadioLog, ReproduceError, Run, Seen};
 
-/// A run is run again so often at most while the emulator is too late in it to be believed. What came out is
-/// no reason.
+/// Most repetitions of a run while the emulator is too late in it to be believed. What came out is no reason.
 const REPEATS_MAX: u32 = 2;
 
 impl Run {

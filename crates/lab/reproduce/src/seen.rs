@@ -21,7 +21,7 @@ pub struct Looking {
     pub flows: bool,
     /// Single packets at a host are kept.
     pub packets_of: Option<Host>,
-    /// Captures end after so many packets.
+    /// Number of packets after which captures end.
     pub packets_max: Option<u64>,
     /// True if the content of the radio link's packet log is kept.
     pub radio: bool,

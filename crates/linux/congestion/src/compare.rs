@@ -30,7 +30,7 @@ use tally::Tally;
 
 /// Interval at which ended connections are taken from the kernel.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Progress is told so often in the first minute, and then every minute.
+/// Interval of messages on progress in the first minute; then they come every minute.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
 

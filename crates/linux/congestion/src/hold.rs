@@ -17,8 +17,7 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 /// Interval at which entries of old destinations are removed.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// Interval of the checks whether a control group is another one: the service's first connections may come
-/// before.
+/// Interval of the checks whether a control group is another one: the service's first connections may come before.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// The congestion control, and who is to use it; all of it ends with the value, and with the process.

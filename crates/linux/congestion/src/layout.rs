@@ -1,5 +1,4 @@
-//! Memory that the program in the kernel and this one share, byte by byte: `bpf/congestion.h` and `bpf/law.h`
-//! in Rust.
+//! Memory that the program in the kernel and this one share, byte by byte: `bpf/congestion.h` and `bpf/law.h` in Rust.
 //!
 //! `tests/arithmetic.rs` compares sizes with those that the compiler gave the program.
 

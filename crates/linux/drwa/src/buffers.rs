@@ -29,8 +29,7 @@ pub struct Kept {
 }
 
 impl Buffers {
-    /// Settings that would be changed to let receive buffers grow up to `most`; nothing is smaller than
-    /// before.
+    /// Settings that would be changed to let receive buffers grow up to `most`; nothing is smaller than before.
     ///
     /// # Errors
     /// When the kernel has no such settings.

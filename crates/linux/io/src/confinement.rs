@@ -15,7 +15,7 @@ use crate::error::Context;
 /// `LANDLOCK_CREATE_RULESET_VERSION`.
 const CREATE_RULESET_VERSION: libc::c_ulong = 1;
 
-/// `LANDLOCK_ACCESS_FS_*` that each version of the interface has: so many bits, from version 1 on.
+/// `LANDLOCK_ACCESS_FS_*` that each version of the interface has: number of bits, from version 1 on.
 const FILE_ACCESS_BITS: [u32; 5] = [13, 14, 15, 15, 16];
 
 /// `LANDLOCK_ACCESS_NET_BIND_TCP` and `_CONNECT_TCP`, from version 4 on.

@@ -102,7 +102,7 @@ impl DatagramSocket {
     /// Sends `bytes` to `to`.
     ///
     /// # Errors
-    /// What the system says of it, or of an earlier one: no room, no route, nobody listens.
+    /// Error of the system for it, or for an earlier one: no room, no route, nobody listens.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> Result<(), IoError> {
         let address = SockAddr::from(self.of_its_family(to));
         let sent = self.socket.send_to(bytes, &address).doing(|| format!("send to {to}"));
@@ -174,7 +174,7 @@ impl DatagramSocket {
     /// Receives one datagram; `None` when there is none now.
     ///
     /// # Errors
-    /// What ICMP said of a datagram sent: nobody listens there, no route.
+    /// ICMP error for a datagram sent: nobody listens there, no route.
     pub fn recv(&self, buffer: &mut [u8]) -> Result<Option<ReceivedDatagram>, IoError> {
         let what = || "receive from a UDP socket".to_owned();
         let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };

@@ -73,7 +73,7 @@ impl ServiceManager {
         send().doing(|| "have the service manager keep a descriptor".to_owned())
     }
 
-    /// Has it let go of all that it keeps under `name`.
+    /// Makes it let go of all that it keeps under `name`.
     ///
     /// # Errors
     /// As [`ServiceManager::tell`].
@@ -85,8 +85,7 @@ impl ServiceManager {
 /// The first descriptor that a manager gives (sd_listen_fds(3)).
 const FIRST_GIVEN: RawFd = 3;
 
-/// Takes what the manager gives this process of what it keeps: names and descriptors. It goes on keeping
-/// them.
+/// Takes what the manager gives this process of what it keeps: names and descriptors. It goes on keeping them.
 ///
 /// To be called once: whoever has them closes them.
 #[must_use]

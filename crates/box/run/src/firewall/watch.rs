@@ -158,8 +158,7 @@ impl Watcher {
         at_interfaces([wired, mobile], own, &self.netlink)
     }
 
-    /// Reasons why TCP should not be steered as it is, and why nothing else should; none if nothing is
-    /// against it.
+    /// Reasons why TCP should not be steered as it is, and why nothing else should; none if nothing is against it.
     fn reason(&self, at_interfaces: Option<String>) -> (Option<String>, Option<String>) {
         let Watched { interfaces: [wired, mobile], tuns: [wired_tun, mobile_tun], way, .. } = &self.watched;
         let names = Names { wired, mobile, wired_tun, mobile_tun };

@@ -38,7 +38,7 @@ pub(crate) fn split(frame: &[u8], tag: Option<[u8; 4]>) -> Option<(LinkHeader, &
     Some((LinkHeader { addresses: addresses.try_into().ok()?, tag }, packet))
 }
 
-/// With the places it names so many bytes further on, or back.
+/// Moves the places that it names by `by` bytes, forwards or back.
 pub(crate) fn moved(mut virtio: VnetHeader, by: i16) -> VnetHeader {
     for at in [HEADER_LEN, CHECKSUM_START] {
         let place = u16::from_ne_bytes([virtio[at], virtio[at + 1]]);

@@ -23,8 +23,7 @@ pub(super) struct Inheritance {
 }
 
 impl Inheritance {
-    /// Resources that another process has, as `record` says, between `links`: it is that one's until it is
-    /// owned.
+    /// Resources that another process has, as `record` says, between `links`: it is that one's until it is owned.
     ///
     /// # Errors
     /// When something is not as it was any more, or `config` wants it otherwise.

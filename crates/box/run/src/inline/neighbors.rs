@@ -1,8 +1,8 @@
 //! [`Neighbors`]: the Ethernet addresses that hosts of either side have had, and have.
 //!
-//! Who bridges sends frames in the place of a host whose own neighbour cache hears of a new address. What
-//! such a cache would believe is believed here: ARP (RFC 826), Neighbor Discovery (RFC 4861), and segments
-//! that are surely the host's. A flow that waits for its client sends nothing, so nobody else would tell.
+//! A bridge sends frames in the place of a host whose own neighbour cache hears of a new address. What such a
+//! cache would believe is believed here: ARP (RFC 826), Neighbor Discovery (RFC 4861), and segments that are
+//! surely the host's. A flow that waits for its client sends nothing, so nobody else would tell.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -44,8 +44,7 @@ impl FileSetting {
     }
 }
 
-/// Text of an error, in one line, without the usage that follows: what is possible stands in further lines of
-/// it.
+/// Text of an error, in one line, without the usage that follows: what is possible stands in further lines of it.
 pub(super) fn first_line(error: &clap::Error) -> String {
     let text = in_plain_words(&error.to_string());
     let said: Vec<&str> =

@@ -565,8 +565,8 @@ impl<M: AsFd, A: AsFd> Part<'_, M, A> {
 
     /// Asks the kernel's routing whether the packet would be forwarded to the other side.
     ///
-    /// What is for this machine itself, has no route, is broadcast or multicast, or came although
-    /// forwarding is off, is not.
+    /// Packets are not if they are for this machine itself, have no route, are broadcast or multicast, or
+    /// came although forwarding is off.
     fn is_forwarded(&self, a: &mut Assembler) {
         let (way_out, way_in) = (self.spec.leaves_through, self.spec.interface);
         self.ask_routing(a, way_in, false);

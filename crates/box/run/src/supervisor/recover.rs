@@ -94,8 +94,7 @@ impl CrashedInstance {
     }
 }
 
-/// Resources that the service manager has kept for a process of this service that has died together with its
-/// watchdog.
+/// Resources that the service manager has kept for a process of this service that has died together with its watchdog.
 #[derive(Debug)]
 pub(super) struct Stored {
     kept: InheritedResources,
@@ -323,7 +322,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Goes on with the flows of the process that has died. `others` are further shards.
     ///
     /// # Errors
-    /// Why that cannot be: the watchdog hears of it when this process ends.
+    /// Reason why that cannot be: the watchdog hears of it when this process ends.
     pub(super) fn recover_flows(
         &mut self,
         crashed: CrashedInstance,

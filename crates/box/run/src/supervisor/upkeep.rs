@@ -38,7 +38,8 @@ impl Overload {
     }
 }
 
-/// So many handshakes tell on which side clients are, and of how many one may be a client's that is on the right one.
+/// Number of handshakes that tell on which side clients are, and number of which one may come from a client
+/// on the right side.
 const OPENINGS: u64 = 30;
 const OF_CLIENTS: u64 = 10;
 

@@ -31,8 +31,7 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(600);
 const RP_FILTER_STRICT: u32 = 1;
 const RP_FILTER_LOOSE: &str = "2";
 
-/// Longest time to wait while another process takes the same one's place. A replacement takes a fraction of
-/// it.
+/// Longest time to wait while another process takes the same one's place. A replacement takes a fraction of it.
 const TURN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Interval of the checks whether that is over.
@@ -171,8 +170,7 @@ impl Predecessor {
         self.rules.contains(&RecordedRule::from(rule))
     }
 
-    /// Settings that must be set as long as packets pass both: they come in by other ways than they would go
-    /// out.
+    /// Settings that must be set as long as packets pass both: they come in by other ways than they would go out.
     pub fn sysctls(&self, interfaces: [&str; 2]) -> Result<Vec<RecordedSysctl>, RunError> {
         let strictness = |interface: &str| -> Result<u32, RunError> {
             let text = sysctl::read_here(&format!("net/ipv4/conf/{interface}/rp_filter"))?;
@@ -198,7 +196,7 @@ impl Predecessor {
         Ok(find(config, &self.process.to_string())?.ask(question)?)
     }
 
-    /// Has it take on nothing new, and end when it owes nothing.
+    /// Makes it take on nothing new, and end when it owes nothing.
     pub fn retire(&self, config: &Config) -> Result<(), RunError> {
         let found = find(config, &self.process.to_string())?;
         let question = Question::Drain { time_ms_max: Some(DRAIN_TIME_MAX.as_millis()) };

@@ -159,7 +159,7 @@ fn connect(socket: &Path) -> Result<UnixStream, String> {
 /// that this process is alive. `record` is what this process has written down.
 ///
 /// # Errors
-/// Why the other one has not taken them, in one line: they are still ours.
+/// Reason why the other one has not taken them, in one line: they are still ours.
 pub(crate) fn send(
     offer: &Offer,
     states: &[FlowState],
@@ -262,7 +262,7 @@ impl StateReceiver {
     /// and must not meet the flows that have sent it.
     ///
     /// # Errors
-    /// Why not, in one line: the processors have none then.
+    /// Reason of the failure, in one line: the processors have none then.
     pub fn take_in<P: Processor + Send>(
         self,
         processors: &mut [&mut P],

@@ -40,7 +40,7 @@ const ENDED: &str = "its successor has ended";
 const DEATH_TIME_MAX: Duration = Duration::from_millis(100);
 const DEATH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// So many times as long as a successor may run, it may take if it has no processor.
+/// Factor by which a successor without a processor may take longer than one that runs.
 const STARVED_FACTOR: u64 = 10;
 
 /// Longest time that a process that starts anew may take until it is ready, in time in which it has a
@@ -292,7 +292,7 @@ fn kill_and_wait(kept: &InheritedResources) -> Result<(), IoError> {
 /// Starts a successor, and lets it go on with the flows; gives its number.
 ///
 /// # Errors
-/// Why it does not: then it is not there any more, and nothing is kept.
+/// Reason why it does not: then it is not there any more, and nothing is kept.
 fn succeed(mut kept: InheritedResources, record_path: &Path) -> Result<u32, String> {
     const EPIPE: i32 = 32;
     kept.beat();
@@ -354,7 +354,7 @@ fn await_successor(mut stream: &UnixStream, kept: &InheritedResources, process: 
 /// Starts the accelerator as from nothing, once all of the one that died is undone, and waits until it is ready.
 ///
 /// # Errors
-/// Why it is not: then it is not there any more.
+/// Reason why it is not: then it is not there any more.
 fn start_anew(successor: &[String], state: &Path) -> Result<u32, String> {
     let mut child = start(successor, &[], Stdio::null())?;
     let began = Clock::now();

@@ -25,16 +25,16 @@ const ABANDONED_TIME_MAX: Duration = Duration::from_secs(1);
 const HEARTBEAT: u64 = 0;
 const LIFELINE: u64 = 1;
 
-/// So many times as long as a process that runs may be silent, one may that has no processor, or a watchdog that has
-/// none may wait: then packets go past it, whatever it waits for (H37).
+/// Factor by which a process without a processor may be silent for longer than one that runs, or by which a
+/// watchdog without one may wait for longer: then packets go past it, whatever it waits for (H37).
 const STARVED_FACTOR: u64 = 5;
 
 /// Interval of the checks whether a process that has no processor has got one.
 const STARVED_LOOK: Duration = Duration::from_millis(20);
 
-/// One that is silent is looked at first after this part of the time for which it may be, which is later than its
-/// heartbeat is due, and so many times more before that time is over: its threads may have waited for a processor one
-/// after the other, which only several looks show.
+/// Part of the permitted silence after which a silent process is looked at first, which is later than its
+/// heartbeat is due, and number of further looks before that time is over: its threads may have waited for a
+/// processor one after the other, which only several looks show.
 const FIRST_LOOK: u64 = 2;
 const LOOKS: u64 = 16;
 

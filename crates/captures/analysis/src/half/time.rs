@@ -16,11 +16,10 @@ const OUTAGE: Duration = Duration::from_secs(1);
 pub(crate) const TIME_OUT: Duration = Duration::from_millis(180);
 /// Rounds without growth that end slow start, and the growth, as BBR has them: three, and a quarter.
 const FLAT_ROUNDS: u8 = 3;
-/// Lost segments from which on they may be a policer's, and their least share, one in so many.
+/// Number of lost segments from which they may be a policer's, and their least share, one in this number.
 const LOST_MIN: u64 = 20;
 const LOST_SHARE: u64 = 50;
-/// Time after the first acknowledgement within which acknowledged data counts as sent at first, on paths
-/// however short.
+/// Time after the first acknowledgement within which acknowledged data counts as sent at first, on paths however short.
 const FIRST_FLIGHT_MIN: Duration = Duration::from_millis(5);
 /// Edges of the window remembered: one in each eighth of a round trip.
 const EDGES: usize = 8;

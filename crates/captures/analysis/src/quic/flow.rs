@@ -27,7 +27,7 @@ const INITIAL_MIN: usize = 1_200;
 /// five protected bits: 16 random ones have 13, and fewer than 8 once in thousands.
 const SHORT_MIN: u64 = 16;
 const VALUES_MIN: u32 = 8;
-/// A client that connects again after so long uses old ports for a new flow; before, two connections share them.
+/// Time after which a client that connects again uses old ports for a new flow; before, two connections share them.
 const APART: Duration = Duration::from_secs(3);
 /// IDs of a flow that are remembered: those towards its server, and those of client's Initial packets.
 const IDS_MAX: usize = 4;

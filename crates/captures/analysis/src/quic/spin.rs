@@ -24,7 +24,7 @@ use crate::samples::Samples;
 const PACKETS_MIN: u64 = 16;
 /// Those of one direction with one value from which on it is called constant.
 const CONSTANT_MIN: u64 = 8;
-/// One refused change in so many packets is more than reordering.
+/// Number of packets with one refused change from which it is more than reordering.
 const REFUSED_SHARE: u64 = 10;
 /// Part of a round trip in which changes are late packets, and that may lie between two packets.
 const PART: u64 = 4;

@@ -117,7 +117,7 @@ impl Held {
         self.servers.iter_mut().try_for_each(|server| server.tell(&format!("pulse {each} {len}")))
     }
 
-    /// Has the servers send as fast as flows take it.
+    /// Makes the servers send as fast as flows take it.
     pub fn blast(&mut self) -> Result<(), BenchError> {
         self.servers.iter_mut().try_for_each(|server| server.tell("blast"))
     }

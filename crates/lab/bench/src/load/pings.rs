@@ -62,7 +62,7 @@ impl Pings {
         self.run_every(EVERY, time)
     }
 
-    /// The same with so much between two messages.
+    /// The same with this pause between two messages.
     pub fn run_every(&mut self, every: Duration, time: Duration) -> Result<Vec<Ping>, BenchError> {
         let mut waiter = Waiter::new(Duration::ZERO)?;
         let (listening, _other) =

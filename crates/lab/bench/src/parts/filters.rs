@@ -74,7 +74,7 @@ impl Measure for FiltersPart {
     }
 }
 
-/// The server's interface takes super-packets of so many segments from here on.
+/// Limits super-packets of the server's interface to this number of segments.
 fn merge_segments(network: &Network, segments: u32) -> Result<(), BenchError> {
     let server = network.server.netlink()?;
     let change = LinkChange { gso_segments_max: Some(segments), ..LinkChange::default() };

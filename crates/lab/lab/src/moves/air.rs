@@ -8,8 +8,8 @@
 //!
 //! A subscriber has a link of its own, in both directions, at each base station: base stations keep a queue per
 //! subscriber. It is at one of them, or on its way to one ([`super::place`]). On its way nothing is delivered: it has
-//! left when the last packet is delivered, and so much later as the gap is long the first one of the new station can be.
-//! The thread never spins: packets are late by what the kernel takes to wake it, which every run states.
+//! left when the last packet is delivered, and the first one of the new station can be delivered after the gap. The
+//! thread never spins: packets are late by what the kernel takes to wake it, which every run states.
 
 use std::collections::BTreeMap;
 use std::io::Read;

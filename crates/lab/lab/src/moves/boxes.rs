@@ -133,7 +133,7 @@ impl Orders {
     /// Hands a subscriber over from a box to the other, and waits for the end.
     ///
     /// # Errors
-    /// What the command said.
+    /// Message of the command.
     pub fn hand_over(&self, subscriber: std::net::IpAddr, from: usize) -> Result<Said, String> {
         let subscriber = subscriber.to_string();
         let said = self.ask(&["handover", &subscriber, "--to", NAMES[1 - from], &self.names[from]])?;

@@ -59,7 +59,7 @@ struct Image {
 stored::fields!(Image { number, client, server });
 
 impl Proxies {
-    /// Starts both, for so many subscribers, all of them at the first station. `control` as for the namespaces.
+    /// Starts both, for a number of subscribers, all of them at the first station. `control` as for the namespaces.
     pub fn start(namespaces: &[Namespace; 2], subscribers: usize, control: &str) -> Result<Self, LabError> {
         let opened = || -> Result<[Namespace; 2], LabError> {
             Ok([Namespace::open(namespaces[0].name())?, Namespace::open(namespaces[1].name())?])
@@ -96,7 +96,7 @@ impl Proxies {
     /// Moves the state of a subscriber's connections from a station to the other, and waits until they are there.
     ///
     /// # Errors
-    /// What failed: the connections are gone then.
+    /// The failure: the connections are gone then.
     pub fn hand_over(&self, number: usize, from: usize) -> Result<Said, String> {
         let session = self.sessions[from].lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         let Some(session) = session else { return Ok(Said::default()) };

@@ -93,8 +93,7 @@ pub struct Move {
     pub traffic: Traffic,
     /// Time of the beginning, from the start of the transfers, s.
     pub at_s: f64,
-    /// Duration of the hand-over between the boxes, as seen by the one that ordered it, ms; zero where there
-    /// is none.
+    /// Duration of the hand-over between the boxes, as seen by the one that ordered it, ms; zero where there is none.
     pub took_ms: f64,
     /// Durations of the phases: A asked, A copied, and nobody had the flows, ms.
     pub phases_ms: [f64; 3],

@@ -23,7 +23,7 @@ use crate::pause::pause;
 use crate::radios::ends::{ContentServer, download, upload};
 use crate::{Instance, LabError};
 
-/// So long after it came to its new station a subscriber's gap may still be the move's.
+/// Time after a subscriber came to its new station in which a gap may still be the move's.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 /// Time after their start at which flows are given back to their hosts where they fall back.
 const FALL_BACK_AT: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use super::exchange::Listener;
 use super::world::{PORT, proxy_of, server_of};
 use crate::LabError;
 
-/// Starts it in a box, for so many subscribers; it ends when dropped.
+/// Starts it in a box, for a number of subscribers; it ends when dropped.
 pub(crate) fn start(namespace: &Namespace, subscribers: usize) -> Result<Listener, LabError> {
     let anywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT);
     Listener::start(namespace, anywhere, move |client, _| {

@@ -25,7 +25,7 @@ use crate::{Instance, LabError};
 const LEAD: Duration = Duration::from_millis(1_500);
 /// Data that shows that a radio is used again, bytes.
 const REUSED_BYTES: u64 = 10_000;
-/// For so long after a radio's death what waits at the sender is what waited at the death.
+/// Time after a radio's death for which what waits at the sender is what waited at the death.
 const UNSENT_FOR: Duration = Duration::from_millis(100);
 
 /// Runs multi-path scenarios in the lab `instance`.

@@ -39,7 +39,7 @@ const PROPAGATION_MS: f64 = 60.0;
 /// A case of `dr/figure-20.toml`.
 #[derive(Clone, Copy)]
 pub(super) enum Sender {
-    /// Shaped to so many kbit/s.
+    /// Shaped to this rate, kbit/s.
     Shaped(u32),
     Unshaped,
     /// Not shaped, behind the accelerator.

@@ -1,7 +1,7 @@
 use crate::given::{Made, aim, fact, outcome, row};
 use crate::{Seen, SeenPacket};
 
-/// A capture of `count` packets with `payload` bytes each, so many seconds apart.
+/// A capture of `count` packets with `payload` bytes each, at equal distances.
 fn captured(count: u32, apart_s: f64, payload: u64, rtt_ms: f64) -> Made {
     let packet = |number: u32| SeenPacket {
         at_s: f64::from(number) * apart_s,

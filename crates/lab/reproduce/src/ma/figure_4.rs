@@ -30,7 +30,7 @@ case_ids! {
 const PAPER_RTT_MS: f64 = 287.0;
 /// Intervals of the figure, seconds.
 const INTERVAL_S: f64 = 0.5;
-/// Round-trip times are looked at so many intervals later at most: two seconds.
+/// Largest number of intervals by which round-trip times are looked at later: two seconds.
 const LATEST: usize = 4;
 /// Cases with datagrams, and what is said of them.
 const UDP_CASES: [(Flow, &str); 3] = [

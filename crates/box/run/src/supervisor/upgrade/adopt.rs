@@ -124,7 +124,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// `others` are further shards.
     ///
     /// # Errors
-    /// Why not: then all is the other one's, as before.
+    /// Reason of the failure: then all is the other one's, as before.
     pub(in crate::supervisor) fn succeed(
         &mut self,
         adopted: Adopted,
