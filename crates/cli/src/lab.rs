@@ -193,7 +193,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
         wait(&mut session, &signals)?;
         ExitCode::SUCCESS
     } else {
-        execute(session.network().namespace(args.on).map_err(text)?, &args.command, None)?
+        execute(session.network().namespace(args.on), &args.command, None)?
     };
     let timing = session.end().map_err(text)?.judged(true);
     let late = timing.late_us;

@@ -75,7 +75,7 @@ impl Bed {
     pub fn start(&self, host: Host, program: &str, arguments: &[&str]) -> Option<Child> {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).ok()
+        self.network.namespace(host).spawn(command, SpawnOptions::default()).ok()
     }
 
     /// Has another server take the place of the one that runs; waits until it listens.
@@ -110,14 +110,13 @@ impl Bed {
     pub fn run(&self, host: Host, program: &str, arguments: &[&str]) {
         let mut command = Command::new(program);
         command.args(arguments);
-        let mut child =
-            self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).unwrap();
+        let mut child = self.network.namespace(host).spawn(command, SpawnOptions::default()).unwrap();
         assert!(child.wait().unwrap().success(), "{program} {arguments:?}");
     }
 
     /// Does something on a host.
     pub fn on<T: Send>(&self, host: Host, job: impl FnOnce() -> T + Send) -> T {
-        self.network.namespace(host).unwrap().run(job).unwrap()
+        self.network.namespace(host).run(job).unwrap()
     }
 
     /// Ends the links, and gives their log.

@@ -93,7 +93,7 @@ impl Lab {
     fn spawn(&self, host: Host, command: Command) -> Child {
         let mut command = command;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.network.namespace(host).unwrap().spawn(command, SpawnOptions::default()).unwrap()
+        self.network.namespace(host).spawn(command, SpawnOptions::default()).unwrap()
     }
 
     fn cellerator(&self, host: Host, arguments: &[&str]) -> Child {

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use io::netlink::{Cidr, Family, LinkChange, Netlink, Route, VethEnd};
-use io::{Namespace, sysctl};
+use io::netlink::{Cidr, LinkChange, Route};
+use io::{Host, lay_cable};
 
 use crate::BenchError;
 
@@ -66,23 +66,9 @@ pub(crate) struct NetworkOptions {
 /// The three namespaces; their names are removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Network {
-    pub client: Namespace,
-    pub middle: Namespace,
-    pub server: Namespace,
-    _names: Names,
-}
-
-/// Names to take away.
-#[derive(Debug, Default)]
-struct Names(Vec<String>);
-
-impl Drop for Names {
-    fn drop(&mut self) {
-        for name in &self.0 {
-            // A name already taken away by someone else is gone as wanted.
-            drop(Namespace::remove(name));
-        }
-    }
+    pub client: Host,
+    pub middle: Host,
+    pub server: Host,
 }
 
 impl Network {
@@ -93,28 +79,25 @@ impl Network {
 
     /// Makes the namespaces, joins them, and has the box forward. Offloads stay as the kernel sets them.
     pub fn create(options: NetworkOptions) -> Result<Self, BenchError> {
-        let mut names = Names::default();
-        let mut create = |name: &String| {
-            let made = Namespace::create(name)?;
-            names.0.push(name.clone());
-            Ok::<_, io::IoError>(made)
-        };
-        let [client, middle, server] = &Self::names();
-        let (client, middle, server) = (create(client)?, create(middle)?, create(server)?);
-        let network = Self { client, middle, server, _names: names };
-        network.cable(&network.client, CLIENT_NET, MOBILE)?;
-        network.cable(&network.server, SERVER_NET, WIRED)?;
-        sysctl::write(&network.middle, "net/ipv4/ip_forward", "1")?;
+        let [client, middle, server] = Self::names().map(|name| Host::create(&name));
+        let network = Self { client: client?, middle: middle?, server: server? };
+        for (host, net, here) in [(&network.client, CLIENT_NET, MOBILE), (&network.server, SERVER_NET, WIRED)]
+        {
+            let [own, outer] = [BOX, HOST].map(|last| format!("{}/24", address(net, last)));
+            lay_cable([(&network.middle, here, &[&own]), (host, HOST_INTERFACE, &[&outer])])?;
+            host.add_default_route(address(net, BOX))?;
+        }
+        network.middle.set("net/ipv4/ip_forward", "1")?;
         for end in [&network.client, &network.server] {
             // Figures of one flow must not shape the next.
-            sysctl::write(end, "net/ipv4/tcp_no_metrics_save", "1")?;
+            end.set("net/ipv4/tcp_no_metrics_save", "1")?;
         }
         for end in [&network.client, &network.server, &network.middle] {
             // Thousands of connections a second need more than the 28,000 ports of the default; and
             // a queue of them.
-            sysctl::write(end, "net/ipv4/ip_local_port_range", "2048 65000")?;
-            sysctl::write(end, "net/core/somaxconn", "65535")?;
-            sysctl::write(end, "net/ipv4/tcp_max_syn_backlog", "65535")?;
+            end.set("net/ipv4/ip_local_port_range", "2048 65000")?;
+            end.set("net/core/somaxconn", "65535")?;
+            end.set("net/ipv4/tcp_max_syn_backlog", "65535")?;
         }
         network.apply(options)?;
         Ok(network)
@@ -138,28 +121,10 @@ impl Network {
         Ok(())
     }
 
-    /// A cable between the box's interface `here` and `there`, whose way to everything it is.
-    fn cable(&self, there: &Namespace, net: u8, here: &str) -> Result<(), BenchError> {
-        let middle = self.middle.netlink()?;
-        let outer_end = VethEnd { name: HOST_INTERFACE, namespace: Some(there) };
-        middle.create_veth(VethEnd { name: here, namespace: None }, outer_end)?;
-        let outer = there.netlink()?;
-        configure(&middle, here, address(net, BOX))?;
-        configure(&outer, HOST_INTERFACE, address(net, HOST))?;
-        outer.add_route(&Route::via(Cidr::everything(Family::V4), address(net, BOX)))?;
-        Ok(())
-    }
-
     /// Packets that came in at the client so far.
     pub fn client_packets(&self) -> Result<u64, BenchError> {
         Ok(self.client.netlink()?.link(HOST_INTERFACE)?.stats.rx_packets)
     }
-}
-
-fn configure(netlink: &Netlink, name: &str, address: IpAddr) -> Result<(), io::IoError> {
-    let index = netlink.index_of(name)?;
-    netlink.add_address(index, Cidr::new(address, 24))?;
-    netlink.set_up(index)
 }
 
 #[cfg(test)]

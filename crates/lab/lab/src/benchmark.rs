@@ -185,7 +185,7 @@ impl Benchmark<'_> {
 
     fn delay(&self, path: &str, settings: &str, target: IpAddr) -> Result<DelayFigures, LabError> {
         let mut session = self.session(settings, Path::new("."))?;
-        let round_trip_ms = self.ping(session.network().namespace(Host::Client)?, target)?;
+        let round_trip_ms = self.ping(session.network().namespace(Host::Client), target)?;
         let timing = session.end()?.judged(true);
         Ok(DelayFigures { path: path.to_owned(), round_trip_ms, timing })
     }
@@ -307,7 +307,7 @@ impl Benchmark<'_> {
     ) -> Result<(Vec<Instant>, Emulation), LabError> {
         let mut session = self.session(settings, directory)?;
         let bind = |host: Host, address: IpAddr| -> Result<UdpSocket, LabError> {
-            let namespace = session.network().namespace(host)?;
+            let namespace = session.network().namespace(host);
             let socket = namespace.run(|| UdpSocket::bind(SocketAddr::new(address, 5_001)))?;
             socket.map_err(|source| LabError::File { what: "bind a UDP socket".to_owned(), source })
         };
@@ -335,9 +335,8 @@ impl Benchmark<'_> {
         let address =
             if from == Host::Server { server_address(Family::Ipv4) } else { radio_gateway(Family::Ipv4) };
         let goodput = {
-            let namespace =
-                |host: Host| -> Result<&Namespace, LabError> { session.network().namespace(host) };
-            let (sender, receiver) = (namespace(from)?, namespace(Host::Client)?);
+            let network = session.network();
+            let (sender, receiver) = (network.namespace(from), network.namespace(Host::Client));
             self.one_flow(sender, receiver, SocketAddr::new(address, 5_002), FLOW_TIME)?
         };
         let timing = session.end()?.judged(false);

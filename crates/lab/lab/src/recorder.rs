@@ -113,7 +113,7 @@ impl Recorder {
         for (host, interface, path) in
             [(Host::Server, WAN, &recording.server), (Host::Client, RADIO, &recording.client)]
         {
-            let ring = open(network.namespace(host)?, interface)?;
+            let ring = open(network.namespace(host), interface)?;
             let file = File::create(path).doing(|| format!("write {}", path.display()))?;
             let (stop, path) = (Arc::clone(&recorder.stop), path.clone());
             recorder.threads.push(std::thread::spawn(move || copy(ring, file, &path, &stop)));
@@ -189,7 +189,7 @@ fn copy(mut ring: CaptureRing, file: File, path: &Path, stop: &AtomicBool) -> Re
 pub fn counters(network: &Network, host: Host) -> Result<BTreeMap<String, u64>, LabError> {
     let mut found = BTreeMap::new();
     for file in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
-        let read = network.namespace(host)?.run(|| fs::read_to_string(file))?;
+        let read = network.namespace(host).run(|| fs::read_to_string(file))?;
         parse(&read.doing(|| format!("read {file}"))?, &mut found);
     }
     Ok(found)

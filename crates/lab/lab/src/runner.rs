@@ -175,13 +175,13 @@ impl Runner<'_> {
         let managing = DrwaCommand::of(&self.program, &case.client);
         let mut session = Session::build_with(self.instance, case, command, managing.as_ref())?;
         let serving =
-            Serving::start(session.network().namespace(Host::Server)?, self.instance, workload, &content)?;
-        let beside = Servers::listen(session.network().namespace(Host::Server)?, workload)?;
+            Serving::start(session.network().namespace(Host::Server), self.instance, workload, &content)?;
+        let beside = Servers::listen(session.network().namespace(Host::Server), workload)?;
         let recorder =
             run.recording.map(|recording| Recorder::start(session.network(), recording)).transpose()?;
-        let client = Namespace::open(session.network().namespace(Host::Client)?.name())?;
+        let client = Namespace::open(session.network().namespace(Host::Client).name())?;
         let datagrams = (workload.kind() == Kind::Udp)
-            .then(|| Datagrams::open(session.network().namespace(Host::Server)?, &client, workload))
+            .then(|| Datagrams::open(session.network().namespace(Host::Server), &client, workload))
             .transpose()?;
         // Last, so that the links' time begins together with the transfer in every case.
         session.begin(&plan, Keep::Everything)?;
@@ -319,7 +319,7 @@ pub fn run_name(scenario: &Scenario, case: &Case, repetition: u32) -> String {
 /// `Tcp RetransSegs` of a host.
 fn resent_segments(network: &Network, host: Host) -> Result<u64, LabError> {
     const FILE: &str = "/proc/thread-self/net/snmp";
-    let read = network.namespace(host)?.run(|| fs::read_to_string(FILE))?;
+    let read = network.namespace(host).run(|| fs::read_to_string(FILE))?;
     let text = read.doing(|| format!("read {FILE}"))?;
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
     let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());

@@ -1,14 +1,12 @@
 //! [`Network`]: three namespaces in a row, joined by TUN devices whose other ends this process holds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::process::{Command, Stdio};
 
-use io::netlink::{Cidr, Netlink, Route};
-use io::{Framing, Namespace, SpawnOptions, Tun, TunConfig, sysctl};
+use io::netlink::Cidr;
+use io::{Framing, Namespace, Tun, TunConfig};
 use scenario::{CongestionControl, Family};
 
 use crate::LabError;
-use crate::error::Context;
 
 /// Queueing discipline of the lab's interfaces, whatever `net.core.default_qdisc` is: every kernel has it, and it neither
 /// drops nor reorders before the emulated link does.
@@ -78,9 +76,6 @@ pub const WAN: &str = "wan0";
 /// Name of the devices of the radio link.
 pub const RADIO: &str = "radio0";
 
-/// Packet size on every device.
-const MTU: u32 = 1_500;
-
 /// Settings of the three hosts.
 #[derive(Clone, Debug, Default)]
 pub struct HostSettings {
@@ -100,7 +95,7 @@ pub struct HostSettings {
 /// server `wan0`, accelerator `wan0`, accelerator `radio0`, client `radio0`.
 #[derive(Debug)]
 pub struct Network {
-    namespaces: Vec<(Host, Namespace)>,
+    hosts: [io::Host; 3],
     tuns: Option<[Tun; 4]>,
 }
 
@@ -116,63 +111,38 @@ impl Network {
     /// # Errors
     /// Without root, or when the names are taken.
     pub fn create(instance: &str, settings: &HostSettings) -> Result<Self, LabError> {
-        let mut network = Self { namespaces: Vec::new(), tuns: None };
-        for host in Host::ALL {
-            network.namespaces.push((host, Namespace::create(&Self::namespace_name(instance, host))?));
+        let create = |host| io::Host::create(&Self::namespace_name(instance, host));
+        let hosts = [create(Host::Server)?, create(Host::Accelerator)?, create(Host::Client)?];
+        for host in &hosts {
+            let netlink = host.netlink()?;
+            netlink.set_up(netlink.index_of("lo")?)?;
         }
-        network.tuns = Some([
-            network.device(Host::Server, WAN, 1, 2, true)?,
-            network.device(Host::Accelerator, WAN, 1, 1, false)?,
-            network.device(Host::Accelerator, RADIO, 2, 1, false)?,
-            network.device(Host::Client, RADIO, 2, 2, true)?,
-        ]);
+        let [server, accelerator, client] = &hosts;
+        let device = |host, name, net, last| device(host, name, &[(v4(net, last), 24), (v6(net, last), 64)]);
+        let tuns = [
+            device(server, WAN, 1, 2)?,
+            device(accelerator, WAN, 1, 1)?,
+            device(accelerator, RADIO, 2, 1)?,
+            device(client, RADIO, 2, 2)?,
+        ];
+        for (host, net) in [(server, 1), (client, 2)] {
+            host.add_default_route(v4(net, 1))?;
+            host.add_default_route(v6(net, 1))?;
+        }
+        let network = Self { hosts, tuns: Some(tuns) };
         network.configure(settings)?;
         Ok(network)
     }
 
     /// The namespace of a host.
-    ///
-    /// # Errors
-    /// Never for a network that was made whole.
-    pub fn namespace(&self, host: Host) -> Result<&Namespace, LabError> {
-        let found = self.namespaces.iter().find(|(h, _)| *h == host).map(|(_, namespace)| namespace);
-        found.ok_or_else(|| LabError::Which(format!("the lab has no {}", host.name())))
+    #[must_use]
+    pub fn namespace(&self, host: Host) -> &Namespace {
+        &self.hosts[host as usize]
     }
 
     /// Hands the devices over, once: to the emulator.
     pub fn take_devices(&mut self) -> Option<[Tun; 4]> {
         self.tuns.take()
-    }
-
-    /// Makes a device in `host`, address `10.NET.0.LAST` and `fd00:NET::LAST`, as the way to
-    /// everything if `is_edge`.
-    fn device(&self, host: Host, name: &str, net: u8, last: u8, is_edge: bool) -> Result<Tun, LabError> {
-        let namespace = self.namespace(host)?;
-        let config = TunConfig {
-            name: name.to_owned(),
-            mtu: MTU,
-            queue_len_packets: 10_000,
-            framing: Framing::Bare,
-            multi_queue: false,
-        };
-        let made = namespace.run(|| -> Result<Tun, io::IoError> {
-            let netlink = Netlink::open()?;
-            netlink.set_up(netlink.index_of("lo")?)?;
-            let tun = Tun::create(&config)?;
-            netlink.set_root_discipline(tun.index(), DISCIPLINE)?;
-            for (address, prefix) in [(v4(net, last), 24), (v6(net, last), 64)] {
-                netlink.add_address(tun.index(), Cidr::new(address, prefix))?;
-            }
-            tun.set_up()?;
-            if is_edge {
-                for gateway in [v4(net, 1), v6(net, 1)] {
-                    let everything = Cidr::everything(io::netlink::Family::of(gateway));
-                    netlink.add_route(&Route::via(everything, gateway))?;
-                }
-            }
-            Ok(tun)
-        })?;
-        Ok(made?)
     }
 
     fn configure(&self, settings: &HostSettings) -> Result<(), LabError> {
@@ -216,13 +186,9 @@ impl Network {
         device: &str,
         control: CongestionControl,
     ) -> Result<(), LabError> {
-        let family = if gateway.is_ipv4() { "-4" } else { "-6" };
-        let mut command = Command::new("ip");
-        command.args([family, "route", "replace", "default", "via", &gateway.to_string(), "dev", device]);
-        command.args(["congctl", control.name()]);
-        command.stdin(Stdio::null()).stderr(Stdio::piped());
-        let child = self.namespace(host)?.spawn(command, SpawnOptions::default())?;
-        let output = child.wait_with_output().doing(|| "wait for ip".to_owned())?;
+        let (family, gateway) = (if gateway.is_ipv4() { "-4" } else { "-6" }, gateway.to_string());
+        let words = ["ip", family, "route", "replace", "default", "via", &gateway, "dev", device];
+        let output = self.namespace(host).output(&[&words[..], &["congctl", control.name()]].concat())?;
         if output.status.success() {
             return Ok(());
         }
@@ -231,17 +197,23 @@ impl Network {
     }
 
     fn set(&self, host: Host, path: &str, value: &str) -> Result<(), LabError> {
-        Ok(sysctl::write(self.namespace(host)?, path, value)?)
+        Ok(self.namespace(host).set(path, value)?)
     }
 }
 
-impl Drop for Network {
-    fn drop(&mut self) {
-        for (_, namespace) in &self.namespaces {
-            // A name already taken away by someone else is gone as wanted.
-            let _ = Namespace::remove(namespace.name());
+/// Makes a device of the lab, with addresses and the lengths of their prefixes.
+pub(crate) fn device(namespace: &Namespace, name: &str, addresses: &[(IpAddr, u8)]) -> Result<Tun, LabError> {
+    let config = TunConfig { name: name.to_owned(), framing: Framing::Bare, ..TunConfig::default() };
+    let made = namespace.run(|| -> Result<Tun, io::IoError> {
+        let tun = Tun::create(&config)?;
+        tun.netlink().set_root_discipline(tun.index(), DISCIPLINE)?;
+        for (address, prefix) in addresses {
+            tun.netlink().add_address(tun.index(), Cidr::new(*address, *prefix))?;
         }
-    }
+        tun.set_up()?;
+        Ok(tun)
+    })?;
+    Ok(made?)
 }
 
 fn v4(net: u8, last: u8) -> IpAddr {

@@ -243,15 +243,15 @@ impl AsFd for CaptureRing {
 mod tests {
     use super::*;
     use crate::netlink::VethEnd;
-    use crate::netns::TestNamespace;
+    use crate::netns::test_host;
     use crate::{Clock, Interest, Waiter};
     use std::net::UdpSocket;
     use units::Duration;
 
     #[test]
     fn every_frame_is_seen_once() {
-        let ns = TestNamespace::create("ring");
-        let netlink = ns.netlink();
+        let ns = test_host("ring");
+        let netlink = ns.netlink().unwrap();
         let lo = netlink.index_of("lo").unwrap();
         netlink.set_up(lo).unwrap();
         let mut ring = ns.run(|| CaptureRing::open(lo)).unwrap().unwrap();
@@ -286,8 +286,8 @@ mod tests {
 
     #[test]
     fn an_interface_that_goes_is_reported_once() {
-        let ns = TestNamespace::create("gone");
-        let netlink = ns.netlink();
+        let ns = test_host("gone");
+        let netlink = ns.netlink().unwrap();
         let ends = ["ca", "cb"].map(|name| VethEnd { name, namespace: None });
         netlink.create_veth(ends[0], ends[1]).unwrap();
         let index = netlink.index_of("ca").unwrap();

@@ -101,13 +101,12 @@ mod tests {
     use units::Duration;
 
     use super::*;
-    use crate::{Clock, Interest, Namespace, Waiter};
+    use crate::{Clock, Host, Interest, Waiter};
 
     #[test]
     fn an_echo_comes_back_with_its_content() {
         // In a namespace of its own, so that the loopback is there and up whatever the machine has.
-        let name = format!("cellecho-{}", std::process::id());
-        let Ok(namespace) = Namespace::create(&name) else { return };
+        let Ok(namespace) = Host::create(&format!("cellecho-{}", std::process::id())) else { return };
         let netlink = namespace.netlink().unwrap();
         netlink.set_up(netlink.index_of("lo").unwrap()).unwrap();
         let content = namespace.run(|| {
@@ -118,7 +117,6 @@ mod tests {
             waiter.wait(Some(Clock::now() + Duration::from_secs(2))).unwrap();
             (socket.recv(), socket.recv())
         });
-        Namespace::remove(&name).unwrap();
         assert_eq!(content.unwrap(), (Some(4711), None));
     }
 }

@@ -188,13 +188,13 @@ mod tests {
 
     use super::*;
     use crate::netlink::VethEnd;
-    use crate::netns::TestNamespace;
+    use crate::netns::test_host;
     use crate::{Clock, Tun, TunConfig};
 
     #[test]
     fn frames_come_whole_and_tags_beside_them() {
-        let ns = TestNamespace::create("frames");
-        let netlink = ns.netlink();
+        let ns = test_host("frames");
+        let netlink = ns.netlink().unwrap();
         let ends = ["fa", "fb"].map(|name| VethEnd { name, namespace: None });
         netlink.create_veth(ends[0], ends[1]).unwrap();
         let [a, b] = ["fa", "fb"].map(|name| {
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn frames_wait_for_who_has_the_socket() {
-        let ns = TestNamespace::create("frames-wait");
-        let netlink = ns.netlink();
+        let ns = test_host("frames-wait");
+        let netlink = ns.netlink().unwrap();
         let ends = ["fc", "fd"].map(|name| VethEnd { name, namespace: None });
         netlink.create_veth(ends[0], ends[1]).unwrap();
         let [(_, a), (index, b)] = ["fc", "fd"].map(|name| {
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_super_packet_of_a_kind_without_a_name_is_lost_and_what_follows_is_not() {
-        let ns = TestNamespace::create("frames-kind");
+        let ns = test_host("frames-kind");
         let config = TunConfig { name: "fk%d".to_owned(), ..TunConfig::default() };
         let tun = ns.run(|| Tun::create(&config)).unwrap().unwrap();
         tun.set_up().unwrap();

@@ -192,7 +192,7 @@ impl AsFd for Lifeline {
 mod tests {
     use super::*;
     use crate::PidFd;
-    use crate::netns::TestNamespace;
+    use crate::netns::test_host;
 
     fn start(namespace: &Namespace, script: &str) -> Tethered {
         let mut command = Command::new("bash");
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn whoever_goes_on_in_a_childs_place_ends_with_the_line() {
-        let namespace = TestNamespace::create("line");
+        let namespace = test_host("line");
         // The shell ends, and what it has started waits for the end of the line.
         let mut child = start(&namespace, r#"{ read -r _ <&"$CELLERATOR_LIFELINE"; } &"#);
         child.wait().unwrap();
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_child_that_hangs_is_killed() {
-        let namespace = TestNamespace::create("tether");
+        let namespace = test_host("tether");
         let child = start(&namespace, "kill -STOP $$");
         let process = PidFd::open(child.id()).unwrap();
         drop(child);

@@ -17,8 +17,10 @@ use crate::IoError;
 use crate::error::Context;
 use crate::netlink::Netlink;
 
+mod host;
 mod in_use;
 
+pub use host::{CableEnd, Host, lay_cable};
 pub use in_use::namespaces_in_use;
 
 /// Directory where namespaces have their names; the same place as `ip netns`.
@@ -387,38 +389,13 @@ fn on_own_thread<T: Send>(job: impl FnOnce() -> T + Send) -> Result<T, IoError> 
     })
 }
 
-/// A namespace for one test, removed when dropped; fails loudly without root.
+/// A host for one test; fails loudly without root.
 #[cfg(test)]
-pub(crate) struct TestNamespace(Namespace);
-
-#[cfg(test)]
-impl TestNamespace {
-    pub(crate) fn create(what: &str) -> Self {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("ct-io-{what}-{}-{number}", std::process::id());
-        Self(Namespace::create(&name).unwrap_or_else(|e| panic!("this test needs root: {e}")))
-    }
-
-    pub(crate) fn netlink(&self) -> Netlink {
-        self.0.netlink().unwrap()
-    }
-}
-
-#[cfg(test)]
-impl std::ops::Deref for TestNamespace {
-    type Target = Namespace;
-
-    fn deref(&self) -> &Namespace {
-        &self.0
-    }
-}
-
-#[cfg(test)]
-impl Drop for TestNamespace {
-    fn drop(&mut self) {
-        Namespace::remove(self.0.name()).unwrap();
-    }
+pub(crate) fn test_host(what: &str) -> Host {
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!("ct-io-{what}-{}-{number}", std::process::id());
+    Host::create(&name).unwrap_or_else(|e| panic!("this test needs root: {e}"))
 }
 
 #[cfg(test)]

@@ -104,15 +104,15 @@ impl AsFd for PacketSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netns::TestNamespace;
+    use crate::netns::test_host;
     use crate::{Interest, Waiter};
     use std::net::UdpSocket;
     use units::Duration;
 
     #[test]
     fn packets_carry_the_time_of_their_arrival() {
-        let ns = TestNamespace::create("packet");
-        let netlink = ns.netlink();
+        let ns = test_host("packet");
+        let netlink = ns.netlink().unwrap();
         let lo = netlink.index_of("lo").unwrap();
         netlink.set_up(lo).unwrap();
         let socket = ns.run(|| PacketSocket::open(lo)).unwrap().unwrap();

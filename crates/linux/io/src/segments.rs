@@ -150,7 +150,7 @@ mod tests {
     use units::Duration;
 
     use super::*;
-    use crate::netns::TestNamespace;
+    use crate::netns::test_host;
     use crate::{Clock, Interest, Waiter};
 
     /// Segments that come within a moment.
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn only_the_wanted_segments_are_read() {
-        let ns = TestNamespace::create("segments");
-        let netlink = ns.netlink();
+        let ns = test_host("segments");
+        let netlink = ns.netlink().unwrap();
         netlink.set_up(netlink.index_of("lo").unwrap()).unwrap();
         for host in ["127.0.0.1", "::1"] {
             let address: IpAddr = host.parse().unwrap();
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn at_a_silent_port_nothing_answers() {
-        let ns = TestNamespace::create("silent");
-        let netlink = ns.netlink();
+        let ns = test_host("silent");
+        let netlink = ns.netlink().unwrap();
         netlink.set_up(netlink.index_of("lo").unwrap()).unwrap();
         let (silent, loud) = ns
             .run(|| {

@@ -84,7 +84,7 @@ impl Benchmark<'_> {
         session.begin(&plan, Keep::Nothing)?;
         let goodput = {
             let (from, to) =
-                (session.network().namespace(Host::Server)?, session.network().namespace(Host::Client)?);
+                (session.network().namespace(Host::Server), session.network().namespace(Host::Client));
             self.one_flow(from, to, SocketAddr::new(server_address(Family::Ipv4), 5_003), TIME)?
         };
         let emulation = session.end()?;

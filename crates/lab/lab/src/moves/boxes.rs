@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use io::{Clock, INSTANCE_DIRECTORY, Namespace};
+use io::{Clock, Host, INSTANCE_DIRECTORY};
 use scenario::Quantity;
 use units::Duration;
 
@@ -64,7 +64,7 @@ pub(crate) struct Orders {
 
 impl Boxes {
     /// Starts both, and waits until they hear each other.
-    pub fn start(program: &Path, namespaces: &[Namespace; 2], directory: &Path) -> Result<Self, LabError> {
+    pub fn start(program: &Path, namespaces: &[Host; 2], directory: &Path) -> Result<Self, LabError> {
         for name in NAMES {
             certify(name, directory)?;
         }

@@ -17,13 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use io::{Namespace, TcpImage};
+use io::{Host, Namespace, TcpImage};
 
 use super::boxes::Said;
 use super::exchange::Listener;
 use super::world::{PORT, handover_address, proxy_of, server_of};
 use crate::LabError;
-use crate::radios::world::ip;
 
 /// Interval of the checks of a relay whether it is to stop.
 const TURN: std::time::Duration = std::time::Duration::from_millis(5);
@@ -60,7 +59,7 @@ stored::fields!(Image { number, client, server });
 
 impl Proxies {
     /// Starts both, for a number of subscribers, all of them at the first station. `control` as for the namespaces.
-    pub fn start(namespaces: &[Namespace; 2], subscribers: usize, control: &str) -> Result<Self, LabError> {
+    pub fn start(namespaces: &[Host; 2], subscribers: usize, control: &str) -> Result<Self, LabError> {
         let opened = || -> Result<[Namespace; 2], LabError> {
             Ok([Namespace::open(namespaces[0].name())?, Namespace::open(namespaces[1].name())?])
         };
@@ -70,8 +69,8 @@ impl Proxies {
         let calls = |n: usize| {
             format!("route add {} via 10.3.0.1 src {} {control}\n", server_of(n).ip(), proxy_of(n).ip())
         };
-        ip(&namespaces[0], &all(&calls))?;
-        ip(&namespaces[1], &all(&leave))?;
+        namespaces[0].ip(&all(&calls))?;
+        namespaces[1].ip(&all(&leave))?;
         let anywhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT);
         let mut listeners = Vec::new();
         let new = Arc::clone(&sessions[0]);
@@ -101,7 +100,7 @@ impl Proxies {
         let session = self.sessions[from].lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         let Some(session) = session else { return Ok(Said::default()) };
         // What comes from now on finds nobody, and nobody answers it.
-        ip(&self.namespaces[from], &leave(number)).map_err(text)?;
+        self.namespaces[from].ip(&leave(number)).map_err(text)?;
         let Some((image, left_bytes)) = session.freeze(number)? else { return Ok(Said::default()) };
         let bytes = stored::to_bytes(&image);
         let mut there = self.namespaces[from]
@@ -146,7 +145,7 @@ fn arrive(namespace: &Namespace, sessions: &Sessions, from: &mut TcpStream) -> R
     from.read_to_end(&mut bytes).map_err(text)?;
     let image: Image = stored::from_bytes(VERSION, &bytes).map_err(text)?;
     let number = image.number as usize;
-    ip(namespace, &come(number)).map_err(text)?;
+    namespace.ip(&come(number)).map_err(text)?;
     let [client, server] = [image.client.put().map_err(text)?, image.server.put().map_err(text)?];
     keep(sessions, number, Session::start(client, server));
     Ok(())

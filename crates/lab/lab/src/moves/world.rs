@@ -14,16 +14,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-use io::netlink::{Cidr, Netlink, VethEnd};
-use io::{Framing, Namespace, SpawnOptions, Tun, TunConfig, sysctl};
+use io::{Host, Namespace, SpawnOptions, lay_cable};
 
 use super::air::Devices;
 use crate::LabError;
 use crate::error::Context;
-use crate::radios::world::ip;
-use crate::topology::{DISCIPLINE, RADIO, WAN};
+use crate::topology::{RADIO, WAN, device};
 
-const MTU: u32 = 1_500;
 /// Port of the servers.
 pub(crate) const PORT: u16 = 9_000;
 /// Port at which the boxes listen for each other.
@@ -34,7 +31,7 @@ const FIRST: u8 = 10;
 const WIRE: &str = "wire0";
 
 /// The boxes' address towards the subscribers, the same at both.
-const STATION: [(&str, u8); 1] = [("10.2.0.1", 24)];
+const STATION: [(IpAddr, u8); 1] = [(IpAddr::V4(Ipv4Addr::new(10, 2, 0, 1)), 24)];
 
 /// The parts of the namespaces' names.
 pub(crate) const HOSTS: [&str; 5] = ["server", "router", "box-a", "box-b", "client"];
@@ -67,78 +64,65 @@ pub(crate) fn handover_address(station: usize) -> SocketAddr {
 
 /// The namespaces; their names go when it is dropped.
 pub(crate) struct World {
-    pub server: Namespace,
-    pub router: Namespace,
-    pub boxes: [Namespace; 2],
-    pub client: Namespace,
+    // Dropped first.
     routes: Mutex<Child>,
+    pub server: Host,
+    pub router: Host,
+    pub boxes: [Host; 2],
+    pub client: Host,
 }
 
 impl World {
     /// Makes the namespaces and devices of `subscribers` subscribers, all of them at the first station. `control` is a
     /// congestion control, as an attribute of routes: whoever may not make it the default may use it so.
     pub fn create(instance: &str, subscribers: usize, control: &str) -> Result<(Self, Devices), LabError> {
-        let mut made = Vec::new();
-        let create = |made: &mut Vec<Namespace>| -> Result<(), LabError> {
-            for host in HOSTS {
-                made.push(Namespace::create(&format!("cellab-{instance}-{host}"))?);
-            }
-            Ok(())
-        };
-        let remove = |made: &[Namespace]| made.iter().for_each(|one| drop(Namespace::remove(one.name())));
-        if let Err(error) = create(&mut made) {
-            remove(&made);
-            return Err(error);
-        }
-        let routes = changer(&made[1]).inspect_err(|_| remove(&made))?;
-        let Ok([server, router, a, b, client]) = <[Namespace; 5]>::try_from(made) else {
-            return Err(LabError::Which("the lab has not all of its hosts".to_owned()));
-        };
-        let world = Self { server, router, boxes: [a, b], client, routes: Mutex::new(routes) };
+        let [server, router, a, b, client] =
+            HOSTS.map(|host| Host::create(&format!("cellab-{instance}-{host}")));
+        let (router, boxes) = (router?, [a?, b?]);
+        let routes = Mutex::new(changer(&router)?);
+        let world = Self { routes, server: server?, router, boxes, client: client? };
         let devices = world.furnish(subscribers, control)?;
         Ok((world, devices))
     }
 
     fn furnish(&self, subscribers: usize, control: &str) -> Result<Devices, LabError> {
-        for namespace in self.namespaces() {
-            sysctl::write(namespace, "net/ipv4/conf/all/rp_filter", "0")?;
-            sysctl::write(namespace, "net/ipv4/conf/default/rp_filter", "0")?;
+        for host in self.hosts() {
+            host.set("net/ipv4/conf/all/rp_filter", "0")?;
+            host.set("net/ipv4/conf/default/rp_filter", "0")?;
             // Figures of one transfer must not shape the next.
-            sysctl::write(namespace, "net/ipv4/tcp_no_metrics_save", "1")?;
+            host.set("net/ipv4/tcp_no_metrics_save", "1")?;
         }
-        for namespace in [&self.router, &self.boxes[0], &self.boxes[1]] {
-            sysctl::write(namespace, "net/ipv4/ip_forward", "1")?;
+        for host in [&self.router, &self.boxes[0], &self.boxes[1]] {
+            host.set("net/ipv4/ip_forward", "1")?;
         }
         let devices = Devices {
-            server: device(&self.server, WAN, &[("10.1.0.2", 24)])?,
-            router: device(&self.router, WAN, &[("10.1.0.1", 24)])?,
+            server: device(&self.server, WAN, &[(Ipv4Addr::new(10, 1, 0, 2).into(), 24)])?,
+            router: device(&self.router, WAN, &[(Ipv4Addr::new(10, 1, 0, 1).into(), 24)])?,
             stations: [device(&self.boxes[0], RADIO, &STATION)?, device(&self.boxes[1], RADIO, &STATION)?],
             client: device(&self.client, RADIO, &[])?,
             wires: [
-                device(&self.boxes[0], WIRE, &[("10.5.0.1", 30)])?,
-                device(&self.boxes[1], WIRE, &[("10.5.0.2", 30)])?,
+                device(&self.boxes[0], WIRE, &[(Ipv4Addr::new(10, 5, 0, 1).into(), 30)])?,
+                device(&self.boxes[1], WIRE, &[(Ipv4Addr::new(10, 5, 0, 2).into(), 30)])?,
             ],
         };
         let all = || 0..subscribers;
         let lines = |line: &dyn Fn(usize) -> String| all().map(line).collect::<String>();
         let own = subscriber_address;
-        for (station, namespace) in self.boxes.iter().enumerate() {
+        for (station, host) in self.boxes.iter().enumerate() {
             let (name, net) = (format!("to-{station}"), format!("10.3.{station}"));
-            let netlink = self.router.netlink()?;
-            let far = VethEnd { name: WAN, namespace: Some(namespace) };
-            netlink.create_veth(VethEnd { name: &name, namespace: None }, far)?;
-            ip(&self.router, &format!("addr add {net}.1/30 dev {name}\nlink set {name} up\n"))?;
+            let (near, far) = (format!("{net}.1/30"), format!("{net}.2/30"));
+            lay_cable([(&self.router, &name, &[&near]), (host, WAN, &[&far])])?;
             let proxies = lines(&|n| format!("addr add {}/32 dev lo\n", proxy_of(n).ip()));
             let text = format!(
-                "link set lo up\n{proxies}addr add {net}.2/30 dev {WAN}\nlink set {WAN} up\n\
+                "link set lo up\n{proxies}\
                  route add default via {net}.1 {control}\nroute replace 10.2.0.0/24 dev {RADIO} {control}\n"
             );
-            ip(namespace, &text)?;
+            host.ip(&text)?;
         }
         let towards = lines(&|n| routes_of(n, 0, "add"));
-        ip(&self.router, &format!("route add 10.1.1.0/24 dev {WAN}\n{towards}"))?;
+        self.router.ip(&format!("route add 10.1.1.0/24 dev {WAN}\n{towards}"))?;
         let servers = lines(&|n| format!("addr add {}/32 dev lo\n", server_of(n).ip()));
-        ip(&self.server, &format!("link set lo up\n{servers}route add default dev {WAN} {control}\n"))?;
+        self.server.ip(&format!("link set lo up\n{servers}route add default dev {WAN} {control}\n"))?;
         let client = lines(&|n| {
             let (own, server, proxy) = (own(n), server_of(n).ip(), proxy_of(n).ip());
             format!(
@@ -146,11 +130,11 @@ impl World {
                  route add {proxy}/32 dev {RADIO} src {own} {control}\n"
             )
         });
-        ip(&self.client, &client)?;
+        self.client.ip(&client)?;
         Ok(devices)
     }
 
-    fn namespaces(&self) -> [&Namespace; 5] {
+    fn hosts(&self) -> [&Host; 5] {
         let [a, b] = &self.boxes;
         [&self.server, &self.router, a, b, &self.client]
     }
@@ -170,10 +154,6 @@ impl Drop for World {
         let routes = self.routes.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         let _ = routes.kill();
         let _ = routes.wait();
-        for namespace in self.namespaces() {
-            // A name already taken away by someone else is gone as wanted.
-            let _ = Namespace::remove(namespace.name());
-        }
     }
 }
 
@@ -198,27 +178,4 @@ fn changer(router: &Namespace) -> Result<Child, LabError> {
     let mut command = Command::new("ip");
     command.args(["-force", "-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(router.spawn(command, SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true })?)
-}
-
-fn device(namespace: &Namespace, name: &str, addresses: &[(&str, u8)]) -> Result<Tun, LabError> {
-    let config = TunConfig {
-        name: name.to_owned(),
-        mtu: MTU,
-        queue_len_packets: 10_000,
-        framing: Framing::Bare,
-        multi_queue: false,
-    };
-    let made = namespace.run(|| -> Result<Tun, io::IoError> {
-        let netlink = Netlink::open()?;
-        let tun = Tun::create(&config)?;
-        netlink.set_root_discipline(tun.index(), DISCIPLINE)?;
-        for (address, prefix) in addresses {
-            if let Ok(address) = address.parse::<IpAddr>() {
-                netlink.add_address(tun.index(), Cidr::new(address, *prefix))?;
-            }
-        }
-        tun.set_up()?;
-        Ok(tun)
-    })?;
-    Ok(made?)
 }

@@ -10,17 +10,14 @@
 //! Behind a NAT, the server sees a radio at 198.18.NUMBER.N.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::process::{Command, Stdio};
 
-use io::netlink::{Cidr, EndpointFlags, MptcpEndpoint, MptcpLimits, Netlink, PathManager};
-use io::{Framing, Namespace, SpawnOptions, Tun, TunConfig, sysctl};
+use io::netlink::{EndpointFlags, MptcpEndpoint, MptcpLimits, Netlink, PathManager};
+use io::{Host, Tun};
 use scenario::{Family, MultiPath, MultiPathCase};
 
 use crate::LabError;
-use crate::error::Context;
-use crate::topology::DISCIPLINE;
+use crate::topology::device;
 
-const MTU: u32 = 1_500;
 /// A congestion control that leaves pacing alone, and that every namespace may have.
 const UNPACED: &str = "reno";
 const LIMITS: MptcpLimits = MptcpLimits { subflows: 8, add_addr_accepted: 8 };
@@ -63,8 +60,8 @@ pub(crate) fn is_address_of(ip: IpAddr, radio: usize) -> bool {
 
 /// The two namespaces; their names go when it is dropped.
 pub(crate) struct World {
-    pub client: Namespace,
-    pub server: Namespace,
+    pub client: Host,
+    pub server: Host,
 }
 
 impl World {
@@ -75,21 +72,14 @@ impl World {
         case: &MultiPathCase,
     ) -> Result<(Self, Vec<[Tun; 2]>), LabError> {
         let name = |host: &str| format!("cellab-{instance}-{host}");
-        let server = Namespace::create(&name("server"))?;
-        let client = match Namespace::create(&name("client")) {
-            Ok(client) => client,
-            Err(error) => {
-                let _ = Namespace::remove(server.name());
-                return Err(error.into());
-            }
-        };
-        let world = Self { client, server };
+        let world = Self { server: Host::create(&name("server"))?, client: Host::create(&name("client"))? };
         let mut devices = Vec::new();
         for (number, radio) in scenario.radios_of(case) {
-            devices.push([
-                device(&world.server, &radio.name, number, 1)?,
-                device(&world.client, &radio.name, number, 2)?,
-            ]);
+            let device = |host: &Host, last| {
+                let address = |family| radio_address(family, number, last);
+                device(host, &radio.name, &[(address(Family::Ipv4), 24), (address(Family::Ipv6), 64)])
+            };
+            devices.push([device(&world.server, 1)?, device(&world.client, 2)?]);
         }
         world.configure(scenario, case)?;
         Ok((world, devices))
@@ -115,25 +105,25 @@ impl World {
                 server += &format!("route add 198.18.{number}.0/24 dev {}\n", radio.name);
             }
         }
-        ip(&self.client, &client)?;
-        ip(&self.server, &server)?;
+        self.client.ip(&client)?;
+        self.server.ip(&server)?;
         for namespace in [&self.client, &self.server] {
-            sysctl::write(namespace, "net/mptcp/enabled", "1")?;
+            namespace.set("net/mptcp/enabled", "1")?;
             // A test's fallback must not switch MPTCP off for the next.
-            let _ = sysctl::write(namespace, "net/mptcp/blackhole_timeout", "0");
-            sysctl::write(namespace, "net/ipv4/conf/all/rp_filter", "0")?;
+            let _ = namespace.set("net/mptcp/blackhole_timeout", "0");
+            namespace.set("net/ipv4/conf/all/rp_filter", "0")?;
             namespace.run(|| PathManager::open().and_then(|pm| pm.set_limits(LIMITS)))??;
         }
         // A connection begins with the namespace's, and BBR's pacing stays with one that changes to another.
         let first = case.congestion_control.as_ref().map(|_| UNPACED);
         if let Some(control) = scenario.congestion_control.as_deref().or(first) {
-            sysctl::write(&self.server, "net/ipv4/tcp_congestion_control", control)?;
+            self.server.set("net/ipv4/tcp_congestion_control", control)?;
         }
         for (path, value) in scenario.server_sysctls.iter().chain(&case.server_sysctls) {
-            sysctl::write(&self.server, path, value)?;
+            self.server.set(path, value)?;
         }
         for (path, value) in &scenario.client_sysctls {
-            sysctl::write(&self.client, path, value)?;
+            self.client.set(path, value)?;
         }
         let family = scenario.further_family.unwrap_or(scenario.family);
         // The first address of the connection's own version is known.
@@ -166,64 +156,16 @@ impl World {
         let len = if family == Family::Ipv4 { 24 } else { 64 };
         let nodad = if family == Family::Ipv4 { "" } else { " nodad" };
         let gateway = radio_address(family, number, 1);
-        ip(
-            &self.client,
-            &format!(
-                "addr del {old}/{len} dev {radio}\naddr add {new}/{len} dev {radio}{nodad}\n\
-                 route replace default via {gateway} dev {radio} metric {}\n",
-                100 + number
-            ),
-        )
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        for namespace in [&self.client, &self.server] {
-            // A name already taken away by someone else is gone as wanted.
-            let _ = Namespace::remove(namespace.name());
-        }
+        Ok(self.client.ip(&format!(
+            "addr del {old}/{len} dev {radio}\naddr add {new}/{len} dev {radio}{nodad}\n\
+             route replace default via {gateway} dev {radio} metric {}",
+            100 + number
+        ))?)
     }
 }
 
 fn endpoint(address: IpAddr, interface: Option<u32>, flags: EndpointFlags) -> MptcpEndpoint {
     MptcpEndpoint { id: 0, address, port: 0, interface, flags }
-}
-
-fn device(namespace: &Namespace, name: &str, number: usize, last: u8) -> Result<Tun, LabError> {
-    let config = TunConfig {
-        name: name.to_owned(),
-        mtu: MTU,
-        queue_len_packets: 10_000,
-        framing: Framing::Bare,
-        multi_queue: false,
-    };
-    let made = namespace.run(|| -> Result<Tun, io::IoError> {
-        let netlink = Netlink::open()?;
-        let tun = Tun::create(&config)?;
-        netlink.set_root_discipline(tun.index(), DISCIPLINE)?;
-        netlink.add_address(tun.index(), Cidr::new(radio_address(Family::Ipv4, number, last), 24))?;
-        netlink.add_address(tun.index(), Cidr::new(radio_address(Family::Ipv6, number, last), 64))?;
-        tun.set_up()?;
-        Ok(tun)
-    })?;
-    Ok(made?)
-}
-
-/// Runs lines of `ip -batch` in a namespace.
-pub(crate) fn ip(namespace: &Namespace, lines: &str) -> Result<(), LabError> {
-    let mut command = Command::new("ip");
-    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = namespace.spawn(command, SpawnOptions::default())?;
-    if let Some(mut stdin) = child.stdin.take() {
-        std::io::Write::write_all(&mut stdin, lines.as_bytes()).doing(|| "write to ip".to_owned())?;
-    }
-    let output = child.wait_with_output().doing(|| "wait for ip".to_owned())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(LabError::Program { program: "ip".to_owned(), message })
 }
 
 #[cfg(test)]

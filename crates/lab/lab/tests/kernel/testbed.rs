@@ -153,7 +153,7 @@ impl Testbed {
     }
 
     pub fn host(&self, host: Host) -> &Namespace {
-        self.network.namespace(host).unwrap()
+        self.network.namespace(host)
     }
 
     pub fn set(&self, host: Host, path: &str, value: &str) {

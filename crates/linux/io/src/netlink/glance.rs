@@ -65,12 +65,12 @@ fn ask(socket: RawFd, what: libc::Ioctl, request: &mut libc::ifreq) -> Option<()
 mod tests {
     use super::*;
     use crate::netlink::{LinkChange, VethEnd};
-    use crate::netns::TestNamespace;
+    use crate::netns::test_host;
 
     #[test]
     fn a_glance_tells_what_a_request_does() {
-        let namespace = TestNamespace::create("glance");
-        let netlink = namespace.netlink();
+        let namespace = test_host("glance");
+        let netlink = namespace.netlink().unwrap();
         let ends = ["w0", "a-name-of-15-ch"].map(|name| VethEnd { name, namespace: None });
         netlink.create_veth(ends[0], ends[1]).unwrap();
         let [index, other] = ["w0", "a-name-of-15-ch"].map(|name| netlink.index_of(name).unwrap());

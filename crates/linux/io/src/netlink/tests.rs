@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Namespace;
-use crate::netns::TestNamespace;
+use crate::netns::test_host;
 
 fn v4(text: &str) -> Cidr {
     text.parse().unwrap()
@@ -20,8 +20,8 @@ fn cidr_text_round_trip_and_refusals() {
 
 #[test]
 fn veth_between_namespaces_with_addresses_and_routes() {
-    let (a, b) = (TestNamespace::create("veth-a"), TestNamespace::create("veth-b"));
-    let netlink = a.netlink();
+    let (a, b) = (test_host("veth-a"), test_host("veth-b"));
+    let netlink = a.netlink().unwrap();
     netlink
         .create_veth(VethEnd { name: "va", namespace: None }, VethEnd { name: "vb", namespace: Some(&b) })
         .unwrap();
@@ -37,7 +37,7 @@ fn veth_between_namespaces_with_addresses_and_routes() {
     let link = netlink.link_by_index(link.index).unwrap();
     assert_eq!((link.is_up, link.mtu, link.queue_len_packets), (true, 1_400, 77));
 
-    let there = b.netlink();
+    let there = b.netlink().unwrap();
     there.set_up(there.index_of("vb").unwrap()).unwrap();
     for address in ["10.9.0.1/24", "fd09::1/64"] {
         netlink.add_address(link.index, v4(address)).unwrap();
@@ -67,8 +67,8 @@ fn veth_between_namespaces_with_addresses_and_routes() {
 
 #[test]
 fn a_link_keeps_the_queueing_discipline_that_it_is_given_before_it_comes_up() {
-    let namespace = TestNamespace::create("discipline");
-    let netlink = namespace.netlink();
+    let namespace = test_host("discipline");
+    let netlink = namespace.netlink().unwrap();
     netlink
         .create_veth(VethEnd { name: "given", namespace: None }, VethEnd { name: "other", namespace: None })
         .unwrap();
@@ -84,19 +84,19 @@ fn a_link_keeps_the_queueing_discipline_that_it_is_given_before_it_comes_up() {
 
 #[test]
 fn a_link_moves_to_another_namespace() {
-    let (a, b) = (TestNamespace::create("move-a"), TestNamespace::create("move-b"));
-    let netlink = a.netlink();
+    let (a, b) = (test_host("move-a"), test_host("move-b"));
+    let netlink = a.netlink().unwrap();
     let ends = ["m0", "m1"].map(|name| VethEnd { name, namespace: None });
     netlink.create_veth(ends[0], ends[1]).unwrap();
     netlink.move_link(netlink.index_of("m1").unwrap(), &b).unwrap();
     assert!(netlink.link("m1").is_err());
-    assert!(b.netlink().link("m1").is_ok());
+    assert!(b.netlink().unwrap().link("m1").is_ok());
 }
 
 #[test]
 fn rules_are_added_listed_and_deleted_for_both_families() {
-    let ns = TestNamespace::create("rules");
-    let netlink = ns.netlink();
+    let ns = test_host("rules");
+    let netlink = ns.netlink().unwrap();
     for family in Family::BOTH {
         let before = netlink.rules(family).unwrap();
         assert!(before.iter().all(|rule| !rule.is_own));
@@ -122,8 +122,8 @@ fn rules_are_added_listed_and_deleted_for_both_families() {
 
 #[test]
 fn changes_of_interfaces_are_heard() {
-    let ns = TestNamespace::create("events");
-    let netlink = ns.netlink();
+    let ns = test_host("events");
+    let netlink = ns.netlink().unwrap();
     let events = ns.run(LinkEvents::open).unwrap().unwrap();
     assert!(!events.take(), "nothing has happened yet");
     let ends = ["ea", "eb"].map(|name| VethEnd { name, namespace: None });
@@ -139,9 +139,9 @@ fn changes_of_interfaces_are_heard() {
 
 #[test]
 fn a_missing_interface_is_named() {
-    let ns = TestNamespace::create("missing");
+    let ns = test_host("missing");
     for name in ["nothere", "a-name-far-too-long-for-linux"] {
-        let error = ns.netlink().link(name).unwrap_err();
+        let error = ns.netlink().unwrap().link(name).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         assert!(error.is_not_there());
     }

@@ -30,7 +30,7 @@ fn names_that_would_leave_the_directory_are_refused() {
 
 #[test]
 fn sysctls_belong_to_the_namespace() {
-    let ns = TestNamespace::create("sysctl");
+    let ns = test_host("sysctl");
     let path = "net/ipv4/ip_forward";
     let here = sysctl::read_here(path).unwrap();
     sysctl::write(&ns, path, "1").unwrap();
@@ -42,7 +42,7 @@ fn sysctls_belong_to_the_namespace() {
 
 #[test]
 fn a_program_sees_the_namespace_and_its_sys() {
-    let ns = TestNamespace::create("spawn");
+    let ns = test_host("spawn");
     let mut command = Command::new("ls");
     command.arg("/sys/class/net").stdout(Stdio::piped());
     let output = ns.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap();
@@ -53,7 +53,7 @@ fn a_program_sees_the_namespace_and_its_sys() {
 
 #[test]
 fn a_program_dies_with_the_thread_that_started_it() {
-    let ns = TestNamespace::create("death");
+    let ns = test_host("death");
     let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
     let mut child = std::thread::scope(|scope| {
         scope

@@ -5,12 +5,13 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::Namespace;
 use crate::netlink::Family;
-use crate::netns::TestNamespace;
+use crate::netns::test_host;
 use crate::{Clock, Interest, Waiter};
 
 /// A device in `ns`, up, with addresses 10.8.0.1/24 and fd08::1/64.
-fn device(ns: &TestNamespace, framing: Framing) -> Tun {
+fn device(ns: &Namespace, framing: Framing) -> Tun {
     let config = TunConfig { name: "ct%d".to_owned(), framing, ..TunConfig::default() };
     let tun = ns.run(|| Tun::create(&config)).unwrap().unwrap();
     tun.set_up().unwrap();
@@ -46,7 +47,7 @@ fn echo(tun: &Tun, stop: &AtomicBool) -> usize {
 
 /// Sends 4 MB from this namespace through the device and back into it; gives the longest packet's length.
 fn transfer(framing: Framing, own: &str, other: &str) -> usize {
-    let ns = TestNamespace::create("tun-echo");
+    let ns = test_host("tun-echo");
     let tun = device(&ns, framing);
     let stop = AtomicBool::new(false);
     let sent: Vec<u8> = (0..4_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
@@ -86,7 +87,7 @@ fn packets_fit_the_wire_without_gso() {
 
 #[test]
 fn a_full_queue_counts_its_drops() {
-    let ns = TestNamespace::create("tun-drop");
+    let ns = test_host("tun-drop");
     let tun = device(&ns, Framing::SuperPackets);
     tun.netlink()
         .change_link(tun.index(), &LinkChange { queue_len_packets: Some(5), ..LinkChange::default() })
@@ -103,7 +104,7 @@ fn a_full_queue_counts_its_drops() {
 
 #[test]
 fn a_router_s_device_is_silent() {
-    let ns = TestNamespace::create("tun-quiet");
+    let ns = test_host("tun-quiet");
     for path in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/default/forwarding"] {
         crate::sysctl::write(&ns, path, "1").unwrap();
     }
@@ -122,13 +123,13 @@ fn a_router_s_device_is_silent() {
 
 #[test]
 fn a_device_vanishes_with_its_handle() {
-    let ns = TestNamespace::create("tun-drop2");
+    let ns = test_host("tun-drop2");
     let tun = device(&ns, Framing::SuperPackets);
     let name = tun.name().to_owned();
     assert!(name.starts_with("ct"));
     assert!(tun.offloads().checksum && tun.offloads().tcp);
     assert!(tun.recv(&mut [0; 100]).unwrap().is_none(), "no router solicitations");
-    let netlink = ns.netlink();
+    let netlink = ns.netlink().unwrap();
     let link = netlink.link(&name).unwrap();
     assert_eq!((link.queue_len_packets, link.mtu, link.is_up), (10_000, 1_500, true));
     drop(tun);
@@ -138,7 +139,7 @@ fn a_device_vanishes_with_its_handle() {
 
 #[test]
 fn errors_say_what_and_why() {
-    let ns = TestNamespace::create("tun-err");
+    let ns = test_host("tun-err");
     let tun = device(&ns, Framing::SuperPackets);
     let config = |name: &str| TunConfig { name: name.to_owned(), ..TunConfig::default() };
     let taken = ns.run(|| Tun::create(&config(tun.name()))).unwrap().unwrap_err();
