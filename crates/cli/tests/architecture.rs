@@ -374,3 +374,35 @@ fn the_way_of_a_segment_names_functions_that_there_are() {
     }
     assert!(found >= 10, "the list has {found} lines");
 }
+
+/// The picture of the layout and the tables of docs/crates.md have every crate, in its row.
+#[test]
+fn the_layout_names_every_crate() {
+    let read = |file: &str| std::fs::read_to_string(root().join(file)).expect("a page");
+    let (picture, tables) = (read("ARCHITECTURE.md"), read("docs/crates.md"));
+    let picture = picture.split("```").nth(1).expect("a picture");
+    let mut found = Vec::new();
+    let mut row = "";
+    for line in picture.lines() {
+        if let Some(word) = line.strip_prefix("  ").filter(|rest| !rest.starts_with([' ', '─'])) {
+            row = word.split(' ').next().unwrap_or_default();
+        }
+        found.extend(
+            line.get(19..).and_then(|rest| rest.split(' ').next()).map(|name| format!("{row}/{name}")),
+        );
+    }
+    for (name, (folder, _)) in folders() {
+        let below = folder.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned();
+        let place = if below.matches('/').count() < 2 {
+            format!("{below}/{}", folder.file_name().expect("a name").to_string_lossy())
+        } else {
+            below
+        };
+        assert!(
+            found.contains(&place),
+            "{name} is not in the picture of ARCHITECTURE.md as {place}: {found:?}"
+        );
+        let short = place.rsplit('/').next().unwrap_or_default().to_owned();
+        assert!(tables.contains(&format!("`{short}` |")), "{name} is not in docs/crates.md");
+    }
+}
