@@ -110,8 +110,7 @@ impl Bed {
     pub fn run(&self, host: Host, program: &str, arguments: &[&str]) {
         let mut command = Command::new(program);
         command.args(arguments);
-        let mut child =
-            self.network.namespace(host).spawn(command, SpawnOptions::default()).unwrap();
+        let mut child = self.network.namespace(host).spawn(command, SpawnOptions::default()).unwrap();
         assert!(child.wait().unwrap().success(), "{program} {arguments:?}");
     }
 
