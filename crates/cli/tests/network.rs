@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use io::netlink::{Cidr, Family, LinkChange, Netlink, Route, Table, VethEnd};
-use io::{Clock, Namespace, SpawnOptions, Tethered, sysctl};
+use io::netlink::Netlink;
+use io::{Clock, Host, Namespace, SpawnOptions, Tethered, lay_cable};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
 
@@ -77,9 +77,9 @@ impl Running {
 
 pub struct Network {
     pub name: String,
-    pub client: Namespace,
-    pub middle: Namespace,
-    pub server: Namespace,
+    pub client: Host,
+    pub middle: Host,
+    pub server: Host,
 }
 
 impl Network {
@@ -87,16 +87,14 @@ impl Network {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ct-telemetry-{what}-{}-{number}", std::process::id());
         let create = |role: &str| {
-            Namespace::create(&format!("{name}-{role}"))
-                .unwrap_or_else(|e| panic!("this test needs root: {e}"))
+            Host::create(&format!("{name}-{role}")).unwrap_or_else(|e| panic!("this test needs root: {e}"))
         };
         let network = Self { client: create("c"), middle: create("b"), server: create("s"), name };
         network.cable(&network.client, "c0", "10.1.0.2/24", "m0", "10.1.0.1/24");
         network.cable(&network.server, "s0", "10.2.0.2/24", "w0", "10.2.0.1/24");
-        sysctl::write(&network.middle, "net/ipv4/ip_forward", "1").unwrap();
+        network.middle.set("net/ipv4/ip_forward", "1").unwrap();
         let netlink = network.middle.netlink().unwrap();
-        let lo = netlink.index_of("lo").unwrap();
-        netlink.change_link(lo, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
+        netlink.set_up(netlink.index_of("lo").unwrap()).unwrap();
         wait_until("the cables are in operation", || {
             let is_up = |of: &Netlink, name: &str| of.link(name).unwrap().is_running;
             let ends = [(&network.client, "c0"), (&network.server, "s0")];
@@ -107,18 +105,9 @@ impl Network {
     }
 
     fn cable(&self, there: &Namespace, name: &str, own: &str, here: &str, ours: &str) {
-        let middle = self.middle.netlink().unwrap();
-        let ends = [VethEnd { name: here, namespace: None }, VethEnd { name, namespace: Some(there) }];
-        middle.create_veth(ends[0], ends[1]).unwrap();
-        let other = there.netlink().unwrap();
-        for (netlink, name, address) in [(&middle, here, ours), (&other, name, own)] {
-            let index = netlink.index_of(name).unwrap();
-            netlink.change_link(index, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
-            netlink.add_address(index, address.parse().unwrap()).unwrap();
-        }
+        lay_cable([(&self.middle, here, &[ours]), (there, name, &[own])]).unwrap();
         let gateway = ours.split('/').next().unwrap();
-        let route = Route::via(Cidr::everything(Family::V4), gateway.parse().unwrap());
-        other.add_route(&Route { table: Table::MAIN, ..route }).unwrap();
+        there.add_default_route(gateway.parse().unwrap()).unwrap();
     }
 
     /// An accelerator of this network's name.
@@ -187,14 +176,6 @@ impl Network {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in [&self.client, &self.middle, &self.server] {
-            drop(Namespace::remove(namespace.name()));
-        }
     }
 }
 

@@ -1,11 +1,10 @@
 //! What a package is made of, and what `cellerator doctor` says on this machine.
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use io::netlink::VethEnd;
-use io::{Namespace, SpawnOptions, sysctl};
+use io::{Host, lay_cable};
 use serde_json::Value;
 
 use crate::network::Running;
@@ -17,30 +16,19 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
 const SCHEMA: &str = include_str!("../../../schemas/doctor.schema.json");
 
 /// A namespace with two cables; gone with the value.
-struct Place(Namespace);
+struct Place(Host);
 
 impl Place {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::SeqCst);
-        let space = Namespace::create(&format!("ct-package-{}-{number}", std::process::id())).unwrap();
-        let netlink = space.netlink().unwrap();
-        let end = |name| VethEnd { name, namespace: None };
-        netlink.create_veth(end("w0"), end("m0")).unwrap();
-        for name in ["w0", "m0"] {
-            netlink.set_up(netlink.index_of(name).unwrap()).unwrap();
-        }
-        let place = Self(space);
-        for (name, address) in [("w0", "10.9.1.1/24"), ("m0", "10.9.2.1/24")] {
-            assert!(place.output(&["ip", "address", "add", address, "dev", name]).status.success());
-        }
-        place
+        let host = Host::create(&format!("ct-package-{}-{number}", std::process::id())).unwrap();
+        lay_cable([(&host, "w0", &["10.9.1.1/24"]), (&host, "m0", &["10.9.2.1/24"])]).unwrap();
+        Self(host)
     }
 
     fn output(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.0.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap()
+        self.0.output(words).unwrap()
     }
 
     /// What `cellerator doctor` says, checked against its schema, and its exit code.
@@ -50,12 +38,6 @@ impl Place {
         let document = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
         schema::check_against(&document, SCHEMA);
         (document, output.status.code().unwrap())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(Namespace::remove(self.0.name()));
     }
 }
 
@@ -90,7 +72,7 @@ fn about<'a>(document: &'a Value, subject: &str) -> &'a Value {
 #[test]
 fn doctor_says_of_a_real_machine_what_it_lacks() {
     let machine = Place::new();
-    let forward = |value| sysctl::write(&machine.0, "net/ipv4/ip_forward", value).unwrap();
+    let forward = |value| machine.0.set("net/ipv4/ip_forward", value).unwrap();
     forward("0");
     let (document, code) = machine.doctor(&[PROGRAM], &["w0", "m0"]);
     assert_eq!(code, 0, "{document}");
@@ -125,7 +107,7 @@ fn doctor_says_of_a_real_machine_what_it_lacks() {
 fn a_box_at_work_lacks_nothing() {
     let machine = Place::new();
     let name = format!("ct-doctor-{}", std::process::id());
-    sysctl::write(&machine.0, "net/ipv4/ip_forward", "1").unwrap();
+    machine.0.set("net/ipv4/ip_forward", "1").unwrap();
     let accelerator =
         Running::start(&machine.0, &["run", "--wired", "w0", "--mobile", "m0", "--name", &name]);
     accelerator.wait_for("steering TCP");

@@ -137,24 +137,18 @@ impl Interfaces {
 
 #[cfg(test)]
 mod tests {
-    use io::Namespace;
-    use io::netlink::{LinkChange, VethEnd};
+    use io::netlink::LinkChange;
+    use io::{Host, lay_cable};
 
     use super::*;
 
     #[test]
     fn what_becomes_of_an_interface_is_told_once() {
-        let name = format!("ct-run-interfaces-{}", std::process::id());
-        let namespace = Namespace::create(&name).unwrap();
+        let namespace = Host::create(&format!("ct-run-interfaces-{}", std::process::id())).unwrap();
         let netlink = namespace.netlink().unwrap();
         let lay = || {
-            let ends = ["w0", "m0"].map(|name| VethEnd { name, namespace: None });
-            netlink.create_veth(ends[0], ends[1]).unwrap();
-            ["w0", "m0"].map(|name| {
-                let index = netlink.index_of(name).unwrap();
-                netlink.set_up(index).unwrap();
-                (index, 1_500)
-            })
+            lay_cable([(&namespace, "w0", &[]), (&namespace, "m0", &[])]).unwrap();
+            ["w0", "m0"].map(|name| (netlink.index_of(name).unwrap(), 1_500))
         };
         let first = lay();
         let mut interfaces = Interfaces::new(["w0", "m0"], first);
@@ -186,6 +180,5 @@ mod tests {
         let (change, line, are_up) = look(Port::Mobile);
         assert!(change.is_new && change.is_back && are_up && line.contains("anew"), "{line}");
         assert_eq!((interfaces.index(Port::Mobile), interfaces.mtu(Port::Wired)), (second[1].0, 1_500));
-        Namespace::remove(&name).unwrap();
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use io::netlink::{EndpointFlags, Family, MptcpEndpoint, Netlink, PathManager, Place, SocketDiagnosis};
-use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
+use io::{Clock, Host, Namespace, SpawnOptions, Waiter, lay_cable, sysctl};
 use serde_json::Value;
 use units::Duration;
 
@@ -36,8 +36,8 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A client with two uplinks and a server with `cellerator probe server`.
 pub(super) struct World {
-    pub(super) client: Namespace,
-    pub(super) server: Namespace,
+    pub(super) client: Host,
+    pub(super) server: Host,
     probes: Child,
 }
 
@@ -47,30 +47,19 @@ impl World {
             let name = format!("cellmp-{name}-{}-{host}", std::process::id());
             // A name that a killed run of this test has left.
             let _ = Namespace::remove(&name);
-            Namespace::create(&name).unwrap()
+            Host::create(&name).unwrap()
         };
         let (client, server) = (make("c"), make("s"));
-        let mut ours = "link set lo up\n".to_owned();
-        let mut theirs = format!("link set lo up\naddr add {SERVER}/32 dev lo\n");
+        ip(&client, "link set lo up");
+        ip(&server, &format!("link set lo up\naddr add {SERVER}/32 dev lo"));
         for (i, (name, own, peer)) in UPLINKS.into_iter().enumerate() {
-            ours += &format!(
-                "link add {name} type veth peer name {name} netns {}\naddr add {own}/24 dev {name}\n\
-                 link set {name} up\n",
-                server.name()
-            );
-            theirs += &format!("addr add {peer}/24 dev {name}\nlink set {name} up\n");
-            // With the other end down there is no carrier, so routes come last.
-            let metric = 100 + i;
-            ours += &format!("route add default via {peer} dev {name} metric {metric}\n");
+            let [own, far] = [own, peer].map(|address| format!("{address}/24"));
+            lay_cable([(&client, name, &[&own]), (&server, name, &[&far])]).unwrap();
+            ip(&client, &format!("route add default via {peer} dev {name} metric {}", 100 + i));
         }
-        let (links, routes): (Vec<&str>, Vec<&str>) =
-            ours.lines().partition(|line| !line.starts_with("route"));
-        ip(&client, &links.join("\n"));
-        ip(&server, &theirs);
-        ip(&client, &routes.join("\n"));
         for namespace in [&client, &server] {
-            sysctl::write(namespace, "net/mptcp/enabled", "1").unwrap();
-            sysctl::write(namespace, "net/ipv4/conf/all/rp_filter", "0").unwrap();
+            namespace.set("net/mptcp/enabled", "1").unwrap();
+            namespace.set("net/ipv4/conf/all/rp_filter", "0").unwrap();
         }
         let probes = spawn(&server, &["probe", "server", "--listen", &format!("{SERVER}:7311")]);
         Self { client, server, probes }
@@ -138,9 +127,6 @@ impl Drop for World {
     fn drop(&mut self) {
         let _ = self.probes.kill();
         let _ = self.probes.wait();
-        for namespace in [&self.client, &self.server] {
-            let _ = Namespace::remove(namespace.name());
-        }
     }
 }
 
@@ -152,11 +138,7 @@ pub(super) fn spawn(namespace: &Namespace, arguments: &[&str]) -> Child {
 }
 
 pub(super) fn ip(namespace: &Namespace, lines: &str) {
-    let mut command = Command::new("ip");
-    command.args(["-batch", "-"]).stdin(Stdio::piped());
-    let mut child = namespace.spawn(command, SpawnOptions::default()).unwrap();
-    child.stdin.take().unwrap().write_all(format!("{lines}\n").as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "{lines}");
+    namespace.ip(lines).unwrap_or_else(|error| panic!("{error}: {lines}"));
 }
 
 /// A running path manager.

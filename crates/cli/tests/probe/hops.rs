@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use io::{Namespace, SpawnOptions};
+use io::{Host, SpawnOptions, lay_cable};
 use serde_json::Value;
 
 const SCHEMA: &str = include_str!("../../../../schemas/probe-hops.schema.json");
@@ -13,31 +13,25 @@ const HOSTS: usize = 6;
 /// Hosts in a row, each in a namespace; host n has 10.80.n.1 towards the one before and 10.80.n+1.2 towards the
 /// one behind it.
 struct Row {
-    names: Vec<String>,
     server: Option<Child>,
+    hosts: Vec<Host>,
 }
 
 impl Row {
     fn build(what: &str) -> Self {
-        let names: Vec<String> =
-            (0..HOSTS).map(|n| format!("cellhops-{what}-{}-{n}", std::process::id())).collect();
-        for name in &names {
-            Namespace::create(name).unwrap_or_else(|e| panic!("this test needs root: {e}"));
-        }
-        let row = Self { names, server: None };
-        for host in 0..HOSTS - 1 {
-            let (near, far) = (format!("n{host}"), format!("f{host}"));
-            row.ip(host, &format!("link add {near} type veth peer name {far} netns {}", row.names[host + 1]));
-            row.ip(host, &format!("address add 10.80.{host}.1/24 dev {near}"));
-            row.ip(host + 1, &format!("address add 10.80.{host}.2/24 dev {far}"));
-            row.ip(host, &format!("link set {near} up"));
-            row.ip(host + 1, &format!("link set {far} up"));
+        let name = |n| format!("cellhops-{what}-{}-{n}", std::process::id());
+        let create = |n| Host::create(&name(n)).unwrap_or_else(|e| panic!("this test needs root: {e}"));
+        let row = Self { server: None, hosts: (0..HOSTS).map(create).collect() };
+        for (n, pair) in row.hosts.windows(2).enumerate() {
+            let [own, other] = [1, 2].map(|last| format!("10.80.{n}.{last}/24"));
+            lay_cable([(&pair[0], &format!("n{n}"), &[&own]), (&pair[1], &format!("f{n}"), &[&other])])
+                .unwrap();
         }
         for host in 0..HOSTS {
-            row.ip(host, "link set lo up");
-            row.run(host, "sh", &["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]);
+            row.hosts[host].ip("link set lo up").unwrap();
+            row.hosts[host].set("net/ipv4/ip_forward", "1").unwrap();
             // One answer in a second is a long time for a test.
-            row.run(host, "sh", &["-c", "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"]);
+            row.hosts[host].set("net/ipv4/icmp_ratelimit", "0").unwrap();
             for net in 0..HOSTS - 1 {
                 let via = if net > host {
                     format!("10.80.{host}.2")
@@ -46,7 +40,7 @@ impl Row {
                 } else {
                     continue;
                 };
-                row.ip(host, &format!("route add 10.80.{net}.0/24 via {via}"));
+                row.hosts[host].ip(&format!("route add 10.80.{net}.0/24 via {via}")).unwrap();
             }
         }
         row
@@ -55,17 +49,13 @@ impl Row {
     fn spawn(&self, host: usize, program: &str, arguments: &[&str]) -> Child {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Namespace::open(&self.names[host]).unwrap().spawn(command, SpawnOptions::default()).unwrap()
+        self.hosts[host].spawn(command, SpawnOptions::default()).unwrap()
     }
 
     fn run(&self, host: usize, program: &str, arguments: &[&str]) {
-        let output = self.spawn(host, program, arguments).wait_with_output().unwrap();
+        let output = self.hosts[host].output(&[&[program], arguments].concat()).unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{program} {arguments:?}: {said}");
-    }
-
-    fn ip(&self, host: usize, arguments: &str) {
-        self.run(host, "ip", &arguments.split(' ').collect::<Vec<_>>());
     }
 
     /// 10 Mbit/s and 100 ms of queue between two routers, both ways.
@@ -97,7 +87,6 @@ impl Drop for Row {
             let _ = server.kill();
             let _ = server.wait();
         }
-        self.names.iter().for_each(|name| drop(Namespace::remove(name)));
     }
 }
 

@@ -11,7 +11,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use io::{Clock, Namespace, SpawnOptions, Waiter, sysctl};
+use io::{Clock, Host, Namespace, SpawnOptions, Waiter, lay_cable};
 use run::{Answer, Config, HandoverConfig, PeerConfig, Question};
 use units::Duration;
 
@@ -38,7 +38,7 @@ impl Sites {
         let a = Topology::build(what);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let tag = format!("ct-roam-{what}-{}-{number}", std::process::id());
-        let create = |role: &str| Namespace::create(&format!("{tag}-{role}")).unwrap();
+        let create = |role: &str| Host::create(&format!("{tag}-{role}")).unwrap();
         let b = Topology {
             client: create("c"),
             middle: create("b"),
@@ -47,37 +47,24 @@ impl Sites {
         };
         let sites = Self { a, b };
         let Self { a, b } = &sites;
-        let name = |namespace: &Namespace| namespace.name().to_owned();
-        let (client, server, box_b) = (name(&a.client), name(&a.server), name(&b.middle));
-        sysctl::write(&b.middle, "net/ipv4/ip_forward", "1").unwrap();
-        for (at, command) in [
-            (&a.client, format!("ip link add c1 type veth peer name m0 netns {box_b}")),
-            (&a.server, format!("ip link add s1 type veth peer name w0 netns {box_b}")),
-            (&a.middle, format!("ip link add ab type veth peer name ab netns {box_b}")),
-            (&a.client, "ip addr add 10.3.0.2/24 dev c1".to_owned()),
-            (&a.client, format!("ip addr add {CLIENT}/32 dev lo")),
-            (&a.client, "ip link set lo up".to_owned()),
-            (&a.client, "ip link set c1 up".to_owned()),
-            (&a.server, "ip addr add 10.4.0.2/24 dev s1".to_owned()),
-            (&a.server, format!("ip addr add {SERVER}/32 dev lo")),
-            (&a.server, "ip link set lo up".to_owned()),
-            (&a.server, "ip link set s1 up".to_owned()),
-            (&b.middle, "ip addr add 10.3.0.1/24 dev m0".to_owned()),
-            (&b.middle, "ip addr add 10.4.0.1/24 dev w0".to_owned()),
-            (&b.middle, "ip addr add 10.5.0.2/24 dev ab".to_owned()),
-            (&b.middle, "ip link set m0 up".to_owned()),
-            (&b.middle, "ip link set w0 up".to_owned()),
-            (&b.middle, "ip link set ab up".to_owned()),
-            (&a.middle, "ip addr add 10.5.0.1/24 dev ab".to_owned()),
-            (&a.middle, "ip link set ab up".to_owned()),
-            (&a.middle, format!("ip route add {CLIENT}/32 via 10.1.0.2")),
-            (&a.middle, format!("ip route add {SERVER}/32 via 10.2.0.2")),
-            (&b.middle, format!("ip route add {CLIENT}/32 via 10.3.0.2")),
-            (&b.middle, format!("ip route add {SERVER}/32 via 10.4.0.2")),
+        b.set("net/ipv4/ip_forward", "1");
+        for ends in [
+            [(&a.client, "c1", "10.3.0.2/24"), (&b.middle, "m0", "10.3.0.1/24")],
+            [(&a.server, "s1", "10.4.0.2/24"), (&b.middle, "w0", "10.4.0.1/24")],
+            [(&a.middle, "ab", "10.5.0.1/24"), (&b.middle, "ab", "10.5.0.2/24")],
         ] {
-            shell(at, &command);
+            let [(near, name, own), (far, other, theirs)] = ends;
+            lay_cable([(near, name, &[own]), (far, other, &[theirs])]).unwrap();
         }
-        assert!(client != server);
+        for (host, own) in [(&a.client, CLIENT), (&a.server, SERVER)] {
+            host.ip(&format!("addr add {own}/32 dev lo\nlink set lo up")).unwrap();
+        }
+        for (middle, client, server) in
+            [(&a.middle, "10.1.0.2", "10.2.0.2"), (&b.middle, "10.3.0.2", "10.4.0.2")]
+        {
+            let lines = format!("route add {CLIENT}/32 via {client}\nroute add {SERVER}/32 via {server}");
+            middle.ip(&lines).unwrap();
+        }
         sites.route_over(false);
         sites
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use io::netlink::{Cidr, Family, Link, LinkChange, Netlink, Route, Table, VethEnd};
-use io::{Clock, Namespace, PidFd, SpawnOptions, Tethered, Waiter, sysctl};
+use io::netlink::{Family, Link, Netlink, Table};
+use io::{Clock, Host, Namespace, PidFd, SpawnOptions, Tethered, Waiter, lay_cable, sysctl};
 use run::{Answer, Config, Question, Status, WatchdogConfig};
 
 /// Longest wait for anything; reached only when a test fails.
@@ -32,9 +32,9 @@ pub const BOX_MOBILE: [&str; 2] = ["10.1.0.1", "fd01::1"];
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 pub struct Topology {
-    pub client: Namespace,
-    pub middle: Namespace,
-    pub server: Namespace,
+    pub client: Host,
+    pub middle: Host,
+    pub server: Host,
     pub state: PathBuf,
 }
 
@@ -44,8 +44,7 @@ impl Topology {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let tag = format!("ct-run-{what}-{}-{number}", std::process::id());
         let create = |role: &str| {
-            Namespace::create(&format!("{tag}-{role}"))
-                .unwrap_or_else(|e| panic!("this test needs root: {e}"))
+            Host::create(&format!("{tag}-{role}")).unwrap_or_else(|e| panic!("this test needs root: {e}"))
         };
         let topology = Self {
             client: create("c"),
@@ -55,7 +54,7 @@ impl Topology {
         };
         // No detection of duplicate addresses: the kernel would add routes in its own time.
         for namespace in [&topology.client, &topology.middle, &topology.server] {
-            sysctl::write(namespace, "net/ipv6/conf/default/accept_dad", "0").unwrap();
+            namespace.set("net/ipv6/conf/default/accept_dad", "0").unwrap();
         }
         topology.lay_cables(["w0", "m0"]);
         topology.set("net/ipv4/ip_forward", "1");
@@ -93,11 +92,7 @@ impl Topology {
 
     /// A cable from the box to `there`.
     pub fn cable(&self, there: &Namespace, name: &str, own: [&str; 2], here: &str, ours: [&str; 2]) {
-        let middle = self.netlink();
-        let ends = [VethEnd { name: here, namespace: None }, VethEnd { name, namespace: Some(there) }];
-        middle.create_veth(ends[0], ends[1]).unwrap();
-        configure(&middle, here, ours);
-        configure(&there.netlink().unwrap(), name, own);
+        lay_cable([(&self.middle, here, &ours), (there, name, &own)]).unwrap();
     }
 
     pub fn netlink(&self) -> Netlink {
@@ -105,7 +100,7 @@ impl Topology {
     }
 
     pub fn set(&self, path: &str, value: &str) {
-        sysctl::write(&self.middle, path, value).unwrap();
+        self.middle.set(path, value).unwrap();
     }
 
     pub fn config(&self) -> Config {
@@ -123,10 +118,7 @@ impl Topology {
 
     /// Runs a program in the box and gives its output; it must succeed.
     pub fn exec(&self, program: &str, arguments: &[&str]) -> String {
-        let mut command = Command::new(program);
-        command.args(arguments).stdout(Stdio::piped());
-        let child = self.middle.spawn(command, SpawnOptions::default()).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let output = self.middle.output(&[&[program], arguments].concat()).unwrap();
         assert!(output.status.success(), "{program} {arguments:?} failed");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -155,11 +147,7 @@ impl Topology {
 
     /// True when the kernel knows VLAN devices.
     pub fn has_vlan_devices(&self) -> bool {
-        let mut command = Command::new("ip");
-        command.args(["link", "add", "link", "w0", "name", "w0.6", "type", "vlan", "id", "6"]);
-        command.stderr(Stdio::null());
-        let status = self.middle.spawn(command, SpawnOptions::default()).unwrap().wait().unwrap();
-        status.success()
+        self.middle.ip("link add link w0 name w0.6 type vlan id 6").is_ok()
     }
 
     /// Our programs at the box's interfaces.
@@ -261,27 +249,12 @@ impl Drop for Topology {
         if std::thread::panicking() {
             self.end_successors();
         }
-        for namespace in [&self.client, &self.middle, &self.server] {
-            Namespace::remove(namespace.name()).unwrap();
-        }
         let _ = std::fs::remove_dir_all(&self.state);
     }
 }
 
-fn configure(netlink: &Netlink, name: &str, addresses: [&str; 2]) {
-    let index = netlink.index_of(name).unwrap();
-    netlink.change_link(index, &LinkChange { up: Some(true), ..LinkChange::default() }).unwrap();
-    for address in addresses {
-        netlink.add_address(index, address.parse().unwrap()).unwrap();
-    }
-}
-
-fn default_routes(namespace: &Namespace, gateways: [&str; 2]) {
-    let netlink = namespace.netlink().unwrap();
-    for (family, gateway) in Family::BOTH.into_iter().zip(gateways) {
-        let route = Route::via(Cidr::everything(family), gateway.parse().unwrap());
-        netlink.add_route(&Route { table: Table::MAIN, ..route }).unwrap();
-    }
+fn default_routes(host: &Host, gateways: [&str; 2]) {
+    gateways.iter().for_each(|gateway| host.add_default_route(gateway.parse().unwrap()).unwrap());
 }
 
 /// Both ends of a connection.

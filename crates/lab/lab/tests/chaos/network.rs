@@ -7,12 +7,10 @@
 //! The routers on both sides keep what happens to the box's cables away from the hosts, as a base
 //! station and a provider's router do. The radio link is shaped at `a0` and `c0`, by the kernel.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use io::netlink::Family;
-use io::{Namespace, SpawnOptions, sysctl};
+use io::{Host, Namespace};
 
 /// Where the link is narrow, and what it loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +63,11 @@ pub const SERVER: [&str; 2] = ["10.2.0.2", "fd02::2"];
 
 /// Five machines; their namespaces go with the value.
 pub struct Network {
-    pub client: Namespace,
-    cell: Namespace,
-    pub middle: Namespace,
-    core: Namespace,
-    pub server: Namespace,
+    pub client: Host,
+    cell: Host,
+    pub middle: Host,
+    core: Host,
+    pub server: Host,
     is_bridged: bool,
     link: LinkKind,
     /// Number of the networks on both sides of the box: mobile, wired. A change of addresses counts it up.
@@ -85,7 +83,7 @@ impl Network {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let create = |role: &str| {
             let name = format!("ct-chaos-{}-{number}-{role}", std::process::id());
-            let made = Namespace::create(&name).unwrap_or_else(|e| panic!("this test needs root: {e}"));
+            let made = Host::create(&name).unwrap_or_else(|e| panic!("this test needs root: {e}"));
             for (path, value) in [
                 ("net/ipv6/conf/default/accept_dad", "0"),
                 ("net/ipv6/conf/all/forwarding", "1"),
@@ -93,7 +91,7 @@ impl Network {
                 // What one transfer has learnt must not shape the next.
                 ("net/ipv4/tcp_no_metrics_save", "1"),
             ] {
-                sysctl::write(&made, path, value).unwrap();
+                made.set(path, value).unwrap();
             }
             made
         };
@@ -292,7 +290,7 @@ impl Network {
         found
     }
 
-    fn router(&self, side: Side) -> &Namespace {
+    fn router(&self, side: Side) -> &Host {
         match side {
             Side::Mobile => &self.cell,
             Side::Wired => &self.core,
@@ -300,37 +298,19 @@ impl Network {
     }
 }
 
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in [&self.client, &self.cell, &self.middle, &self.core, &self.server] {
-            drop(Namespace::remove(namespace.name()));
-        }
-    }
-}
-
 /// Has `ip` do all of `lines` in a namespace; each must succeed.
 fn batch(namespace: &Namespace, lines: &[String]) {
-    let mut command = Command::new("ip");
-    command.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = namespace.spawn(command, SpawnOptions::default()).unwrap();
-    child.stdin.take().unwrap().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "in {}: {lines:#?}: {said}", namespace.name());
+    namespace.ip(&lines.join("\n")).unwrap_or_else(|error| panic!("{lines:#?}: {error}"));
 }
 
 /// Runs a program in a namespace; it must succeed.
 fn run(namespace: &Namespace, program: &str, arguments: &[&str]) {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null());
-    let status = namespace.spawn(command, SpawnOptions::default()).unwrap().wait().unwrap();
-    assert!(status.success(), "{program} {arguments:?} in {}", namespace.name());
+    let output = namespace.output(&[&[program], arguments].concat()).unwrap();
+    assert!(output.status.success(), "{program} {arguments:?} in {}: {output:?}", namespace.name());
 }
 
 /// What a program in a namespace says, whether it succeeds or not.
 pub fn output(namespace: &Namespace, program: &str, arguments: &[&str]) -> String {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = namespace.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap();
+    let output = namespace.output(&[&[program], arguments].concat()).unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

@@ -1,7 +1,7 @@
 use std::net::UdpSocket;
 
 use io::netlink::{Cidr, Family, Route, Table};
-use io::{Namespace, RawSocket, TunConfig, TunQueue};
+use io::{Host, RawSocket, TunConfig, TunQueue};
 
 use super::*;
 
@@ -21,21 +21,12 @@ fn subscribers_are_spread_and_hosts_of_a_prefix_are_not() {
     assert!((2..10).any(|n| shard(&format!("2001:db8:0:{n}::1")) != shard("2001:db8:0:1::1")));
 }
 
-/// A namespace of this test's own.
-struct Place(Namespace);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        Namespace::remove(self.0.name()).unwrap();
-    }
-}
-
 /// A device with a queue per shard, up, through which everything is reached; it comes from `from`.
-fn device(place: &Place, from: Port) -> Vec<TunQueue> {
+fn device(place: &Host, from: Port) -> Vec<TunQueue> {
     let config = TunConfig { name: "ct%d".to_owned(), multi_queue: true, ..TunConfig::default() };
-    let tun = place.0.run(|| Tun::create(&config)).unwrap().unwrap();
+    let tun = place.run(|| Tun::create(&config)).unwrap().unwrap();
     let mut queues: Vec<TunQueue> =
-        (1..SHARDS).map(|_| place.0.run(|| tun.open_queue()).unwrap().unwrap()).collect();
+        (1..SHARDS).map(|_| place.run(|| tun.open_queue()).unwrap().unwrap()).collect();
     install(&tun, from, PREFIX_LEN).unwrap();
     tun.set_up().unwrap();
     for address in ["10.8.0.1/24", "fd08::1/64"] {
@@ -63,8 +54,8 @@ fn shards_with(queues: &[TunQueue], len: usize) -> Vec<usize> {
     found
 }
 
-fn place(what: &str) -> Place {
-    Place(Namespace::create(&format!("ct-run-shard-{what}-{}", std::process::id())).unwrap())
+fn place(what: &str) -> Host {
+    Host::create(&format!("ct-run-shard-{what}-{}", std::process::id())).unwrap()
 }
 
 #[test]
@@ -72,7 +63,7 @@ fn the_kernel_chooses_the_shard_of_the_destination() {
     let place = place("dst");
     let queues = device(&place, Port::Wired);
     let sockets =
-        ["10.8.0.1:0", "[fd08::1]:0"].map(|own| place.0.run(|| UdpSocket::bind(own)).unwrap().unwrap());
+        ["10.8.0.1:0", "[fd08::1]:0"].map(|own| place.run(|| UdpSocket::bind(own)).unwrap().unwrap());
     for n in 1..40 {
         for (client, socket, header) in [
             (format!("10.9.{n}.{}", 3 * n), &sockets[0], 28),
@@ -100,7 +91,7 @@ fn ipv4(protocol: u8, from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
 fn the_kernel_chooses_the_shard_of_the_source_and_of_what_an_error_quotes() {
     let place = place("src");
     let queues = device(&place, Port::Mobile);
-    let sender = place.0.run(RawSocket::open).unwrap().unwrap();
+    let sender = place.run(RawSocket::open).unwrap().unwrap();
     let (server, router) = ([10, 2, 0, 2], [10, 7, 7, 7]);
     let to = IpAddr::from(server);
     for n in 1u8..40 {
