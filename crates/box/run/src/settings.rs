@@ -20,9 +20,10 @@ use crate::{Config, InlineFallback, ReadSettings};
 use acceleration::EngineArgs;
 use feedback::FeedbackArgs;
 use handover::HandoverArgs;
-use machine::{Fallback, MachineArgs};
+use machine::MachineArgs;
 
 mod acceleration;
+mod choice;
 mod feedback;
 mod file;
 mod handover;
@@ -49,7 +50,7 @@ pub struct Settings {
     /// What joins the two interfaces of --inline if this process dies or hangs and no other one goes on
     /// [default: none]
     #[arg(long, value_enum, value_name = "WHAT")]
-    inline_fallback: Option<Fallback>,
+    inline_fallback: Option<InlineFallback>,
     /// Name of this accelerator for `status`, `drain` and others [default: WIRED-MOBILE]
     #[arg(long)]
     name: Option<String>,
@@ -170,7 +171,7 @@ impl Settings {
     }
 
     fn machine_config(self) -> Result<Config, String> {
-        let fallback = self.inline_fallback.map(Fallback::choice);
+        let fallback = self.inline_fallback;
         if self.inline.is_none() && fallback.is_some() {
             return Err("run: --inline-fallback belongs to --inline: without, there is no bridge".to_owned());
         }

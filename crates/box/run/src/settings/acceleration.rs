@@ -1,15 +1,13 @@
 //! [`EngineArgs`]: which controller accelerates, with what parameters.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::LazyLock;
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
 use control::{ControllerConfig, ControllerKind, FixedParams, RateParams};
 use engine::{ClientEcn, ConfigError, EngineConfig, Sharing, WindowPolicy};
 use scenario::{Controller, Quantity, parameter_value};
 use units::{Bytes, Duration, Rate};
 
+use super::choice::Named;
 use super::feedback::WindowAdaptationArgs;
 use super::policy::PolicyArgs;
 
@@ -18,8 +16,8 @@ use super::policy::PolicyArgs;
 #[command(next_help_heading = "Acceleration")]
 pub(super) struct EngineArgs {
     /// The controller: how the sending rate towards a client is found
-    #[arg(long, value_enum, default_value = "adaptive")]
-    controller: ControllerArg,
+    #[arg(long, default_value = "adaptive")]
+    controller: Named<Controller>,
     /// The rate of `fixed` [default: 5.6 Mbit/s]
     #[arg(long)]
     rate: Option<Quantity<Rate>>,
@@ -33,20 +31,20 @@ pub(super) struct EngineArgs {
     in_flight_cap: Option<Cap>,
     /// Which flows share a controller: all flows of a client address, which share one radio queue, or
     /// none, as in conventional split TCP
-    #[arg(long, value_enum, default_value = "subscriber")]
-    sharing: SharingArg,
+    #[arg(long, default_value = "subscriber")]
+    sharing: Named<Sharing>,
     /// Set a parameter of the controller, such as `beta_permille=800` for `cubic` or `r_cap_memory=10s`
     /// for `rate`. An unknown name is answered with the list of names. May be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Whether the client's receive window limits what is sent to it. Read NOTICE before you choose
     /// `opportunistic`
-    #[arg(long, value_enum, default_value = "honour")]
-    window_policy: Policy,
+    #[arg(long, default_value = "honour")]
+    window_policy: Named<WindowPolicy>,
     /// What data to a client says of ECN, where it and the server agreed on ECN. With `ect0` a queue on the way may mark
     /// data in place of dropping it, and the controller answers as to congestion; the server hears nothing of it
-    #[arg(long, value_enum, default_value = "not-ect")]
-    ecn: Ecn,
+    #[arg(long, default_value = "not-ect")]
+    ecn: Named<ClientEcn>,
     /// Leave what passes (QUIC, other UDP, TCP that is not accelerated) to itself: it takes no turns with accelerated
     /// flows, and does not wait in a queue here
     #[arg(long)]
@@ -63,46 +61,6 @@ pub(super) struct EngineArgs {
     window_adaptation: WindowAdaptationArgs,
     #[command(flatten)]
     pub(super) policy: PolicyArgs,
-}
-
-/// One of the controllers that an accelerator can have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct ControllerArg(pub(super) Controller);
-
-impl ValueEnum for ControllerArg {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<ControllerArg>> =
-            LazyLock::new(|| Controller::all().map(ControllerArg).collect());
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.name()).help(self.0.summary()))
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SharingArg {
-    /// All flows of a client address or IPv6 prefix
-    Subscriber,
-    /// Each flow by itself
-    Flow,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Policy {
-    /// Never send more than the client advertises
-    Honour,
-    /// Send irrespective of the window unless it is zero
-    Opportunistic,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Ecn {
-    /// It cannot be marked
-    NotEct,
-    /// It can (RFC 3168): ECT(0)
-    Ect0,
 }
 
 /// A limit of data in flight, or none.
@@ -124,18 +82,9 @@ impl EngineArgs {
         let mut config = EngineConfig {
             accelerate: !self.no_accelerate,
             controller: with_parameters(self.controller()?, &self.set)?,
-            sharing: match self.sharing {
-                SharingArg::Subscriber => Sharing::Subscriber,
-                SharingArg::Flow => Sharing::Flow,
-            },
-            window_policy: match self.window_policy {
-                Policy::Honour => WindowPolicy::Honour,
-                Policy::Opportunistic => WindowPolicy::Opportunistic,
-            },
-            client_ecn: match self.ecn {
-                Ecn::NotEct => ClientEcn::NotEct,
-                Ecn::Ect0 => ClientEcn::Ect0,
-            },
+            sharing: self.sharing.0,
+            window_policy: self.window_policy.0,
+            client_ecn: self.ecn.0,
             schedule_passed: !self.no_schedule,
             echo_markers: self.echo_markers,
             hash_seed: RandomState::new().build_hasher().finish(),
@@ -149,7 +98,7 @@ impl EngineArgs {
 
     /// What passes is scheduled.
     pub(super) fn schedules(&self) -> bool {
-        !self.no_schedule && !self.no_accelerate && self.sharing == SharingArg::Subscriber
+        !self.no_schedule && !self.no_accelerate && self.sharing.0 == Sharing::Subscriber
     }
 
     /// Subscribers are asked by echo requests.
@@ -158,7 +107,7 @@ impl EngineArgs {
     }
 
     fn controller(&self) -> Result<ControllerConfig, String> {
-        let ControllerArg(controller) = self.controller;
+        let Named(controller) = self.controller;
         match controller.kind() {
             ControllerKind::Fixed if self.r_cap.is_some() => {
                 Err("run: --r-cap belongs to --controller rate; `fixed` has --rate".to_owned())

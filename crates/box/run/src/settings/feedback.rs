@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use control::{ControllerConfig, Law, WindowAdaptationParams};
 use scenario::Quantity;
 use units::Duration;
 
+use super::choice::Named;
 use crate::FeedbackConfig;
 
 /// Where reports come from.
@@ -49,23 +49,12 @@ pub fn read_key(path: &Path) -> Result<Vec<u8>, String> {
     Ok(key)
 }
 
-/// What a window by the base station means.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LawName {
-    /// (18) is what is sent in each step
-    PerStep,
-    /// (18) is what is in flight
-    InFlight,
-    /// The queue is predicted over the reports' delay, and kept as short as the link's variation allows
-    Predictive,
-}
-
 /// Settings of `window-adaptation`.
 #[derive(clap::Args)]
 pub(super) struct WindowAdaptationArgs {
     /// How `window-adaptation` reads the paper's w(n)
-    #[arg(long, value_enum, default_value = "predictive", value_name = "LAW")]
-    window_law: LawName,
+    #[arg(long, default_value = "predictive", value_name = "LAW")]
+    window_law: Named<Law>,
     /// The gain g of w = b·τ − g·(q − q0), in thousandths, for the first two laws
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     window_gain: u32,
@@ -78,11 +67,7 @@ impl WindowAdaptationArgs {
     /// The controller they mean.
     pub(super) fn config(&self) -> ControllerConfig {
         ControllerConfig::WindowAdaptation(WindowAdaptationParams {
-            law: match self.window_law {
-                LawName::PerStep => Law::PerStep,
-                LawName::InFlight => Law::InFlight,
-                LawName::Predictive => Law::Predictive,
-            },
+            law: self.window_law.0,
             gain_permille: self.window_gain,
             tau: self.window_step.0,
             ..WindowAdaptationParams::default()

@@ -1,10 +1,9 @@
 //! [`MachineArgs`]: how the accelerator is attached to this machine.
 
-use clap::ValueEnum;
 use scenario::Quantity;
 use units::Duration;
 
-use crate::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice};
+use crate::{AfterHang, Config, Notrack, SteeringChoice};
 
 /// How the accelerator is attached to this machine.
 #[derive(clap::Args)]
@@ -13,14 +12,14 @@ pub(super) struct MachineArgs {
     /// How packets get into this process: by BPF programs at the interfaces (`tcx`, needs Linux 6.6 and
     /// no connection tracking on this machine), or by policy rules
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
-    steering: SteeringArg,
+    steering: SteeringChoice,
     /// Let passed flows come through this process too. By default, tcx leaves them to the kernel
     #[arg(long)]
     no_bypass: bool,
     /// Keep connection tracking away from the mobile side. NAT or a stateful firewall on this machine
     /// need it
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    notrack: When,
+    notrack: Notrack,
     /// Start although filters of this machine would be passed by, or would break flows (they are named in the log).
     /// By default such a start is refused, and flows are handed back when such a rule appears
     #[arg(long)]
@@ -33,7 +32,7 @@ pub(super) struct MachineArgs {
     hang_after: Quantity<Duration>,
     /// What to do after such a hang
     #[arg(long, value_enum, default_value = "resume", value_name = "WHAT")]
-    after_hang: Afterwards,
+    after_hang: AfterHang,
     /// Run without the watchdog. Then a hang blocks TCP if rules steer, and after a crash nobody resets
     /// flows with debt before the next start
     #[arg(long)]
@@ -71,42 +70,6 @@ pub(super) struct MachineArgs {
     no_gso: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum SteeringArg {
-    /// tcx if that is possible, else rules
-    Auto,
-    /// BPF programs
-    Tcx,
-    /// Policy rules
-    Rules,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum When {
-    /// If this machine has NAT or connection tracking rules
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Fallback {
-    /// Nothing: the wire is cut
-    None,
-    /// A kernel bridge, until the next start
-    Bridge,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Afterwards {
-    /// Install the steering again
-    Resume,
-    /// End in good order
-    Exit,
-}
-
 /// Shortest silence that counts as a hang.
 const HANG_AFTER_MIN: Duration = Duration::from_millis(100);
 
@@ -138,15 +101,6 @@ fn find_group(text: &str, wanted: &str) -> Option<u32> {
     group[2].parse().ok()
 }
 
-impl Fallback {
-    pub(super) const fn choice(self) -> InlineFallback {
-        match self {
-            Self::None => InlineFallback::None,
-            Self::Bridge => InlineFallback::Bridge,
-        }
-    }
-}
-
 impl MachineArgs {
     /// Puts the flags into `config`; an error is one line.
     pub(super) fn apply(&self, config: &mut Config) -> Result<(), String> {
@@ -157,20 +111,9 @@ impl MachineArgs {
                 HANG_AFTER_MIN.as_millis()
             ));
         }
-        config.steering = match self.steering {
-            SteeringArg::Auto => SteeringChoice::Auto,
-            SteeringArg::Tcx => SteeringChoice::Tcx,
-            SteeringArg::Rules => SteeringChoice::Rules,
-        };
-        config.notrack = match self.notrack {
-            When::Auto => Notrack::Auto,
-            When::Always => Notrack::Always,
-            When::Never => Notrack::Never,
-        };
-        config.watchdog.after_hang = match self.after_hang {
-            Afterwards::Resume => AfterHang::Resume,
-            Afterwards::Exit => AfterHang::Exit,
-        };
+        config.steering = self.steering;
+        config.notrack = self.notrack;
+        config.watchdog.after_hang = self.after_hang;
         config.bypass = !self.no_bypass;
         config.bypass_filters = self.bypass_filters;
         config.set_forwarding = self.set_forwarding;

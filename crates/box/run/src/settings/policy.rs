@@ -1,25 +1,25 @@
 //! Flags of `cellerator run` about which flows are accelerated and how much they may take.
 
-use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use engine::{Action, EngineConfig, Rule};
-use scenario::{Controller, Quantity};
+use scenario::Quantity;
 use units::{Bytes, Duration};
+
+use super::choice::{Named, OfUplink};
 
 /// Which flows are accelerated.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Policy and limits")]
 pub(super) struct PolicyArgs {
     /// What to accelerate if no rule matches
-    #[arg(long, visible_alias = "mode", value_enum, default_value = "downlink", value_name = "WHAT")]
-    direction: Direction,
+    #[arg(long, visible_alias = "mode", default_value = "downlink", value_name = "WHAT")]
+    direction: Named<Action>,
     /// A rule for flows, such as `pass port 22`, `both server 192.0.2.0/24 port 443` or `drwa client
     /// 10.0.0.9`. The first rule that matches decides. May be given several times
     #[arg(long, value_name = "RULE")]
     rule: Vec<Rule>,
     /// Congestion control towards the servers, for uplink data
-    #[arg(long, default_value = "cubic", value_name = "CONTROLLER", value_parser = uplink_controller())]
-    uplink_controller: Controller,
+    #[arg(long, default_value = "cubic", value_name = "CONTROLLER")]
+    uplink_controller: Named<OfUplink>,
     /// Window that `drwa` allows, in round trips of the path without a queue
     #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = factor)]
     drwa_lambda: u32,
@@ -58,34 +58,12 @@ pub(super) struct PolicyArgs {
     ipv6_prefix: u8,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Direction {
-    /// What servers send
-    Downlink,
-    /// What clients send
-    Uplink,
-    /// What servers and clients send
-    Both,
-    /// Nothing is split. The windows that clients advertise are lowered, so that servers keep the radio
-    /// queue short
-    Drwa,
-    /// Nothing
-    Pass,
-}
-
 /// A factor in thousandths, from a number above 1 and up to 100.
 fn factor(text: &str) -> Result<u32, String> {
     match text.parse::<f64>() {
         Ok(number) if number > 1.0 && number <= 100.0 => Ok((number * 1_000.0).round() as u32),
         _ => Err("a number above 1 and up to 100, such as 3 or 2.5".to_owned()),
     }
-}
-
-/// Reads one of those that a wired segment shared with others can have.
-fn uplink_controller() -> impl TypedValueParser<Value = Controller> {
-    let names = Controller::all().filter(|one| one.is_for_uplink()).map(Controller::name);
-    PossibleValuesParser::new(names)
-        .try_map(|name| Controller::named(&name).ok_or("no controller of that name"))
 }
 
 impl PolicyArgs {
@@ -96,15 +74,9 @@ impl PolicyArgs {
 
     /// Puts the flags into `config`.
     pub(super) fn apply(&self, config: &mut EngineConfig) {
-        config.policy.default = match self.direction {
-            Direction::Downlink => Action::Downlink,
-            Direction::Uplink => Action::Uplink,
-            Direction::Both => Action::Both,
-            Direction::Drwa => Action::Drwa,
-            Direction::Pass => Action::Pass,
-        };
+        config.policy.default = self.direction.0;
         config.policy.rules.clone_from(&self.rule);
-        config.uplink.controller = self.uplink_controller.config();
+        config.uplink.controller = self.uplink_controller.0.0.config();
         config.drwa.lambda_permille = self.drwa_lambda;
         config.rtt_min = self.min_rtt.0;
         config.waiting_target = self.waiting_target.map(|Quantity(size)| size);
