@@ -1,18 +1,22 @@
 //! [`EngineArgs`]: which controller accelerates, with what parameters.
 
+use core::str::FromStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use control::{ControllerConfig, ControllerKind, FixedParams, RateParams};
 use engine::{ClientEcn, ConfigError, EngineConfig, Sharing, WindowPolicy};
-use scenario::{Controller, Quantity, parameter_value};
+use scenario::{Controller, Quantity, QuantityError, parameter_value};
+use serde::Deserialize;
 use units::{Bytes, Duration, Rate};
 
 use super::choice::Named;
 use super::feedback::WindowAdaptationArgs;
 use super::policy::PolicyArgs;
+use super::value::{Written, many};
 
 /// How flows are accelerated.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Acceleration")]
 pub(super) struct EngineArgs {
     /// The controller: how the sending rate towards a client is found
@@ -27,8 +31,8 @@ pub(super) struct EngineArgs {
     r_cap: Option<Quantity<Rate>>,
     /// Most data in flight, as time at the current rate, or `none` [default: 120 ms for `rate`, none for
     /// `fixed`]
-    #[arg(long, value_name = "TIME", value_parser = cap)]
-    in_flight_cap: Option<Cap>,
+    #[arg(long, value_name = "TIME")]
+    in_flight_cap: Option<Written<Cap>>,
     /// Which flows share a controller: all flows of a client address, which share one radio queue, or
     /// none, as in conventional split TCP
     #[arg(long, default_value = "subscriber")]
@@ -36,7 +40,8 @@ pub(super) struct EngineArgs {
     /// Set a parameter of the controller, such as `beta_permille=800` for `cubic` or `r_cap_memory=10s`
     /// for `rate`. An unknown name is answered with the list of names. May be given several times
     #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
+    #[serde(deserialize_with = "many")]
+    pub(super) set: Vec<String>,
     /// Whether the client's receive window limits what is sent to it. Read NOTICE before you choose
     /// `opportunistic`
     #[arg(long, default_value = "honour")]
@@ -58,8 +63,10 @@ pub(super) struct EngineArgs {
     #[arg(long)]
     no_accelerate: bool,
     #[command(flatten)]
+    #[serde(flatten)]
     window_adaptation: WindowAdaptationArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(super) policy: PolicyArgs,
 }
 
@@ -67,13 +74,15 @@ pub(super) struct EngineArgs {
 #[derive(Clone, Copy)]
 struct Cap(Option<Duration>);
 
-fn cap(text: &str) -> Result<Cap, String> {
-    if text == "none" {
-        return Ok(Cap(None));
+impl FromStr for Cap {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        text.parse().map(|Quantity(time)| Self(Some(time)))
     }
-    text.parse()
-        .map(|Quantity(time)| Cap(Some(time)))
-        .map_err(|error: scenario::QuantityError| error.to_string())
 }
 
 impl EngineArgs {
@@ -130,7 +139,7 @@ impl EngineArgs {
     fn fixed(&self) -> FixedParams {
         let mut params = FixedParams::default();
         params.rate = self.rate.map_or(params.rate, |Quantity(rate)| rate);
-        if let Some(Cap(cap)) = self.in_flight_cap {
+        if let Some(Written(Cap(cap))) = self.in_flight_cap {
             params.window = cap.map_or(Bytes::MAX, |cap| params.rate.bytes_in(cap));
         }
         params
@@ -141,7 +150,7 @@ impl EngineArgs {
             Some(Quantity(r_cap)) => RateParams { r_cap, ..RateParams::default() },
             None => RateParams::learning(),
         };
-        params.in_flight_cap = self.in_flight_cap.map_or(params.in_flight_cap, |Cap(cap)| cap);
+        params.in_flight_cap = self.in_flight_cap.map_or(params.in_flight_cap, |Written(Cap(cap))| cap);
         params
     }
 }

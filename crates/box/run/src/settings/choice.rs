@@ -4,6 +4,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, Value
 use control::Law;
 use engine::{Action, ClientEcn, Sharing, WindowPolicy};
 use scenario::Controller;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// A name, what it means in a few words (or nothing), and its value.
 type Entry<T> = (&'static str, &'static str, T);
@@ -38,6 +40,12 @@ impl<T: Choice> ValueParserFactory for Named<T> {
             PossibleValue::new(name).help(Some(meaning).filter(|meaning| !meaning.is_empty()))
         });
         ValueParser::new(PossibleValuesParser::new(values).try_map(|name| Self::of(&name)))
+    }
+}
+
+impl<'de, T: Choice> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::of(&super::value::text(deserializer)?).map_err(D::Error::custom)
     }
 }
 

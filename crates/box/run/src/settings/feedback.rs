@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use control::{ControllerConfig, Law, WindowAdaptationParams};
 use scenario::Quantity;
+use serde::Deserialize;
 use units::Duration;
 
 use super::choice::Named;
+use super::value::{Within, Written};
 use crate::FeedbackConfig;
 
 /// Where reports come from.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Feedback of base stations")]
 pub(super) struct FeedbackArgs {
     /// Listen for base stations' reports at this address and port (docs/feedback.md)
@@ -26,6 +29,12 @@ pub(super) struct FeedbackArgs {
 }
 
 impl FeedbackArgs {
+    /// What the key needs beside it, if that lacks.
+    pub(super) fn misfit(&self) -> Option<(&'static [&'static str], String)> {
+        let lacks = self.feedback_key_file.is_some() && self.feedback.is_none();
+        lacks.then(|| (&["feedback-key-file"][..], "'feedback-key-file' needs 'feedback'".to_owned()))
+    }
+
     /// How reports are received, if at all; an error is one line.
     pub(super) fn config(&self) -> Result<Option<FeedbackConfig>, String> {
         let Some(listen) = self.feedback else { return Ok(None) };
@@ -50,14 +59,15 @@ pub fn read_key(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Settings of `window-adaptation`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub(super) struct WindowAdaptationArgs {
     /// How `window-adaptation` reads the paper's w(n)
     #[arg(long, default_value = "predictive", value_name = "LAW")]
     window_law: Named<Law>,
     /// The gain g of w = b·τ − g·(q − q0), in thousandths, for the first two laws
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
-    window_gain: u32,
+    #[arg(long, value_name = "N", default_value = "1000")]
+    window_gain: Written<Within<1, 2_000>>,
     /// The step τ of the first two laws: the period of the reports
     #[arg(long, value_name = "TIME", default_value = "10 ms")]
     window_step: Quantity<Duration>,
@@ -68,7 +78,7 @@ impl WindowAdaptationArgs {
     pub(super) fn config(&self) -> ControllerConfig {
         ControllerConfig::WindowAdaptation(WindowAdaptationParams {
             law: self.window_law.0,
-            gain_permille: self.window_gain,
+            gain_permille: self.window_gain.0.0,
             tau: self.window_step.0,
             ..WindowAdaptationParams::default()
         })
