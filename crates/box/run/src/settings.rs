@@ -14,7 +14,7 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use engine::EngineConfig;
 use serde::Deserialize;
 use units::Duration;
@@ -248,17 +248,12 @@ impl Settings {
     }
 }
 
-/// What flags say when none is given.
-fn without_flags<A: clap::Args>() -> A {
-    let flags = A::augment_args(clap::Command::new("run")).get_matches_from(["run"]);
-    A::from_arg_matches(&flags).unwrap_or_else(|error| error.exit())
-}
-
 macro_rules! default_without_flags {
     ($($section:ty),+) => {$(
         impl Default for $section {
             fn default() -> Self {
-                without_flags()
+                let flags = Self::augment_args(clap::Command::new("run")).get_matches_from(["run"]);
+                Self::from_arg_matches(&flags).unwrap_or_else(|error| error.exit())
             }
         }
     )+};

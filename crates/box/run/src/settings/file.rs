@@ -109,28 +109,24 @@ fn parse(text: &str, command: &Command) -> Result<File, String> {
     let mut file = File { table: Table::new(), lines: BTreeMap::new() };
     for (name, value) in said {
         let (line, name) = (line_at(name.span().start), name.into_inner());
-        match value {
+        let of_handover = |of: &str| match of {
+            "peers" => Ok(format!("{HANDOVER}.peers")),
+            of if OF_HANDOVER.contains(&of) => Ok(format!("{HANDOVER}-{of}")),
+            _ => Err(format!(
+                "line {line}: unknown setting '{of}' of [{HANDOVER}]: there are {} and peers",
+                OF_HANDOVER.join(", ")
+            )),
+        };
+        let settings = match value {
             Value::Table(said) if name == HANDOVER => {
-                for (of, value) in said {
-                    let name = match of.as_str() {
-                        "peers" => format!("{HANDOVER}.peers"),
-                        of if OF_HANDOVER.contains(&of) => format!("{HANDOVER}-{of}"),
-                        _ => {
-                            let all = OF_HANDOVER.join(", ");
-                            return Err(format!(
-                                "line {line}: unknown setting '{of}' of [{HANDOVER}]: there are {all} and peers"
-                            ));
-                        }
-                    };
-                    file.lines.insert(name.clone(), line);
-                    file.table.insert(name, value);
-                }
+                said.into_iter().map(|(of, value)| Ok((of_handover(&of)?, value))).collect()
             }
-            value if is_known(&name) => {
-                file.lines.insert(name.clone(), line);
-                file.table.insert(name, value);
-            }
-            _ => return Err(format!("line {line}: unknown setting '{name}': {}", hint(&name, command))),
+            value if is_known(&name) => Ok(vec![(name, value)]),
+            _ => Err(format!("line {line}: unknown setting '{name}': {}", hint(&name, command))),
+        };
+        for (name, value) in settings? {
+            file.lines.insert(name.clone(), line);
+            file.table.insert(name, value);
         }
     }
     Ok(file)

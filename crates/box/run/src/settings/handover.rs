@@ -146,27 +146,26 @@ impl HandoverArgs {
 
     /// What lacks beside that which is said, if anything.
     pub(super) fn misfit(&self) -> Option<(&'static [&'static str], String)> {
-        let needed = [
-            ("handover-listen", self.handover_listen.is_some()),
-            ("handover-certificate", self.handover_certificate.is_some()),
-            ("handover-key", self.handover_key.is_some()),
-            ("a peer", !self.handover_peer.is_empty()),
+        let has = [
+            self.handover_listen.is_some(),
+            self.handover_certificate.is_some(),
+            self.handover_key.is_some(),
+            !self.handover_peer.is_empty(),
         ];
-        let is_meant = needed.iter().any(|(_, is_there)| *is_there)
+        let is_meant = has.contains(&true)
             || self.handover_authorities.is_some()
             || self.handover_encapsulation.is_some()
             || !(self.handover_takes.is_empty() && self.handover_gives.is_empty());
-        let lacking: Vec<&str> =
-            needed.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();
-        (is_meant && !lacking.is_empty())
-            .then(|| (&["handover"][..], format!("a hand-over needs {}, too", lacking.join(", "))))
+        let needs = "a hand-over needs handover-listen, handover-certificate, handover-key and a peer";
+        (is_meant && has.contains(&false)).then(|| (&["handover"][..], needs.to_owned()))
     }
 
     /// The other boxes, if there are any; an error is one line.
     pub(super) fn config(&self) -> Result<Option<HandoverConfig>, String> {
-        let Some(listen) = self.handover_listen else { return Ok(None) };
-        let (Some(certificate), Some(key)) = (&self.handover_certificate, &self.handover_key) else {
-            return Err("--handover-listen needs --handover-certificate and --handover-key".to_owned());
+        let (Some(listen), Some(certificate), Some(key)) =
+            (self.handover_listen, &self.handover_certificate, &self.handover_key)
+        else {
+            return Ok(None);
         };
         let peers = self.handover_peer.iter().map(|Written(peer)| {
             let certificate = peer.certificate.as_deref().map(read).transpose()?.unwrap_or_default();
