@@ -172,41 +172,45 @@ impl Config {
 }
 
 /// Link between the two interfaces when the process that joined them dies or hangs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum InlineFallback {
     /// Nothing: the wire is cut.
     None,
-    /// A bridge of the kernel's, until the next start.
+    /// A kernel bridge, until the next start.
     Bridge,
 }
 
 /// Method that steers TCP into this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum SteeringChoice {
-    /// By tcx where that is possible, else by rules.
+    /// tcx if that is possible, else rules.
     Auto,
-    /// By BPF programs at the interfaces (tcx); where that is not possible it is an error.
+    /// BPF programs.
+    ///
+    /// They are at the interfaces (tcx); where that is not possible it is an error.
     Tcx,
-    /// By policy rules.
+    /// Policy rules.
     Rules,
 }
 
 /// Condition for installing the nft table that keeps connection tracking away from the mobile side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Notrack {
-    /// Install it when the machine has NAT or connection tracking rules.
+    /// If this machine has NAT or connection tracking rules.
     Auto,
-    /// Always; a missing `nft` is an error.
+    /// Always.
+    ///
+    /// A missing `nft` is an error.
     Always,
     /// Never.
     Never,
 }
 
 /// Action after a hang, when the steering is gone and the process goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterHang {
     /// Install the steering again.

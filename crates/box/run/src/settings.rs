@@ -2,39 +2,47 @@
 //! same file read anew.
 //!
 //! ```text
-//!   file ── one flag for each setting, with its line ──┐
-//!                                                      ├──▶ Settings ──▶ Config, EngineConfig
-//!   flags ─────────────────────────────────────────────┘ which win
+//!   file (serde) ──▶ Settings ──▶ Config, EngineConfig
+//!                        ▲
+//!   flags (clap) ────────┘ set single fields anew
 //! ```
 //!
-//! There is one list of settings, one way to read a value, and one set of messages.
+//! There is one list of settings and one way to read a value. Defaults are those of the flags.
 
 use std::ffi::OsString;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use engine::EngineConfig;
+use serde::Deserialize;
 use units::Duration;
 
 use crate::{Config, InlineFallback, ReadSettings};
 use acceleration::EngineArgs;
-use feedback::FeedbackArgs;
+use feedback::{FeedbackArgs, WindowAdaptationArgs};
 use handover::HandoverArgs;
-use machine::{Fallback, MachineArgs};
+use machine::MachineArgs;
+use policy::PolicyArgs;
+use value::Written;
 
 mod acceleration;
+mod choice;
 mod feedback;
 mod file;
 mod handover;
 mod machine;
 mod policy;
 mod reload;
+mod value;
 
 pub use feedback::read_key;
 pub use file::in_plain_words;
 
 /// Everything that `cellerator run` can be told, by flags and by a file.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
     /// Interface towards the servers
     #[arg(long, value_name = "IF", required_unless_present_any = ["watchdog", "config", "inline"])]
@@ -49,39 +57,49 @@ pub struct Settings {
     /// What joins the two interfaces of --inline if this process dies or hangs and no other one goes on
     /// [default: none]
     #[arg(long, value_enum, value_name = "WHAT")]
-    inline_fallback: Option<Fallback>,
+    inline_fallback: Option<InlineFallback>,
     /// Name of this accelerator for `status`, `drain` and others [default: WIRED-MOBILE]
     #[arg(long)]
-    name: Option<String>,
+    name: Option<Written<String>>,
     /// Read settings from a TOML file. Its keys are the names of these flags, such as `r-cap = "30
     /// Mbit/s"`. Flags given here win. SIGHUP and `cellerator reload` read the file again
     #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
     config: Option<PathBuf>,
     /// Take the place of a running accelerator, by name or process number, without interrupting a flow.
     /// This one goes on with its flows and devices, and the other one ends. If flows cannot move, the other one
     /// delivers what it owes first, or goes on if it is a bridge
     #[arg(long, value_name = "NAME")]
+    #[serde(skip)]
     replace: Option<String>,
     /// Print what would be set up, and change nothing
     #[arg(long)]
+    #[serde(skip)]
     dry_run: bool,
     /// Start in the background, and return when packets are steered
     #[arg(long, conflicts_with = "dry_run")]
+    #[serde(skip)]
     background: bool,
     #[command(flatten)]
+    #[serde(flatten)]
     engine: EngineArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     feedback: FeedbackArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     handover: HandoverArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     machine: MachineArgs,
     /// Be the watchdog over a record, acting after so many milliseconds
     #[arg(long, hide = true, num_args = 2, value_names = ["RECORD", "MS"], exclusive = true)]
+    #[serde(skip)]
     watchdog: Option<Vec<String>>,
     /// Go on with the flows of an accelerator that has died and left this record; its watchdog is at the
     /// other end of standard input
     #[arg(long, hide = true, value_name = "RECORD")]
+    #[serde(skip)]
     recover: Option<PathBuf>,
 }
 
@@ -107,7 +125,7 @@ pub struct Job {
     pub read: Option<ReadSettings>,
 }
 
-/// Flags of the command line and settings of a file, which go before.
+/// Flags of the command line.
 #[derive(Parser)]
 #[command(name = "run", args_override_self = true)]
 struct Line {
@@ -150,27 +168,56 @@ impl Settings {
     /// The settings of the file at `path` and the flags `given`, which win.
     fn with_file(path: &Path, given: &[OsString]) -> Result<Self, String> {
         let file = file::read(path).map_err(|error| format!("run: {error}"))?;
-        let words = std::iter::once(OsString::from("run"))
-            .chain(file.iter().flat_map(|setting| &setting.flags).map(OsString::from))
-            .chain(given.iter().cloned());
-        let settings = Line::try_parse_from(words).map(|line| line.settings).map_err(|error| {
-            // The flags alone have been read already.
-            let culprit = file.iter().find_map(|setting| Some((setting.line, setting.problem(given)?)));
-            let (line, problem) = match culprit {
-                Some((line, problem)) => (format!(", line {line}"), problem),
-                None => (String::new(), file::first_line(&error)),
-            };
-            format!("run: {}{line}: {problem}", path.display())
-        })?;
+        let at = path.display();
+        let mut settings = file.settings().map_err(|problem| format!("run: {at}{problem}"))?;
+        settings.set_anew(path, given).map_err(|error| format!("run: {}", file::first_line(&error)))?;
+        if let Some((names, problem)) = settings.misfit() {
+            return Err(format!("run: {at}{}: {problem}", file.line_of(names)));
+        }
         match (&settings.wired, &settings.mobile) {
             _ if settings.inline.is_some() => Ok(settings),
             (Some(_), Some(_)) => Ok(settings),
-            _ => Err(format!("run: neither {} nor a flag says `wired` and `mobile`", path.display())),
+            _ => Err(format!("run: neither {at} nor a flag says `wired` and `mobile`")),
+        }
+    }
+
+    /// Sets the fields anew that the flags `given` speak of. Lists grow.
+    fn set_anew(&mut self, path: &Path, given: &[OsString]) -> Result<(), clap::Error> {
+        let words = ["run".into(), "--config".into(), path.into()];
+        let words = words.into_iter().chain(given.iter().cloned());
+        let mut flags = Line::command_for_update().try_get_matches_from(words)?;
+        let of_default = |id: &&clap::Id| flags.value_source(id.as_str()) == Some(ValueSource::DefaultValue);
+        let by_default: Vec<clap::Id> = flags.ids().filter(of_default).cloned().collect();
+        by_default.iter().for_each(|id| drop(flags.try_clear_id(id.as_str())));
+        let (rules, set) = (take(&mut self.engine.policy.rule), take(&mut self.engine.set));
+        let peers = take(&mut self.handover.handover_peer);
+        let takes = take(&mut self.handover.handover_takes);
+        let gives = take(&mut self.handover.handover_gives);
+        self.update_from_arg_matches_mut(&mut flags)?;
+        self.engine.policy.rule.splice(0..0, rules);
+        self.engine.set.splice(0..0, set);
+        self.handover.handover_peer.splice(0..0, peers);
+        self.handover.handover_takes.splice(0..0, takes);
+        self.handover.handover_gives.splice(0..0, gives);
+        Ok(())
+    }
+
+    /// Settings that do not fit together, and why: first those of which one must be the file's. Flags alone fit.
+    fn misfit(&self) -> Option<(&'static [&'static str], String)> {
+        match &self.inline {
+            Some(two) if two.len() != 2 => {
+                Some((&["inline"], "'inline' is a list of two interfaces".to_owned()))
+            }
+            Some(_) if self.wired.is_some() || self.mobile.is_some() => Some((
+                &["wired", "mobile", "inline"],
+                "'wired' and 'mobile' cannot be used with 'inline', which says both".to_owned(),
+            )),
+            _ => self.feedback.misfit().or_else(|| self.handover.misfit()),
         }
     }
 
     fn machine_config(self) -> Result<Config, String> {
-        let fallback = self.inline_fallback.map(Fallback::choice);
+        let fallback = self.inline_fallback;
         if self.inline.is_none() && fallback.is_some() {
             return Err("run: --inline-fallback belongs to --inline: without, there is no bridge".to_owned());
         }
@@ -186,12 +233,13 @@ impl Settings {
             ..Config::default()
         };
         self.machine.apply(&mut config)?;
-        if let Some(name) = self.name.as_deref().filter(|name| !is_plain(name)) {
+        let name = self.name.map(|Written(name)| name);
+        if let Some(name) = name.as_deref().filter(|name| !is_plain(name)) {
             return Err(format!(
                 "run: --name '{name}': letters, digits, `-`, `_` or `.`, at most 40, as in lte-2"
             ));
         }
-        config.name = self.name.unwrap_or_default();
+        config.name = name.unwrap_or_default();
         [config.wired, config.mobile] = match self.inline.as_deref() {
             Some([wired, mobile]) => [wired.clone(), mobile.clone()],
             _ => [self.wired, self.mobile].map(Option::unwrap_or_default),
@@ -199,6 +247,19 @@ impl Settings {
         Ok(config)
     }
 }
+
+macro_rules! default_without_flags {
+    ($($section:ty),+) => {$(
+        impl Default for $section {
+            fn default() -> Self {
+                let flags = Self::augment_args(clap::Command::new("run")).get_matches_from(["run"]);
+                Self::from_arg_matches(&flags).unwrap_or_else(|error| error.exit())
+            }
+        }
+    )+};
+}
+
+default_without_flags! { EngineArgs, WindowAdaptationArgs, PolicyArgs, FeedbackArgs, HandoverArgs, MachineArgs }
 
 /// Program and arguments of a process that goes on in this one's place: as `given`, but in nobody else's.
 /// None where they are no text.

@@ -1,25 +1,27 @@
 //! [`EngineArgs`]: which controller accelerates, with what parameters.
 
+use core::str::FromStr;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::LazyLock;
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
 use control::{ControllerConfig, ControllerKind, FixedParams, RateParams};
 use engine::{ClientEcn, ConfigError, EngineConfig, Sharing, WindowPolicy};
-use scenario::{Controller, Quantity, parameter_value};
+use scenario::{Controller, Quantity, QuantityError, parameter_value};
+use serde::Deserialize;
 use units::{Bytes, Duration, Rate};
 
+use super::choice::Named;
 use super::feedback::WindowAdaptationArgs;
 use super::policy::PolicyArgs;
+use super::value::{Written, many};
 
 /// How flows are accelerated.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Acceleration")]
 pub(super) struct EngineArgs {
     /// The controller: how the sending rate towards a client is found
-    #[arg(long, value_enum, default_value = "adaptive")]
-    controller: ControllerArg,
+    #[arg(long, default_value = "adaptive")]
+    controller: Named<Controller>,
     /// The rate of `fixed` [default: 5.6 Mbit/s]
     #[arg(long)]
     rate: Option<Quantity<Rate>>,
@@ -29,24 +31,25 @@ pub(super) struct EngineArgs {
     r_cap: Option<Quantity<Rate>>,
     /// Most data in flight, as time at the current rate, or `none` [default: 120 ms for `rate`, none for
     /// `fixed`]
-    #[arg(long, value_name = "TIME", value_parser = cap)]
-    in_flight_cap: Option<Cap>,
+    #[arg(long, value_name = "TIME")]
+    in_flight_cap: Option<Written<Cap>>,
     /// Which flows share a controller: all flows of a client address, which share one radio queue, or
     /// none, as in conventional split TCP
-    #[arg(long, value_enum, default_value = "subscriber")]
-    sharing: SharingArg,
+    #[arg(long, default_value = "subscriber")]
+    sharing: Named<Sharing>,
     /// Set a parameter of the controller, such as `beta_permille=800` for `cubic` or `r_cap_memory=10s`
     /// for `rate`. An unknown name is answered with the list of names. May be given several times
     #[arg(long, value_name = "NAME=VALUE")]
-    set: Vec<String>,
+    #[serde(deserialize_with = "many")]
+    pub(super) set: Vec<String>,
     /// Whether the client's receive window limits what is sent to it. Read NOTICE before you choose
     /// `opportunistic`
-    #[arg(long, value_enum, default_value = "honour")]
-    window_policy: Policy,
+    #[arg(long, default_value = "honour")]
+    window_policy: Named<WindowPolicy>,
     /// What data to a client says of ECN, where it and the server agreed on ECN. With `ect0` a queue on the way may mark
     /// data in place of dropping it, and the controller answers as to congestion; the server hears nothing of it
-    #[arg(long, value_enum, default_value = "not-ect")]
-    ecn: Ecn,
+    #[arg(long, default_value = "not-ect")]
+    ecn: Named<ClientEcn>,
     /// Leave what passes (QUIC, other UDP, TCP that is not accelerated) to itself: it takes no turns with accelerated
     /// flows, and does not wait in a queue here
     #[arg(long)]
@@ -60,62 +63,26 @@ pub(super) struct EngineArgs {
     #[arg(long)]
     no_accelerate: bool,
     #[command(flatten)]
+    #[serde(flatten)]
     window_adaptation: WindowAdaptationArgs,
     #[command(flatten)]
+    #[serde(flatten)]
     pub(super) policy: PolicyArgs,
-}
-
-/// One of the controllers that an accelerator can have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct ControllerArg(pub(super) Controller);
-
-impl ValueEnum for ControllerArg {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<ControllerArg>> =
-            LazyLock::new(|| Controller::all().map(ControllerArg).collect());
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.name()).help(self.0.summary()))
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SharingArg {
-    /// All flows of a client address or IPv6 prefix
-    Subscriber,
-    /// Each flow by itself
-    Flow,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Policy {
-    /// Never send more than the client advertises
-    Honour,
-    /// Send irrespective of the window unless it is zero
-    Opportunistic,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Ecn {
-    /// It cannot be marked
-    NotEct,
-    /// It can (RFC 3168): ECT(0)
-    Ect0,
 }
 
 /// A limit of data in flight, or none.
 #[derive(Clone, Copy)]
 struct Cap(Option<Duration>);
 
-fn cap(text: &str) -> Result<Cap, String> {
-    if text == "none" {
-        return Ok(Cap(None));
+impl FromStr for Cap {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        text.parse().map(|Quantity(time)| Self(Some(time)))
     }
-    text.parse()
-        .map(|Quantity(time)| Cap(Some(time)))
-        .map_err(|error: scenario::QuantityError| error.to_string())
 }
 
 impl EngineArgs {
@@ -124,18 +91,9 @@ impl EngineArgs {
         let mut config = EngineConfig {
             accelerate: !self.no_accelerate,
             controller: with_parameters(self.controller()?, &self.set)?,
-            sharing: match self.sharing {
-                SharingArg::Subscriber => Sharing::Subscriber,
-                SharingArg::Flow => Sharing::Flow,
-            },
-            window_policy: match self.window_policy {
-                Policy::Honour => WindowPolicy::Honour,
-                Policy::Opportunistic => WindowPolicy::Opportunistic,
-            },
-            client_ecn: match self.ecn {
-                Ecn::NotEct => ClientEcn::NotEct,
-                Ecn::Ect0 => ClientEcn::Ect0,
-            },
+            sharing: self.sharing.0,
+            window_policy: self.window_policy.0,
+            client_ecn: self.ecn.0,
             schedule_passed: !self.no_schedule,
             echo_markers: self.echo_markers,
             hash_seed: RandomState::new().build_hasher().finish(),
@@ -149,7 +107,7 @@ impl EngineArgs {
 
     /// Tells that passed traffic is scheduled.
     pub(super) fn schedules(&self) -> bool {
-        !self.no_schedule && !self.no_accelerate && self.sharing == SharingArg::Subscriber
+        !self.no_schedule && !self.no_accelerate && self.sharing.0 == Sharing::Subscriber
     }
 
     /// Subscribers are asked by echo requests.
@@ -158,7 +116,7 @@ impl EngineArgs {
     }
 
     fn controller(&self) -> Result<ControllerConfig, String> {
-        let ControllerArg(controller) = self.controller;
+        let Named(controller) = self.controller;
         match controller.kind() {
             ControllerKind::Fixed if self.r_cap.is_some() => {
                 Err("run: --r-cap belongs to --controller rate; `fixed` has --rate".to_owned())
@@ -181,7 +139,7 @@ impl EngineArgs {
     fn fixed(&self) -> FixedParams {
         let mut params = FixedParams::default();
         params.rate = self.rate.map_or(params.rate, |Quantity(rate)| rate);
-        if let Some(Cap(cap)) = self.in_flight_cap {
+        if let Some(Written(Cap(cap))) = self.in_flight_cap {
             params.window = cap.map_or(Bytes::MAX, |cap| params.rate.bytes_in(cap));
         }
         params
@@ -192,7 +150,7 @@ impl EngineArgs {
             Some(Quantity(r_cap)) => RateParams { r_cap, ..RateParams::default() },
             None => RateParams::learning(),
         };
-        params.in_flight_cap = self.in_flight_cap.map_or(params.in_flight_cap, |Cap(cap)| cap);
+        params.in_flight_cap = self.in_flight_cap.map_or(params.in_flight_cap, |Written(Cap(cap))| cap);
         params
     }
 }

@@ -3,15 +3,18 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use control::{ControllerConfig, Law, WindowAdaptationParams};
 use scenario::Quantity;
+use serde::Deserialize;
 use units::Duration;
 
+use super::choice::Named;
+use super::value::{Within, Written};
 use crate::FeedbackConfig;
 
 /// Where reports come from.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Feedback of base stations")]
 pub(super) struct FeedbackArgs {
     /// Listen for base stations' reports at this address and port (docs/feedback.md)
@@ -26,6 +29,12 @@ pub(super) struct FeedbackArgs {
 }
 
 impl FeedbackArgs {
+    /// What the key needs beside it, if that lacks.
+    pub(super) fn misfit(&self) -> Option<(&'static [&'static str], String)> {
+        let lacks = self.feedback_key_file.is_some() && self.feedback.is_none();
+        lacks.then(|| (&["feedback-key-file"][..], "'feedback-key-file' needs 'feedback'".to_owned()))
+    }
+
     /// Settings for the reception of reports, if at all; an error is one line.
     pub(super) fn config(&self) -> Result<Option<FeedbackConfig>, String> {
         let Some(listen) = self.feedback else { return Ok(None) };
@@ -49,26 +58,16 @@ pub fn read_key(path: &Path) -> Result<Vec<u8>, String> {
     Ok(key)
 }
 
-/// What a window by the base station means.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LawName {
-    /// (18) is what is sent in each step
-    PerStep,
-    /// (18) is what is in flight
-    InFlight,
-    /// The queue is predicted over the reports' delay, and kept as short as the link's variation allows
-    Predictive,
-}
-
 /// Settings of `window-adaptation`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub(super) struct WindowAdaptationArgs {
     /// How `window-adaptation` reads the paper's w(n)
-    #[arg(long, value_enum, default_value = "predictive", value_name = "LAW")]
-    window_law: LawName,
+    #[arg(long, default_value = "predictive", value_name = "LAW")]
+    window_law: Named<Law>,
     /// The gain g of w = b·τ − g·(q − q0), in thousandths, for the first two laws
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
-    window_gain: u32,
+    #[arg(long, value_name = "N", default_value = "1000")]
+    window_gain: Written<Within<1, 2_000>>,
     /// The step τ of the first two laws: the period of the reports
     #[arg(long, value_name = "TIME", default_value = "10 ms")]
     window_step: Quantity<Duration>,
@@ -78,12 +77,8 @@ impl WindowAdaptationArgs {
     /// The controller they mean.
     pub(super) fn config(&self) -> ControllerConfig {
         ControllerConfig::WindowAdaptation(WindowAdaptationParams {
-            law: match self.window_law {
-                LawName::PerStep => Law::PerStep,
-                LawName::InFlight => Law::InFlight,
-                LawName::Predictive => Law::Predictive,
-            },
-            gain_permille: self.window_gain,
+            law: self.window_law.0,
+            gain_permille: self.window_gain.0.0,
             tau: self.window_step.0,
             ..WindowAdaptationParams::default()
         })

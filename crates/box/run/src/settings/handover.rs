@@ -1,12 +1,20 @@
 //! Flags of `cellerator run` about other boxes, to which subscribers move with their flows.
 
+use core::str::FromStr;
+use std::collections::BTreeMap;
+use std::mem::take;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+
+use super::file::in_plain_words;
+use super::value::{Written, many};
 use crate::{HandoverConfig, PeerConfig};
 
 /// Where subscribers go to, and come from.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Hand-over to other boxes")]
 pub(super) struct HandoverArgs {
     /// Listen for other boxes at this address and port (docs/handover.md)
@@ -21,16 +29,19 @@ pub(super) struct HandoverArgs {
     /// Another box: what it is called here, where it listens, and the file with its certificate (PEM), as in
     /// `north=192.0.2.7:7320,north.pem`. Without a file it is known by its name, for which an authority vouches.
     /// May be given again
-    #[arg(long, value_name = "NAME=ADDR:PORT[,FILE]", requires = "handover_listen", value_parser = parse_peer)]
-    handover_peer: Vec<Peer>,
+    #[arg(long, value_name = "NAME=ADDR:PORT[,FILE]", requires = "handover_listen")]
+    #[serde(deserialize_with = "many")]
+    pub(super) handover_peer: Vec<Written<Peer>>,
     /// The subscribers that another box may take from here, as prefixes of their addresses: `north=10.45.0.0/16`.
     /// Without it: any. `north=` is none. May be given again
-    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen", value_parser = parse_prefixes)]
-    handover_takes: Vec<Prefixes>,
+    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen")]
+    #[serde(deserialize_with = "many")]
+    pub(super) handover_takes: Vec<Written<Prefixes>>,
     /// The subscribers that another box may give to here, as prefixes of their addresses. Without it: any whose flows
     /// are not here. May be given again
-    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen", value_parser = parse_prefixes)]
-    handover_gives: Vec<Prefixes>,
+    #[arg(long, value_name = "NAME=PREFIX[,…]", requires = "handover_listen")]
+    #[serde(deserialize_with = "many")]
+    pub(super) handover_gives: Vec<Written<Prefixes>>,
     /// Certificates (PEM) of those who vouch for the names of other boxes
     #[arg(long, value_name = "FILE", requires = "handover_listen")]
     handover_authorities: Option<PathBuf>,
@@ -38,11 +49,25 @@ pub(super) struct HandoverArgs {
     /// with the same word only. Without it: not at all
     #[arg(long, value_name = "WORD", requires = "handover_listen")]
     handover_encapsulation: Option<String>,
+    /// Other boxes in the table of a file, by their names.
+    #[arg(skip)]
+    #[serde(rename = "handover.peers")]
+    peers: BTreeMap<String, toml::Value>,
+}
+
+/// A table `[handover.peers.NAME]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table with `address`")]
+struct PeerTable {
+    address: String,
+    certificate: Option<PathBuf>,
+    takes: Option<Vec<String>>,
+    gives: Option<Vec<String>>,
 }
 
 /// A peer, before its certificate is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Peer {
+pub(super) struct Peer {
     name: String,
     address: SocketAddr,
     certificate: Option<PathBuf>,
@@ -50,46 +75,99 @@ struct Peer {
 
 /// Prefixes that are said of a peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Prefixes {
+pub(super) struct Prefixes {
     peer: String,
     all: Vec<String>,
 }
 
-fn parse_prefixes(text: &str) -> Result<Prefixes, String> {
-    let form = "it is not NAME=PREFIX or NAME=PREFIX,PREFIX";
-    let (peer, all) = text.split_once('=').filter(|(peer, _)| !peer.is_empty()).ok_or(form)?;
-    let all: Vec<&str> = if all.is_empty() { Vec::new() } else { all.split(',').collect() };
-    all.iter().try_for_each(|text| text.parse::<handover::Prefix>().map(drop))?;
-    Ok(Prefixes { peer: peer.to_owned(), all: all.into_iter().map(str::to_owned).collect() })
+impl Prefixes {
+    fn new(peer: &str, all: Vec<String>) -> Result<Self, String> {
+        all.iter().try_for_each(|text| text.parse::<handover::Prefix>().map(drop))?;
+        Ok(Self { peer: peer.to_owned(), all })
+    }
+}
+
+impl FromStr for Prefixes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "it is not NAME=PREFIX or NAME=PREFIX,PREFIX";
+        let (peer, all) = text.split_once('=').filter(|(peer, _)| !peer.is_empty()).ok_or(form)?;
+        let all = if all.is_empty() { Vec::new() } else { all.split(',').map(str::to_owned).collect() };
+        Self::new(peer, all)
+    }
 }
 
 /// All that is said of a peer; none where nothing is.
-fn prefixes_of(said: &[Prefixes], peer: &str) -> Option<Vec<String>> {
-    let mut of_peer = said.iter().filter(|said| said.peer == peer).peekable();
+fn prefixes_of(said: &[Written<Prefixes>], peer: &str) -> Option<Vec<String>> {
+    let mut of_peer = said.iter().map(|Written(said)| said).filter(|said| said.peer == peer).peekable();
     of_peer.peek()?;
     Some(of_peer.flat_map(|said| said.all.iter().cloned()).collect())
 }
 
-fn parse_peer(text: &str) -> Result<Peer, String> {
-    const FORM: &str = "it is not NAME=ADDR:PORT or NAME=ADDR:PORT,FILE";
-    let (name, rest) = text.split_once('=').ok_or(FORM)?;
-    let (address, certificate) =
-        rest.split_once(',').map_or((rest, None), |(address, file)| (address, Some(file)));
-    if name.is_empty() || certificate == Some("") {
-        return Err(FORM.to_owned());
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str = "it is not NAME=ADDR:PORT or NAME=ADDR:PORT,FILE";
+        let (name, rest) = text.split_once('=').ok_or(FORM)?;
+        let (address, certificate) =
+            rest.split_once(',').map_or((rest, None), |(address, file)| (address, Some(file)));
+        if name.is_empty() || certificate == Some("") {
+            return Err(FORM.to_owned());
+        }
+        let (address, certificate) = (address_of(address)?, certificate.map(PathBuf::from));
+        Ok(Self { name: name.to_owned(), address, certificate })
     }
-    let address = address.parse().map_err(|_| format!("'{address}' is not ADDR:PORT"))?;
-    Ok(Peer { name: name.to_owned(), address, certificate: certificate.map(PathBuf::from) })
+}
+
+fn address_of(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("'{text}' is not ADDR:PORT"))
 }
 
 impl HandoverArgs {
+    /// Joins the peers of the table to those of flags' names, which go before.
+    pub(super) fn join_peers(&mut self) -> Result<(), String> {
+        take(&mut self.peers).into_iter().try_for_each(|(name, said)| {
+            self.join_peer(&name, said).map_err(|problem| format!("peer '{name}': {problem}"))
+        })
+    }
+
+    fn join_peer(&mut self, name: &str, said: toml::Value) -> Result<(), String> {
+        let PeerTable { address, certificate, takes, gives } =
+            PeerTable::deserialize(said).map_err(|error| in_plain_words(error.message()))?;
+        let address = address_of(&address)?;
+        self.handover_peer.push(Written(Peer { name: name.to_owned(), address, certificate }));
+        for (own, said) in [(&mut self.handover_takes, takes), (&mut self.handover_gives, gives)] {
+            own.extend(said.map(|all| Prefixes::new(name, all).map(Written)).transpose()?);
+        }
+        Ok(())
+    }
+
+    /// What lacks beside that which is said, if anything.
+    pub(super) fn misfit(&self) -> Option<(&'static [&'static str], String)> {
+        let has = [
+            self.handover_listen.is_some(),
+            self.handover_certificate.is_some(),
+            self.handover_key.is_some(),
+            !self.handover_peer.is_empty(),
+        ];
+        let is_meant = has.contains(&true)
+            || self.handover_authorities.is_some()
+            || self.handover_encapsulation.is_some()
+            || !(self.handover_takes.is_empty() && self.handover_gives.is_empty());
+        let needs = "a hand-over needs handover-listen, handover-certificate, handover-key and a peer";
+        (is_meant && has.contains(&false)).then(|| (&["handover"][..], needs.to_owned()))
+    }
+
     /// The other boxes, if there are any; an error is one line.
     pub(super) fn config(&self) -> Result<Option<HandoverConfig>, String> {
-        let Some(listen) = self.handover_listen else { return Ok(None) };
-        let (Some(certificate), Some(key)) = (&self.handover_certificate, &self.handover_key) else {
-            return Err("--handover-listen needs --handover-certificate and --handover-key".to_owned());
+        let (Some(listen), Some(certificate), Some(key)) =
+            (self.handover_listen, &self.handover_certificate, &self.handover_key)
+        else {
+            return Ok(None);
         };
-        let peers = self.handover_peer.iter().map(|peer| {
+        let peers = self.handover_peer.iter().map(|Written(peer)| {
             let certificate = peer.certificate.as_deref().map(read).transpose()?.unwrap_or_default();
             if peer.certificate.is_none() && self.handover_authorities.is_none() {
                 return Err(format!(
@@ -109,8 +187,8 @@ impl HandoverArgs {
         }
         let flags = [("--handover-takes", &self.handover_takes), ("--handover-gives", &self.handover_gives)];
         for (flag, said) in flags {
-            let unknown = said.iter().find(|said| !peers.iter().any(|peer| peer.name == said.peer));
-            if let Some(Prefixes { peer, .. }) = unknown {
+            let unknown = said.iter().find(|Written(said)| !peers.iter().any(|peer| peer.name == said.peer));
+            if let Some(Written(Prefixes { peer, .. })) = unknown {
                 let names: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
                 return Err(format!("{flag}: no peer '{peer}'; there are: {}", names.join(", ")));
             }
@@ -157,12 +235,12 @@ mod tests {
 
     #[test]
     fn a_peer_has_a_name_an_address_and_a_certificate() {
-        let peer = parse_peer("north=192.0.2.7:7320,north.pem").unwrap();
+        let peer: Peer = "north=192.0.2.7:7320,north.pem".parse().unwrap();
         assert_eq!((peer.name.as_str(), peer.address.port()), ("north", 7_320));
         for wrong in
             ["north", "north=192.0.2.7", "=192.0.2.7:7320,a", "north=192.0.2.7,a", "north=1.2.3.4:5,"]
         {
-            assert!(parse_peer(wrong).is_err(), "{wrong}");
+            assert!(wrong.parse::<Peer>().is_err(), "{wrong}");
         }
         let file = std::env::temp_dir().join(format!("cellerator-peer-{}", std::process::id()));
         std::fs::write(&file, "text").unwrap();

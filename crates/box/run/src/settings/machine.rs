@@ -1,26 +1,28 @@
 //! [`MachineArgs`]: how the accelerator is attached to this machine.
 
-use clap::ValueEnum;
 use scenario::Quantity;
+use serde::Deserialize;
 use units::Duration;
 
-use crate::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice};
+use super::value::{Within, Written};
+use crate::{AfterHang, Config, Notrack, SteeringChoice};
 
 /// How the accelerator is attached to this machine.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "This machine")]
 pub(super) struct MachineArgs {
     /// How packets get into this process: by BPF programs at the interfaces (`tcx`, needs Linux 6.6 and
     /// no connection tracking on this machine), or by policy rules
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
-    steering: SteeringArg,
+    steering: SteeringChoice,
     /// Let passed flows come through this process too. By default, tcx leaves them to the kernel
     #[arg(long)]
     no_bypass: bool,
     /// Keep connection tracking away from the mobile side. NAT or a stateful firewall on this machine
     /// need it
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    notrack: When,
+    notrack: Notrack,
     /// Start although filters of this machine would be passed by, or would break flows (they are named in the log).
     /// By default such a start is refused, and flows are handed back when such a rule appears
     #[arg(long)]
@@ -33,7 +35,7 @@ pub(super) struct MachineArgs {
     hang_after: Quantity<Duration>,
     /// What to do after such a hang
     #[arg(long, value_enum, default_value = "resume", value_name = "WHAT")]
-    after_hang: Afterwards,
+    after_hang: AfterHang,
     /// Run without the watchdog. Then a hang blocks TCP if rules steer, and after a crash nobody resets
     /// flows with debt before the next start
     #[arg(long)]
@@ -43,15 +45,15 @@ pub(super) struct MachineArgs {
     #[arg(long, value_name = "TIME", default_value = "500 ms")]
     recover_within: Quantity<Duration>,
     /// After so many deaths within a minute no other process goes on: TCP is forwarded without acceleration
-    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..))]
-    recover_deaths: u16,
+    #[arg(long, value_name = "N", default_value = "3")]
+    recover_deaths: Written<Within<1, 65_535>>,
     /// Longest time to deliver what is owed to clients on exit
     #[arg(long, value_name = "TIME", default_value = "5 s")]
     drain_time: Quantity<Duration>,
     /// Threads that handle packets, each for some of the subscribers; no more than there are processors
     /// [default: one per processor, at most 8; one less with --busy-poll]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    shards: Option<u16>,
+    #[arg(long, value_name = "N")]
+    shards: Option<Written<Within<1, 256>>>,
     /// Never sleep: reacts fastest, but keeps one processor per shard busy all the time
     #[arg(long)]
     busy_poll: bool,
@@ -65,46 +67,10 @@ pub(super) struct MachineArgs {
     /// The group, by name or number, whose members may look at this accelerator (`status`, `top`, `flows`, `events`,
     /// `metrics`, …) and change nothing. Without it: root alone, and the accelerator's own user
     #[arg(long, value_name = "GROUP")]
-    look_group: Option<String>,
+    look_group: Option<Written<String>>,
     /// Exchange ordinary packets with the kernel instead of super-packets
     #[arg(long)]
     no_gso: bool,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum SteeringArg {
-    /// tcx if that is possible, else rules
-    Auto,
-    /// BPF programs
-    Tcx,
-    /// Policy rules
-    Rules,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum When {
-    /// If this machine has NAT or connection tracking rules
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Fallback {
-    /// Nothing: the wire is cut
-    None,
-    /// A kernel bridge, until the next start
-    Bridge,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Afterwards {
-    /// Install the steering again
-    Resume,
-    /// End in good order
-    Exit,
 }
 
 /// Shortest silence that counts as a hang.
@@ -112,8 +78,8 @@ const HANG_AFTER_MIN: Duration = Duration::from_millis(100);
 
 /// As many threads as are wanted; more than one per processor (two on a single one) only wait for each other, and each
 /// has but its part of all memory and flows.
-fn shards(wanted: u16, processors: usize) -> Result<usize, String> {
-    let wanted = usize::from(wanted);
+fn shards(wanted: u32, processors: usize) -> Result<usize, String> {
+    let wanted = wanted as usize;
     let most = processors.max(2);
     if wanted <= most {
         return Ok(wanted);
@@ -138,15 +104,6 @@ fn find_group(text: &str, wanted: &str) -> Option<u32> {
     group[2].parse().ok()
 }
 
-impl Fallback {
-    pub(super) const fn choice(self) -> InlineFallback {
-        match self {
-            Self::None => InlineFallback::None,
-            Self::Bridge => InlineFallback::Bridge,
-        }
-    }
-}
-
 impl MachineArgs {
     /// Puts the flags into `config`; an error is one line.
     pub(super) fn apply(&self, config: &mut Config) -> Result<(), String> {
@@ -157,34 +114,24 @@ impl MachineArgs {
                 HANG_AFTER_MIN.as_millis()
             ));
         }
-        config.steering = match self.steering {
-            SteeringArg::Auto => SteeringChoice::Auto,
-            SteeringArg::Tcx => SteeringChoice::Tcx,
-            SteeringArg::Rules => SteeringChoice::Rules,
-        };
-        config.notrack = match self.notrack {
-            When::Auto => Notrack::Auto,
-            When::Always => Notrack::Always,
-            When::Never => Notrack::Never,
-        };
-        config.watchdog.after_hang = match self.after_hang {
-            Afterwards::Resume => AfterHang::Resume,
-            Afterwards::Exit => AfterHang::Exit,
-        };
+        config.steering = self.steering;
+        config.notrack = self.notrack;
+        config.watchdog.after_hang = self.after_hang;
         config.bypass = !self.no_bypass;
         config.bypass_filters = self.bypass_filters;
         config.set_forwarding = self.set_forwarding;
         config.gso = !self.no_gso;
         config.log_flows = self.log_flows;
-        config.shards = self.shards.map_or(Ok(0), |wanted| shards(wanted, io::sched::cpu_count()))?;
+        config.shards =
+            self.shards.map_or(Ok(0), |Written(Within(wanted))| shards(wanted, io::sched::cpu_count()))?;
         config.busy_poll = self.busy_poll;
         config.spin_margin_us = self.spin_margin.0.as_micros();
         config.watchdog.hang_after_ms = hang_after.as_millis();
         config.watchdog.is_wanted = !self.no_watchdog;
-        config.watchdog.deaths_max = self.recover_deaths.into();
+        config.watchdog.deaths_max = self.recover_deaths.0.0 as usize;
         config.watchdog.recover_within_ms = self.recover_within.0.as_millis();
         config.drain_ms_max = self.drain_time.0.as_millis();
-        config.look_group = self.look_group.as_deref().map(group_of).transpose()?;
+        config.look_group = self.look_group.as_ref().map(|Written(name)| group_of(name)).transpose()?;
         Ok(())
     }
 }

@@ -1,28 +1,34 @@
 //! Flags of `cellerator run` about which flows are accelerated and how much they may take.
 
-use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use core::str::FromStr;
+
 use engine::{Action, EngineConfig, Rule};
-use scenario::{Controller, Quantity};
+use scenario::Quantity;
+use serde::Deserialize;
 use units::{Bytes, Duration};
 
+use super::choice::{Named, OfUplink};
+use super::value::{Within, Written, many};
+
 /// Which flows are accelerated.
-#[derive(clap::Args)]
+#[derive(clap::Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Policy and limits")]
 pub(super) struct PolicyArgs {
     /// What to accelerate if no rule matches
-    #[arg(long, visible_alias = "mode", value_enum, default_value = "downlink", value_name = "WHAT")]
-    direction: Direction,
+    #[arg(long, visible_alias = "mode", default_value = "downlink", value_name = "WHAT")]
+    direction: Named<Action>,
     /// A rule for flows, such as `pass port 22`, `both server 192.0.2.0/24 port 443` or `drwa client
     /// 10.0.0.9`. The first rule that matches decides. May be given several times
     #[arg(long, value_name = "RULE")]
-    rule: Vec<Rule>,
+    #[serde(deserialize_with = "many")]
+    pub(super) rule: Vec<Written<Rule>>,
     /// Congestion control towards the servers, for uplink data
-    #[arg(long, default_value = "cubic", value_name = "CONTROLLER", value_parser = uplink_controller())]
-    uplink_controller: Controller,
+    #[arg(long, default_value = "cubic", value_name = "CONTROLLER")]
+    uplink_controller: Named<OfUplink>,
     /// Window that `drwa` allows, in round trips of the path without a queue
-    #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = factor)]
-    drwa_lambda: u32,
+    #[arg(long, value_name = "FACTOR", default_value = "3")]
+    drwa_lambda: Written<Factor>,
     /// Pass flows whose receiving host answered the handshake faster than this: there is nothing to gain
     #[arg(long, value_name = "TIME", default_value = "0 ms")]
     min_rtt: Quantity<Duration>,
@@ -31,11 +37,11 @@ pub(super) struct PolicyArgs {
     #[arg(long, value_name = "SIZE")]
     waiting_target: Option<Quantity<Bytes>>,
     /// Most flows in the table; further flows pass
-    #[arg(long, value_name = "N", default_value_t = EngineConfig::default().flows_max)]
-    flows_max: usize,
+    #[arg(long, value_name = "N", default_value = "100000")]
+    flows_max: Written<usize>,
     /// Most flows of one subscriber; further flows pass
-    #[arg(long, value_name = "N", default_value_t = EngineConfig::default().subscriber_flows_max)]
-    subscriber_flows_max: u32,
+    #[arg(long, value_name = "N", default_value = "4096")]
+    subscriber_flows_max: Written<Within<0, { u32::MAX }>>,
     /// Most memory for data that is held
     #[arg(long, value_name = "SIZE", default_value = "1 GiB")]
     memory_max: Quantity<Bytes>,
@@ -54,62 +60,41 @@ pub(super) struct PolicyArgs {
     #[arg(long, value_name = "TIME", default_value = "120 s")]
     debt_timeout: Quantity<Duration>,
     /// Bits of an IPv6 address that make one subscriber
-    #[arg(long, value_name = "BITS", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..=128))]
-    ipv6_prefix: u8,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Direction {
-    /// What servers send
-    Downlink,
-    /// What clients send
-    Uplink,
-    /// What servers and clients send
-    Both,
-    /// Nothing is split. The windows that clients advertise are lowered, so that servers keep the radio
-    /// queue short
-    Drwa,
-    /// Nothing
-    Pass,
+    #[arg(long, value_name = "BITS", default_value = "64")]
+    ipv6_prefix: Written<Within<1, 128>>,
 }
 
 /// A factor in thousandths, from a number above 1 and up to 100.
-fn factor(text: &str) -> Result<u32, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number > 1.0 && number <= 100.0 => Ok((number * 1_000.0).round() as u32),
-        _ => Err("a number above 1 and up to 100, such as 3 or 2.5".to_owned()),
-    }
-}
+#[derive(Clone, Copy)]
+struct Factor(u32);
 
-/// Reads one of those that a wired segment shared with others can have.
-fn uplink_controller() -> impl TypedValueParser<Value = Controller> {
-    let names = Controller::all().filter(|one| one.is_for_uplink()).map(Controller::name);
-    PossibleValuesParser::new(names)
-        .try_map(|name| Controller::named(&name).ok_or("no controller of that name"))
+impl FromStr for Factor {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse::<f64>() {
+            Ok(number) if number > 1.0 && number <= 100.0 => Ok(Self((number * 1_000.0).round() as u32)),
+            _ => Err("a number above 1 and up to 100, such as 3 or 2.5"),
+        }
+    }
 }
 
 impl PolicyArgs {
     /// The prefix length that makes a subscriber.
     pub(super) fn ipv6_prefix(&self) -> u8 {
-        self.ipv6_prefix
+        self.ipv6_prefix.0.0 as u8
     }
 
     /// Puts the flags into `config`.
     pub(super) fn apply(&self, config: &mut EngineConfig) {
-        config.policy.default = match self.direction {
-            Direction::Downlink => Action::Downlink,
-            Direction::Uplink => Action::Uplink,
-            Direction::Both => Action::Both,
-            Direction::Drwa => Action::Drwa,
-            Direction::Pass => Action::Pass,
-        };
-        config.policy.rules.clone_from(&self.rule);
-        config.uplink.controller = self.uplink_controller.config();
-        config.drwa.lambda_permille = self.drwa_lambda;
+        config.policy.default = self.direction.0;
+        config.policy.rules = self.rule.iter().map(|Written(rule)| rule.clone()).collect();
+        config.uplink.controller = self.uplink_controller.0.0.config();
+        config.drwa.lambda_permille = self.drwa_lambda.0.0;
         config.rtt_min = self.min_rtt.0;
         config.waiting_target = self.waiting_target.map(|Quantity(size)| size);
-        config.flows_max = self.flows_max;
-        config.subscriber_flows_max = self.subscriber_flows_max;
+        config.flows_max = self.flows_max.0;
+        config.subscriber_flows_max = self.subscriber_flows_max.0.0;
         config.buffer_max = self.memory_max.0;
         config.subscriber_buffer_max = self.subscriber_memory_max.0;
         config.flow_buffer_max = self.flow_memory_max.0;
@@ -118,7 +103,7 @@ impl PolicyArgs {
         config.window_floor = config.window_floor.min(window_max);
         config.uplink.window_floor = config.uplink.window_floor.min(window_max);
         config.debt_timeout = self.debt_timeout.0;
-        config.ipv6_prefix_len = self.ipv6_prefix;
+        config.ipv6_prefix_len = self.ipv6_prefix();
     }
 }
 

@@ -1,7 +1,10 @@
 //! The settings file read anew: what holds for new flows, and what has to wait for the next start.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
 
 use super::acceleration::EngineArgs;
 use super::{Settings, file};
@@ -9,34 +12,45 @@ use crate::{ReadSettings, Reread};
 
 /// Reads the file at `path` anew, below the flags `given`.
 pub(super) fn reading(path: PathBuf, given: Vec<OsString>) -> Result<ReadSettings, String> {
-    let flags = |path: &Path| {
-        let settings = file::read(path).map_err(|error| format!("run: {error}"))?;
-        Ok::<Vec<String>, String>(settings.into_iter().flat_map(|setting| setting.flags).collect())
+    let of_machine = |path: &Path, given: &[OsString]| {
+        let file = file::read(path).map_err(|error| format!("run: {error}"))?;
+        Ok::<_, String>(of_machine(file.table, given))
     };
-    let at_start = flags(&path)?;
+    let at_start = of_machine(&path, &given)?;
     Ok(Box::new(move || {
         let engine = Settings::with_file(&path, &given)?.engine.config()?;
-        Ok(Reread { engine, at_next_start: waiting(&at_start, &flags(&path)?, &given) })
+        Ok(Reread { engine, at_next_start: waiting(&at_start, &of_machine(&path, &given)?) })
     }))
 }
 
-/// The settings that differ between two readings of a file, are not the engine's, and that no flag overrides.
-fn waiting(before: &[String], after: &[String], given: &[OsString]) -> Vec<String> {
+/// What a file says beside the engine's settings, but for what a flag overrides: names and values, as people read them.
+fn of_machine(table: Table, given: &[OsString]) -> BTreeMap<String, String> {
     let engine = <EngineArgs as clap::Args>::augment_args(clap::Command::new("run"));
-    let name_of = |flag: &str| {
-        let flag = flag.trim_start_matches("--");
-        flag.split_once('=').map_or(flag, |(name, _)| name).to_owned()
+    let is_given = |name: &str| {
+        given.iter().any(|given| {
+            let given = given.to_string_lossy();
+            given.strip_prefix("--").and_then(|flag| flag.split('=').next()) == Some(name)
+        })
     };
-    let is_of_machine = |flag: &&String| {
-        let name = name_of(flag);
-        let is_given = given.iter().any(|given| name_of(&given.to_string_lossy()) == name);
-        !is_given && !engine.get_arguments().any(|argument| argument.get_long() == Some(&name))
-    };
-    let new = after.iter().filter(|flag| !before.contains(flag)).filter(is_of_machine);
-    let mut lines: Vec<String> =
-        new.map(|flag| flag.trim_start_matches("--").replacen('=', " = ", 1)).collect();
-    let names: Vec<String> = after.iter().map(|flag| name_of(flag)).collect();
-    let gone = before.iter().filter(is_of_machine).map(|flag| name_of(flag));
-    lines.extend(gone.filter(|name| !names.contains(name)).map(|name| format!("without {name}")));
-    lines
+    let is_of_engine = |name: &str| engine.get_arguments().any(|argument| argument.get_long() == Some(name));
+    let said = table
+        .into_iter()
+        .filter(|(name, value)| *value != Value::Boolean(false) && !is_given(name) && !is_of_engine(name));
+    said.map(|(name, value)| {
+        let text = match value {
+            Value::Boolean(_) => String::new(),
+            Value::String(text) => format!(" = {text}"),
+            value => format!(" = {value}"),
+        };
+        (name, text)
+    })
+    .collect()
+}
+
+/// The settings that differ between two readings of a file.
+fn waiting(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+    let new = after.iter().filter(|(name, value)| before.get(*name) != Some(*value));
+    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    let new = new.map(|(name, value)| format!("{name}{value}"));
+    new.chain(gone.map(|name| format!("without {name}"))).collect()
 }

@@ -93,7 +93,8 @@ fn a_file_gives_settings_and_flags_win() {
     // A value alone is right, and not beside a flag.
     let problem = read("name = \"x\"\nwired = \"w0\"", &["--inline", "a", "b"]).err().unwrap();
     assert!(
-        problem.contains("'--wired <IF>' cannot be used with") && problem.contains(", line 2:"),
+        problem.contains("'wired' and 'mobile' cannot be used with 'inline'")
+            && problem.contains(", line 2:"),
         "{problem}"
     );
     std::fs::remove_file(&path).unwrap();
@@ -139,10 +140,48 @@ fn a_line_lists_values_and_speaks_of_numbers() {
         Settings::with_file(&path, &[]).err().unwrap()
     };
     let listed = read("notrack = \"sometimes\"");
-    assert!(listed.ends_with("[possible values: auto, always, never]"), "{listed}");
+    assert!(
+        listed.ends_with("invalid value `sometimes`, expected one of `auto`, `always`, `never`"),
+        "{listed}"
+    );
+    let listed_too = read("sharing = \"x\"");
+    assert!(listed_too.ends_with("invalid value 'x' [possible values: subscriber, flow]"), "{listed_too}");
     let number = read("shards = \"x\"");
-    assert!(number.ends_with("'--shards <N>': write a whole number, such as 2"), "{number}");
+    assert!(
+        number.ends_with("setting 'shards': invalid value 'x': write a whole number, such as 2"),
+        "{number}"
+    );
     assert!([&listed, &number].iter().all(|text| text.lines().count() == 1 && text.contains(", line 3:")));
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn lists_of_the_file_go_before_those_of_flags_and_switches_stay_on() {
+    let path = std::env::temp_dir().join(format!("ct-run-lists-{}", std::process::id()));
+    let text = "wired = \"w0\"\nmobile = \"m0\"\nno-gso = true\nrule = [\"pass port 22\"]\n\
+                [handover]\nlisten = \"192.0.2.1:7320\"\ncertificate = \"c\"\nkey = \"k\"\n\
+                [handover.peers.north]\naddress = \"192.0.2.7:7320\"\ntakes = [\"10.45.0.0/16\"]\n";
+    std::fs::write(&path, text).unwrap();
+    let given = ["--rule", "both port 80", "--hang-after", "3 s"].map(OsString::from);
+    let settings = Settings::with_file(&path, &given).unwrap();
+    let rules = settings.engine.config().unwrap().policy.rules;
+    let wanted = ["pass port 22", "both port 80"].map(|rule| rule.parse().unwrap());
+    assert_eq!(rules, wanted);
+    let peer = |text: &str| value::Written(text.parse().unwrap());
+    assert_eq!(settings.handover.handover_peer, [peer("north=192.0.2.7:7320")]);
+    assert_eq!(settings.handover.handover_takes.len(), 1);
+    let mut config = Config::default();
+    settings.machine.apply(&mut config).unwrap();
+    assert_eq!((config.gso, config.watchdog.hang_after_ms), (false, 3_000));
+    for (text, problem) in [
+        ("feedback-key-file = \"k\"", "line 1: 'feedback-key-file' needs 'feedback'"),
+        ("name = \"x\"\n[handover]\nkey = \"k\"", "line 2: a hand-over needs handover-listen, handover-cert"),
+        ("inline = [\"a\"]", "line 1: 'inline' is a list of two interfaces"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let said = Settings::with_file(&path, &[]).err().unwrap();
+        assert!(said.contains(problem), "{said}");
+    }
     std::fs::remove_file(&path).unwrap();
 }
 
