@@ -1,6 +1,5 @@
 //! [`Flow`]: both directions of one connection.
 
-mod lines;
 mod packet;
 mod report;
 mod stray;
@@ -16,6 +15,7 @@ use crate::copies::CopyContext;
 use crate::direction::{Direction, PerDirection};
 use crate::event::{Event, EventKind};
 use crate::half::{Half, TIME_OUT};
+use crate::in_flight::Segment as InFlightSegment;
 use crate::opening::{HandshakeTimes, OpeningMark};
 use crate::packet::PacketFindings;
 use crate::segment_record::{Key, SegmentRecord};
@@ -207,6 +207,19 @@ impl Flow {
         let [first, second] = self.halves.as_array().each_ref().map(|half| half.rtt.karn.min());
         let late = opening.zip(first.zip(second)).map(|(took, (a, b))| took.saturating_sub(a + b));
         late.filter(|late| *late >= TIME_OUT).unwrap_or(Duration::ZERO)
+    }
+
+    /// The segment in flight that `segment` will change first.
+    #[inline]
+    pub(crate) fn next_in_flight(
+        &self,
+        direction: Direction,
+        segment: &SegmentRecord,
+    ) -> Option<&InFlightSegment> {
+        match segment.len() > 0 {
+            true => self.halves[direction].data.in_flight.next_place(),
+            false => self.halves[direction.reverse()].data.in_flight.first_place(),
+        }
     }
 
     /// Facts that tell whether `segment` is a copy of one seen before.

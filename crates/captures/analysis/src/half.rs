@@ -5,7 +5,6 @@ mod throughput;
 mod time;
 mod windows;
 
-use std::mem::offset_of;
 use std::num::NonZeroU16;
 
 use units::{Duration, Instant, SeqNum, WindowScale};
@@ -62,14 +61,6 @@ pub(crate) type RivalSyn = (SeqNum, SynOptions);
 
 /// Payload of the largest packet of any usual link, bytes.
 const JUMBO_MAX: u64 = 9_200;
-
-/// Bytes that the processor fetches at once.
-pub(crate) const LINE: usize = 64;
-
-/// The lines that hold bytes `from` to `to` of a value that starts with a line: a bit for each.
-pub(crate) const fn lines(from: usize, to: usize) -> u64 {
-    (u64::MAX << (from / LINE)) & (u64::MAX >> (63 - (to - 1) / LINE))
-}
 
 /// One direction of a flow.
 ///
@@ -250,41 +241,6 @@ impl Half {
         (self.edge.coverage, self.edge.una) = (Some(coverage), position);
         (self.data.in_flight, self.data.highest_sacked) = (self.data.in_flight.renewed(), 0);
     }
-
-    /// The lines of [`Data`] from a field to another.
-    const fn data(from: usize, to: usize) -> u64 {
-        lines(offset_of!(Self, data) + from, offset_of!(Self, data) + to)
-    }
-    /// Cache lines that every packet of this direction needs.
-    const PACKETS: u64 = lines(0, offset_of!(Self, packets)) | lines(offset_of!(Self, packets), Self::SELDOM);
-    const SELDOM: usize = offset_of!(Self, packets) + offset_of!(Packets, windows);
-    /// Cache lines that edges of windows need besides.
-    pub(crate) const EDGES: u64 = lines(Self::SELDOM, offset_of!(Self, data));
-    /// The first line of how time was spent.
-    const TIME: u64 = lines(offset_of!(Self, time), offset_of!(Self, time) + LINE);
-    /// The lines that a segment of this direction with data will need: without timestamps, and with them.
-    pub(crate) const SENT_DATA: [u64; 2] = [
-        Self::PACKETS | Self::data(0, offset_of!(Data, echo)) | Self::TIME,
-        Self::PACKETS | Self::data(0, size_of::<Data>()) | Self::TIME,
-    ];
-    /// The same for one without data.
-    pub(crate) const SENT_BARE: u64 = Self::PACKETS;
-    /// The lines that an acknowledgement of this direction's data will need which comes with data of the
-    /// other's, as long as it acknowledges and echoes nothing new.
-    pub(crate) const ACKED_BY_DATA: u64 = lines(0, offset_of!(Self, packets));
-    /// Cache lines that FIN needs besides.
-    pub(crate) const CONTROL: u64 = lines(offset_of!(Self, cold), offset_of!(Self, cold) + 2 * LINE);
-    /// The same as before for one without data: without timestamps, and with them.
-    pub(crate) const ACKED_BARE: [u64; 2] = {
-        let times = Self::TIME | Self::TIME << 1;
-        let karn = offset_of!(Self, rtt) + offset_of!(RoundTrips, timestamps);
-        let sent = Self::data(0, offset_of!(Data, last_sent));
-        let echo = Self::data(offset_of!(Data, echo), size_of::<Data>());
-        [
-            Self::ACKED_BY_DATA | sent | lines(offset_of!(Self, rtt), karn) | times,
-            Self::ACKED_BY_DATA | sent | echo | lines(offset_of!(Self, rtt), offset_of!(Self, cold)) | times,
-        ]
-    };
 
     /// Loss is being repaired, or is known from acknowledgements.
     pub(crate) fn is_recovering(&self) -> bool {
@@ -738,23 +694,4 @@ pub(crate) struct Ack<'a> {
     pub(crate) sack: &'a [SackBlock],
     /// No data, no SYN, FIN or RST, the window unchanged.
     pub(crate) is_bare: bool,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_packets_need_lies_in_the_lines_that_are_fetched() {
-        assert_eq!((lines(0, LINE), lines(LINE, LINE + 1), lines(10, 3 * LINE)), (0b1, 0b10, 0b111));
-        // Each part is of as many lines as its fields need.
-        let parts = [size_of::<Edge>(), size_of::<Packets>(), size_of::<Data>(), size_of::<RoundTrips>()];
-        assert_eq!(parts.map(|bytes| bytes / LINE), [1, 2, 3, 3]);
-        let time = 1 << (offset_of!(Half, time) / LINE);
-        assert_eq!((Half::SENT_BARE, Half::EDGES, Half::ACKED_BY_DATA), (0b11, 0b100, 0b1));
-        assert_eq!(Half::SENT_DATA, [0b1_1011, 0b11_1011].map(|lines| lines | time));
-        let acked = [0b1100_1001, 0b1_1110_1001];
-        assert_eq!(Half::ACKED_BARE, acked.map(|lines| lines | time | time << 1));
-        assert_eq!(size_of::<TimeSpent>() / LINE, 5);
-    }
 }
