@@ -149,9 +149,9 @@ impl Flow {
     /// Values in both SYNs, if both were seen.
     pub(crate) fn opening_mark(&self) -> Option<OpeningMark> {
         let client = self.opening.client?;
-        let halves = [client, client.reverse()].map(|direction| &self.halves[direction].cold);
-        let [Some(own), Some(other)] = halves.map(|cold| cold.isn) else { return None };
-        let stamps = match halves.map(|cold| cold.offered.stamp) {
+        let halves = [client, client.reverse()].map(|direction| &self.halves[direction].syn);
+        let [Some(own), Some(other)] = halves.map(|syn| syn.isn) else { return None };
+        let stamps = match halves.map(|syn| syn.offered.stamp) {
             [Some(own), Some(other)] => Some([own, other]),
             _ => None,
         };
@@ -172,7 +172,7 @@ impl Flow {
 
     fn negotiated_scale(&self, direction: Direction) -> Option<WindowScale> {
         let [own, other] = [&self.halves[direction], &self.halves[direction.reverse()]];
-        let offer = |half: &Half| half.cold.isn.map(|_| half.cold.offered.scale);
+        let offer = |half: &Half| half.syn.isn.map(|_| half.syn.offered.scale);
         match (offer(own), offer(other)) {
             (Some(Some(own)), Some(Some(_))) => Some(own),
             (Some(_), Some(_)) | (Some(None), None) | (None, Some(None)) => Some(WindowScale::NONE),
@@ -183,12 +183,12 @@ impl Flow {
     /// The window that the receiver of `direction`'s data advertised last, bytes.
     #[inline]
     pub(crate) fn window_towards(&self, direction: Direction) -> Option<u64> {
-        self.halves[direction.reverse()].edge.window.get().map(u64::from)
+        self.halves[direction.reverse()].windows.advertised.get().map(u64::from)
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
-        self.halves.iter().all(|half| half.cold.offered.sack_permitted)
-            || self.halves.iter().any(|half| half.cold.acks.with_sack > 0)
+        self.halves.iter().all(|half| half.syn.offered.sack_permitted)
+            || self.halves.iter().any(|half| half.counts.acks.with_sack > 0)
     }
 
     /// Shortest time for the whole path and back that was seen.
@@ -217,8 +217,8 @@ impl Flow {
         segment: &SegmentRecord,
     ) -> Option<&InFlightSegment> {
         match segment.len() > 0 {
-            true => self.halves[direction].data.in_flight.next_place(),
-            false => self.halves[direction.reverse()].data.in_flight.first_place(),
+            true => self.halves[direction].stream.in_flight.next_place(),
+            false => self.halves[direction.reverse()].stream.in_flight.first_place(),
         }
     }
 
@@ -227,18 +227,18 @@ impl Flow {
     pub(crate) fn copy_context(&self, direction: Direction, segment: &SegmentRecord) -> CopyContext {
         let (own, other) = (&self.halves[direction], &self.halves[direction.reverse()]);
         let is_at_edge =
-            |half: &Half| half.edge.coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
+            |half: &Half| half.stream.coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
         let is_news = match segment.takes_sequence_space() {
-            true => own.edge.coverage.is_none() || is_at_edge(own),
+            true => own.stream.coverage.is_none() || is_at_edge(own),
             false => {
-                let una = SeqNum::new(other.edge.una as u32);
+                let una = SeqNum::new(other.stream.una as u32);
                 segment.flags.contains(TcpFlags::ACK) && una.is_before(segment.ack)
             }
         };
         CopyContext {
-            piece: own.wire_segment(segment.len()),
-            has_ids: own.packets.repeated_ids < REPEATED_IDS_MAX,
-            has_copies: !is_news && own.cold.copies > 0,
+            piece: own.sizes.wire_segment(segment.len()),
+            has_ids: own.ids.repeated < REPEATED_IDS_MAX,
+            has_copies: !is_news && own.counts.packets.copies > 0,
             is_news,
         }
     }
@@ -304,7 +304,7 @@ impl Flow {
 
     /// Event at a segment, at its place in the stream.
     fn event(&self, direction: Direction, segment: &SegmentRecord, kind: EventKind) -> Event {
-        let coverage = self.halves[direction].edge.coverage.as_ref();
+        let coverage = self.halves[direction].stream.coverage.as_ref();
         let distance = segment.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
         Event {
             flow: self.id,

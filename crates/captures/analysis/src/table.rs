@@ -186,7 +186,7 @@ impl Table {
         let Some(flow) = slab.get_mut(place) else { return };
         let direction = flow.direction(segment);
         if self.copies.is_copy(segment, hint.identity, &flow.copy_context(direction, segment)) {
-            flow.halves[direction].cold.copies += 1;
+            flow.halves[direction].counts.packets.copies += 1;
             return;
         }
         let may_open = flow.has_waiting_syn || segment.flags.contains(TcpFlags::SYN);
