@@ -27,18 +27,27 @@ pub(crate) use stray::Reopening;
 /// identifications tell nothing.
 const REPEATED_IDS_MAX: u8 = 3;
 
-/// One connection; as in [`Half`], what every packet needs lies together.
+/// One connection.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
 pub(crate) struct Flow {
+    pub(crate) id: u64,
     pub(crate) key: Key,
-    pub(crate) last: Instant,
     /// Its slot in its table.
     pub(crate) slot: u32,
-    scales: PerDirection<Option<WindowScale>>,
     /// The sender of the first packet is the lower end of the key.
     first_is_low: bool,
     is_v4: bool,
+    pub(crate) is_tunnelled: bool,
+    pub(crate) first: Instant,
+    pub(crate) last: Instant,
+    pub(crate) opening: HandshakeTimes,
+    scales: PerDirection<Option<WindowScale>>,
+    /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
+    counts_marks: bool,
+    /// Place of the capture on the path, as far as known yet.
+    vantage: Option<Vantage>,
+    /// A SYN that may open another connection, until its answer tells.
+    waiting_syn: Option<Box<SegmentRecord>>,
     /// It has not ended.
     pub(crate) is_live: bool,
     /// The ACK of the handshake has come, so that nothing more is expected of it.
@@ -47,21 +56,8 @@ pub(crate) struct Flow {
     pub(crate) is_closed: bool,
     /// It has closed and is kept for stragglers.
     pub(crate) lingers: bool,
-    /// [`Flow::waiting_syn`] has one.
-    pub(crate) has_waiting_syn: bool,
-    /// Place of the capture on the path, as far as known yet.
-    vantage: Option<Vantage>,
-    // The next line, with what few packets need.
-    pub(crate) id: u64,
-    pub(crate) first: Instant,
-    pub(crate) cut_by_tool: u32,
     pub(crate) reset_by: Option<Direction>,
-    pub(crate) is_tunnelled: bool,
-    /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
-    counts_marks: bool,
-    pub(crate) opening: HandshakeTimes,
-    /// A SYN that may open another connection, until its answer tells.
-    waiting_syn: Option<Box<SegmentRecord>>,
+    pub(crate) cut_by_tool: u32,
     pub(crate) halves: PerDirection<Half>,
 }
 
@@ -69,26 +65,25 @@ impl Flow {
     /// The flow that `segment` opens.
     pub(crate) fn new(id: u64, segment: &SegmentRecord) -> Self {
         Self {
+            id,
             key: segment.key,
-            last: segment.time,
             slot: 0,
-            scales: PerDirection::default(),
             first_is_low: segment.is_from_low(),
             is_v4: segment.is_v4(),
+            is_tunnelled: segment.is_tunnelled(),
+            first: segment.time,
+            last: segment.time,
+            opening: HandshakeTimes::default(),
+            scales: PerDirection::default(),
+            counts_marks: false,
+            vantage: None,
+            waiting_syn: None,
             is_live: true,
             is_open: false,
             is_closed: false,
             lingers: false,
-            has_waiting_syn: false,
-            vantage: None,
-            id,
-            first: segment.time,
-            cut_by_tool: 0,
             reset_by: None,
-            is_tunnelled: segment.is_tunnelled(),
-            counts_marks: false,
-            opening: HandshakeTimes::default(),
-            waiting_syn: None,
+            cut_by_tool: 0,
             halves: PerDirection::default(),
         }
     }
@@ -108,7 +103,6 @@ impl Flow {
             is_open,
             is_closed,
             lingers,
-            has_waiting_syn,
             vantage,
             id: own_id,
             first,
@@ -129,7 +123,7 @@ impl Flow {
         (*is_open, *is_closed, *lingers, *counts_marks) = (false, false, false, false);
         (*vantage, *reset_by, *cut_by_tool) = (None, None, 0);
         *opening = HandshakeTimes::default();
-        (*has_waiting_syn, *waiting_syn) = (false, None);
+        *waiting_syn = None;
     }
 
     /// It has ended: only the memory it holds may be of use.
@@ -156,6 +150,12 @@ impl Flow {
             _ => None,
         };
         Some(OpeningMark { numbers: [own.get(), other.get()], stamps })
+    }
+
+    /// True while a SYN waits for its answer.
+    #[inline]
+    pub(crate) fn has_waiting_syn(&self) -> bool {
+        self.waiting_syn.is_some()
     }
 
     /// The direction that a segment was sent in.
@@ -361,6 +361,6 @@ mod tests {
     #[test]
     fn a_flow_stays_small() {
         // A hundred thousand flows in progress are common in captures of networks.
-        assert!(size_of::<Flow>() <= 3_328, "{}", size_of::<Flow>());
+        assert!(size_of::<Flow>() <= 3_216, "{}", size_of::<Flow>());
     }
 }

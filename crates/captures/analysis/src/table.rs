@@ -189,7 +189,7 @@ impl Table {
             flow.halves[direction].counts.packets.copies += 1;
             return;
         }
-        let may_open = flow.has_waiting_syn || segment.flags.contains(TcpFlags::SYN);
+        let may_open = flow.has_waiting_syn() || segment.flags.contains(TcpFlags::SYN);
         let place = match may_open {
             true => self.same_or_reopened(slab, config, place, segment, out),
             false => Some(place),
@@ -211,7 +211,7 @@ impl Table {
         out: &mut dyn Receiver,
     ) -> Option<Place> {
         let flow = slab.get_mut(place)?;
-        if flow.has_waiting_syn
+        if flow.has_waiting_syn()
             && let Some(syn) = flow.settle_waiting_syn(Some(segment))
         {
             let place = self.reopen(slab, place, &syn, segment.number, out);
@@ -345,7 +345,7 @@ impl Table {
             entry.remove();
         }
         self.free.push(slot as u32);
-        if flow.has_waiting_syn {
+        if flow.has_waiting_syn() {
             flow.settle_waiting_syn(None);
         }
         out.on_flow(segment, flow.report());

@@ -124,13 +124,12 @@ impl Flow {
 
     /// Keeps a SYN until its answer tells what it opens.
     pub(crate) fn wait_for_answer(&mut self, syn: &SegmentRecord) {
-        (self.has_waiting_syn, self.waiting_syn) = (true, Some(Box::new(*syn)));
+        self.waiting_syn = Some(Box::new(*syn));
     }
 
     /// Gives the SYN that waits, if `segment` says that it opens another connection: its answer, or the same again.
     /// Else that SYN is one that nobody took.
     pub(crate) fn settle_waiting_syn(&mut self, segment: Option<&SegmentRecord>) -> Option<SegmentRecord> {
-        self.has_waiting_syn = false;
         let syn = *self.waiting_syn.take()?;
         let is_confirmed = segment.is_some_and(|segment| {
             let answers = segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST)

@@ -25,7 +25,7 @@ impl Flow {
         let own = &self.halves[direction];
         let piece = own.sizes.largest();
         let is_short = !segment.len().is_multiple_of(piece);
-        // Asked for once: it lies where packets of this direction have nothing to fetch.
+        // Only the first data asks for it.
         let repaired_before = match own.has_begun() {
             true => Duration::ZERO,
             false => {
