@@ -29,7 +29,7 @@ pub(super) struct FeedbackArgs {
 }
 
 impl FeedbackArgs {
-    /// What the key needs beside it, if that lacks.
+    /// Setting that the key needs beside it, if that lacks.
     pub(super) fn misfit(&self) -> Option<(&'static [&'static str], String)> {
         let lacks = self.feedback_key_file.is_some() && self.feedback.is_none();
         lacks.then(|| (&["feedback-key-file"][..], "'feedback-key-file' needs 'feedback'".to_owned()))

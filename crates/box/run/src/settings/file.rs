@@ -16,19 +16,19 @@ const NOT_IN_A_FILE: [&str; 7] =
 /// The table of hand-overs to other boxes.
 const HANDOVER: &str = "handover";
 
-/// What it may say, but for its peers: `listen` is `handover-listen`.
+/// Keys of that table, but for its peers: `listen` is `handover-listen`.
 const OF_HANDOVER: [&str; 5] = ["listen", "certificate", "key", "authorities", "encapsulation"];
 
 /// A settings file whose names are all known.
 pub(super) struct File {
-    /// What it says.
+    /// Content of the file.
     pub table: Table,
-    /// Where each name stands, from 1.
+    /// Line of each name, from 1.
     lines: BTreeMap<String, usize>,
 }
 
 impl File {
-    /// What it sets, above the defaults.
+    /// Settings of the file, above the defaults.
     ///
     /// # Errors
     /// One line: the place in it, what to do.
@@ -63,7 +63,7 @@ pub(super) fn first_line(error: &clap::Error) -> String {
     said.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// What libraries say of a text that is no number and of a value of another kind, for people.
+/// Messages of libraries about a text that is no number and a value of another kind, for people.
 const PLAIN: [(&str, &str); 14] = [
     ("invalid digit found in string", "write a whole number, such as 2"),
     ("cannot parse integer from empty string", "write a whole number, such as 2"),

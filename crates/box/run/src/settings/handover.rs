@@ -144,7 +144,7 @@ impl HandoverArgs {
         Ok(())
     }
 
-    /// What lacks beside that which is said, if anything.
+    /// Settings that lack beside those that are given, if any.
     pub(super) fn misfit(&self) -> Option<(&'static [&'static str], String)> {
         let has = [
             self.handover_listen.is_some(),

@@ -23,7 +23,7 @@ pub(super) fn reading(path: PathBuf, given: Vec<OsString>) -> Result<ReadSetting
     }))
 }
 
-/// What a file says beside the engine's settings, but for what a flag overrides: names and values, as people read them.
+/// Settings of a file beside the engine's, but for those that a flag overrides: names and values, as people read them.
 fn of_machine(table: Table, given: &[OsString]) -> BTreeMap<String, String> {
     let engine = <EngineArgs as clap::Args>::augment_args(clap::Command::new("run"));
     let is_given = |name: &str| {
