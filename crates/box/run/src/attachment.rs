@@ -102,7 +102,7 @@ pub(crate) trait Site: Sized {
 
 /// Packets come to this process as long as this is there and beats.
 pub(crate) trait Attachment: Sized {
-    type Path: PacketPath;
+    type Path: PacketPath + 'static;
 
     /// As in the status.
     fn name(&self) -> &'static str;

@@ -97,21 +97,8 @@ impl Plan {
         let families = families()?;
         let rules = all_rules(netlink, &families)?;
         let names = [config.wired.as_str(), config.mobile.as_str()];
-        let is_known = |rule: &Rule| predecessor.as_ref().is_some_and(|before| before.has_rule(rule));
-        if let Some(rule) = rules.iter().find(|rule| rule.is_own && is_for(rule, names) && !is_known(rule)) {
-            let interface = rule.iif.clone().unwrap_or_default();
-            return Err(RunError::AlreadySteered {
-                interface,
-                how: format!("rule priority {}", rule.priority),
-            });
-        }
         let programs = method::programs(netlink, names)?;
-        if let Some(at) = programs.iter().position(|at| at.iter().any(|name| name == program::NAME))
-            && predecessor.is_none()
-        {
-            let how = format!("BPF program {}", program::NAME);
-            return Err(RunError::AlreadySteered { interface: names[at].to_owned(), how });
-        }
+        refuse_steered(names, &rules, &programs, predecessor.as_ref())?;
         let behind = predecessor.as_ref().and_then(Predecessor::last_priority);
         let sides = free_slot(names, netlink, &families, (&rules, behind))?;
         let mut warnings = placement::cautions(names, netlink)?;
@@ -457,6 +444,27 @@ pub(crate) fn route_mtus(interfaces: [&str; 2], netlink: &Netlink) -> Result<[u3
 }
 
 /// True when the interface has an address of the family that is not merely link-local.
+/// Refuses interfaces that another accelerator steers, but for the one that is replaced.
+fn refuse_steered(
+    names: [&str; 2],
+    rules: &[Rule],
+    programs: &[Vec<String>; 2],
+    predecessor: Option<&Predecessor>,
+) -> Result<(), RunError> {
+    let is_known = |rule: &Rule| predecessor.is_some_and(|before| before.has_rule(rule));
+    if let Some(rule) = rules.iter().find(|rule| rule.is_own && is_for(rule, names) && !is_known(rule)) {
+        let interface = rule.iif.clone().unwrap_or_default();
+        return Err(RunError::AlreadySteered { interface, how: format!("rule priority {}", rule.priority) });
+    }
+    match programs.iter().position(|at| at.iter().any(|name| name == program::NAME)) {
+        Some(at) if predecessor.is_none() => {
+            let how = format!("BPF program {}", program::NAME);
+            Err(RunError::AlreadySteered { interface: names[at].to_owned(), how })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn has_address(netlink: &Netlink, name: &str, family: Family) -> Result<bool, IoError> {
     let addresses = netlink.addresses(netlink.index_of(name)?)?;
     Ok(addresses.iter().any(|cidr| match cidr.address {

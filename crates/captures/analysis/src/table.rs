@@ -152,7 +152,7 @@ impl Table {
         self.index.find(Entry::spread(segment.hash), is_it).map(|entry| entry.place())
     }
 
-    /// What a segment of this identity will change of the packets seen.
+    /// Change that a segment of this identity will make to the packets seen.
     #[inline]
     pub(crate) fn place_among_copies(&self, identity: Identity) -> Option<&u16> {
         self.copies.place_of(identity)

@@ -30,7 +30,7 @@ const LEFT: &[(&str, usize)] = &[
     ("cellerator-measure", 26),
     ("cellerator-probe", 10),
     ("cellerator-reproduce", 6),
-    ("cellerator-run", 30),
+    ("cellerator-run", 26),
     ("cellerator-scenario", 12),
     ("cellerator-top", 3),
 ];

@@ -1,7 +1,7 @@
 //! [`AnyController`] and [`ControllerConfig`]: all controllers behind one type and one name each.
 //!
-//! The list of them stands at the end of this file, and nowhere else: who offers a choice takes it from
-//! [`ControllerKind::ALL`] and [`Listed`].
+//! The list of them stands at the end of this file: who offers a choice takes it from [`ControllerKind::ALL`] and
+//! [`Listed`]. `parameters.rs` lists what can be set of each. CONTRIBUTING.md says what else a new one takes.
 
 use stored::{Reader, Stored, StoredError, Writer};
 use units::{Bytes, Duration, Instant};
@@ -16,7 +16,7 @@ use crate::{
     WindowAdaptation, WindowAdaptationParams,
 };
 
-/// Places where a controller can be chosen, beside contests and simulated hosts, which have all of them.
+/// Places where a controller can be chosen, beside contests, which have all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
     /// Its name on the command line and in results.

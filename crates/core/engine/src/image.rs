@@ -15,6 +15,7 @@
 //! | 3 | how much each side has acknowledged and allowed; which segment told a window; the time that a source has taken |
 //! | 4 | handshakes under way apart from the flows; offers of accurate ECN in them; what does not fit young flows; what passes in turns |
 //! | 5 | counters of what passes, by subscriber, and of echo requests |
+//! | 6 | versions and handshakes of QUIC; by whom flows were opened |
 //! | 7 | accurate ECN: what hosts tell each other of marks |
 //! | 8 | marks on the way to clients |
 //!

@@ -34,11 +34,10 @@ mod sink_marks;
 pub(crate) mod survivor;
 mod window;
 
-use acceptance::AckRange;
 use accurate_ecn::AccurateEcn;
 use conduct::Conduct;
 use departure::Departure;
-use sides::{IpTemplate, SinkSide, SourceSide, nothing_taken};
+use sides::{IpTemplate, SinkSide, SourceSide};
 use sink_marks::SinkMarks;
 
 /// Segments that one time-out sends at most, if the controller has room for them. All that waits on
@@ -172,31 +171,8 @@ impl Relay {
             trims_at: now + TRIM_EVERY,
             receiver,
             sender,
-            sink: SinkSide {
-                ip: template,
-                isn: sink.isn,
-                nxt: sink.isn + 1,
-                acks: AckRange::new(sink.granted.max(window)),
-                tsval: sink.timestamp.unwrap_or(0),
-                taken_tsval: nothing_taken(sink.timestamp.unwrap_or(0)),
-                is_tsval_old: false,
-                fin_end: None,
-                return_delay: tcp::ReturnDelay::default(),
-            },
-            source: SourceSide {
-                ip: template,
-                ack: sink.isn + 1,
-                acks: AckRange::new(source.granted),
-                window: source.window,
-                window_seq: source.isn,
-                edge: sink.isn + 1 + source.granted,
-                tsval: source.timestamp.unwrap_or(0),
-                is_tsval_old: false,
-                tsecr: sink.timestamp.unwrap_or(0),
-                ece: false,
-                urgent_end: None,
-                push_end: start,
-            },
+            sink: SinkSide::new(sink, template, window),
+            source: SourceSide::new(source, sink, template),
             agreed: Agreed {
                 timestamps,
                 ecn: agreement.ecn(),

@@ -5,7 +5,7 @@
 //!   B:  Holding ── before it is promised ─▶ Taking ── before a flow enters the engine ─▶ Taken ── A knows, or it is given up ─▶ Over
 //! ```
 //!
-//! A box has one note of a subscriber: the newest. [`claim`] says what a process that comes after it makes of the
+//! A box has one note of a subscriber: the newest. [`ownership_of`] says what a process that comes after it makes of the
 //! flows in its journal.
 
 use engine::FlowEnds;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use ::handover::{Copies, ForwardingTable, Loaded, Note, Peer, Survey};
+use ::handover::{Claim, Copies, ForwardingTable, Freeze, Loaded, Note, Peer, Survey};
 use engine::FlowEnds;
 use engine::{HandoverFlow, JournalEntry, Port};
 use io::Clock;
@@ -102,6 +102,39 @@ impl Accelerator {
         }
     }
 
+    /// Gives a subscriber's flows away, written down; none when that failed: they stay.
+    fn freeze(&mut self, freeze: Freeze, now: Instant) -> Option<Vec<Loaded>> {
+        let client = freeze.name.subscriber;
+        let loaded = self.engine.moved(client, now);
+        // First: if this process dies, another one goes on with what is written.
+        let note = freeze.note(loaded);
+        if !self.write_down(&note) {
+            return None;
+        }
+        self.engine.release(client);
+        note.lead(&mut self.forwarding);
+        if let Note::Frozen { flows, .. } = note { Some(flows) } else { None }
+    }
+
+    /// Takes another box's flows in, written down; true when they are this one's.
+    fn take_in(&mut self, claim: Claim, flows: &[Loaded], now: Instant) -> bool {
+        let is_taken = self.write_down(&Note::Taking(claim.clone())) && self.engine.take_in_all(flows, now);
+        self.start_uplink_journal();
+        if !is_taken {
+            return false;
+        }
+        let note = Note::Taken(claim);
+        let is_written = self.write_down(&note);
+        if is_written {
+            self.forwarding.take_in(note.name().subscriber);
+            note.lead(&mut self.forwarding);
+        } else {
+            // A process after this one would not go on with them.
+            flows.iter().for_each(|(flow, _)| self.engine.let_go(&flow.ends));
+        }
+        is_written
+    }
+
     fn do_step(&mut self, request: HandoverRequest, now: Instant) {
         match request {
             // Who asked and has gone misses nothing.
@@ -111,42 +144,17 @@ impl Accelerator {
             }
             HandoverRequest::Mtu(answer) => drop(answer.send(self.mtus.iter().min().copied())),
             HandoverRequest::GiveAway(freeze, turn, answer) => {
-                if !turn.begin() {
-                    return;
+                if turn.begin() {
+                    // Who asked waits for it.
+                    drop(answer.send(self.freeze(freeze, now)));
                 }
-                let client = freeze.name.subscriber;
-                let loaded = self.engine.moved(client, now);
-                // First: if this process dies, another one goes on with what is written.
-                let note = freeze.note(loaded);
-                let is_written = self.write_down(&note);
-                if is_written {
-                    self.engine.release(client);
-                    note.lead(&mut self.forwarding);
-                }
-                let Note::Frozen { flows, .. } = note else { return };
-                // Who asked waits for it.
-                drop(answer.send(is_written.then_some(flows)));
             }
             HandoverRequest::TakeIn(claim, flows, turn, answer) => {
-                if !turn.begin() {
-                    return;
+                if turn.begin() {
+                    let is_taken = self.take_in(claim, &flows, now);
+                    // Who asked waits for it.
+                    drop(answer.send((is_taken, flows)));
                 }
-                let mut is_taken =
-                    self.write_down(&Note::Taking(claim.clone())) && self.engine.take_in_all(&flows, now);
-                self.start_uplink_journal();
-                if is_taken {
-                    let note = Note::Taken(claim);
-                    is_taken = self.write_down(&note);
-                    if is_taken {
-                        self.forwarding.take_in(note.name().subscriber);
-                        note.lead(&mut self.forwarding);
-                    } else {
-                        // A process after this one would not go on with them.
-                        flows.iter().for_each(|(flow, _)| self.engine.let_go(&flow.ends));
-                    }
-                }
-                // Who asked waits for it.
-                drop(answer.send((is_taken, flows)));
             }
             HandoverRequest::TakeBack(flows, note, answer) => {
                 let are_here = self.take_each(&flows, now);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -206,7 +206,6 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         die_of_panics();
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance, namespace };
-    let herald_of_all = broadcaster.clone();
     let start = Start {
         removed,
         journal_alarm,
@@ -214,7 +213,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         processors,
         mode,
         turn,
-        broadcaster: herald_of_all,
+        broadcaster: broadcaster.clone(),
         lifeline,
     };
     let mut supervisor = start.supervise(&mut site, ground, events)?;
@@ -390,6 +389,23 @@ struct Start<P> {
 }
 
 impl<P: Processor + Send + 'static> Start<P> {
+    /// Reads what hand-overs need, and gives each processor its ways to the other boxes.
+    fn prepare_handovers(
+        &mut self,
+        config: &Config,
+        notes_at: PathBuf,
+        events: &mut dyn EventSink,
+    ) -> Result<Option<handover::Prepared>, RunError> {
+        let Some(wanted) = &config.handover else { return Ok(None) };
+        let prepared = handover::Prepared::new(wanted, config.ipv6_prefix_len, notes_at)?;
+        let cautions = prepared.cautions();
+        cautions.into_iter().for_each(|advice| events.on_event(&Event::Caution { advice }));
+        for one in &mut self.processors {
+            one.set_outlets(prepared.outlets(), config.ipv6_prefix_len, prepared.ledger());
+        }
+        Ok(Some(prepared))
+    }
+
     /// Attaches, and starts whatever works beside the packet loop of this thread.
     fn supervise<'a, S: Site>(
         mut self,
@@ -413,19 +429,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             packet_loop.reporting(broadcaster.clone()).refusing(Arc::clone(&no_new_flows))
         });
         let notes_at = Ledger::path(&config.state_directory, ground.namespace, &config.instance_name());
-        let prepared = config
-            .handover
-            .as_ref()
-            .map(|wanted| handover::Prepared::new(wanted, config.ipv6_prefix_len, notes_at));
-        let prepared = prepared.transpose()?;
-        if let Some(prepared) = &prepared {
-            let cautions = prepared.cautions();
-            cautions.into_iter().for_each(|advice| events.on_event(&Event::Caution { advice }));
-            let all = self.processors.iter_mut();
-            all.for_each(|one| {
-                one.set_outlets(prepared.outlets(), config.ipv6_prefix_len, prepared.ledger());
-            });
-        }
+        let prepared = self.prepare_handovers(config, notes_at, events)?;
         let mut places = loops.zip(self.processors);
         let (packet_loop, processor) =
             places.next().ok_or_else(|| RunError::Settings("no shards".to_owned()))?;
@@ -475,12 +479,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             supervisor.successor_needs.history = adopted.kept.inventory.history;
             supervisor.successor_needs.history.upgrades += 1;
             supervisor.entrust();
-            let flows = adopted.kept.inventory.flows as usize / (1 + places.len());
-            let others = places.iter_mut().map(|(_, processor)| processor);
-            let processors = std::iter::once(&mut supervisor.processor).chain(others);
-            for (processor, memory) in processors.zip(&supervisor.successor_needs.memories) {
-                processor.expect_flows(flows, memory.as_ref().map(AsFd::as_fd));
-            }
+            supervisor.expect_flows(adopted.kept.inventory.flows as usize, &mut places);
         }
         let before = match &self.mode {
             StartMode::Upgrade(adopted) => Some(adopted.name()),
@@ -493,22 +492,10 @@ impl<P: Processor + Send + 'static> Start<P> {
         }
         // Before the first packet.
         let notes = prepared.as_ref().map(|prepared| prepared.ledger().read()).unwrap_or_default();
-        let count = 1 + places.len();
-        let others = places.iter_mut().map(|(_, processor)| processor);
-        for (shard, processor) in std::iter::once(&mut supervisor.processor).chain(others).enumerate() {
-            let is_its =
-                |note: &&Note| shard_of(note.name().subscriber, config.ipv6_prefix_len, count) == shard;
-            processor.remember(&notes.iter().filter(is_its).cloned().collect::<Vec<_>>());
-        }
+        supervisor.remember(&notes, &mut places);
         supervisor.take_stock(&places)?;
         supervisor.entrust();
-        for (packet_loop, processor) in places {
-            // Twice between two looks at it: one that is alive is never taken for silent.
-            let (heartbeat, hang_after) = (config.heartbeat() / 2, config.hang_after());
-            let bypass = supervisor.attachment.bypass().cloned();
-            let terms = Terms { heartbeat, hang_after, bypass, spin_margin: config.spin_margin() };
-            supervisor.shards.start(packet_loop, processor, terms)?;
-        }
+        supervisor.start_shards(places)?;
         if let Some(prepared) = prepared {
             supervisor.receive_subscribers(prepared, notes)?;
         }
@@ -536,7 +523,43 @@ impl<P: Processor + Send + 'static> Start<P> {
     }
 }
 
+/// A packet loop of a thread of its own, with its processor.
+type Place<A, P> = (PacketLoop<<A as Attachment>::Path>, P);
+
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Makes room for flows that are to come, divided among this shard and the others.
+    fn expect_flows(&mut self, flows: usize, others: &mut [Place<A, P>]) {
+        let flows = flows / (1 + others.len());
+        let others = others.iter_mut().map(|(_, processor)| processor);
+        let processors = std::iter::once(&mut self.processor).chain(others);
+        for (processor, memory) in processors.zip(&self.successor_needs.memories) {
+            processor.expect_flows(flows, memory.as_ref().map(AsFd::as_fd));
+        }
+    }
+
+    /// Gives each shard the notes of its subscribers.
+    fn remember(&mut self, notes: &[Note], others: &mut [Place<A, P>]) {
+        let (count, prefix_len) = (1 + others.len(), self.ground.config.ipv6_prefix_len);
+        let others = others.iter_mut().map(|(_, processor)| processor);
+        for (shard, processor) in std::iter::once(&mut self.processor).chain(others).enumerate() {
+            let is_its = |note: &&Note| shard_of(note.name().subscriber, prefix_len, count) == shard;
+            processor.remember(&notes.iter().filter(is_its).cloned().collect::<Vec<_>>());
+        }
+    }
+
+    /// Starts the threads of all shards but this one.
+    fn start_shards(&mut self, others: Vec<Place<A, P>>) -> Result<(), RunError> {
+        let config = self.ground.config;
+        for (packet_loop, processor) in others {
+            // Twice between two looks at it: one that is alive is never taken for silent.
+            let (heartbeat, hang_after) = (config.heartbeat() / 2, config.hang_after());
+            let bypass = self.attachment.bypass().cloned();
+            let terms = Terms { heartbeat, hang_after, bypass, spin_margin: config.spin_margin() };
+            self.shards.start(packet_loop, processor, terms)?;
+        }
+        Ok(())
+    }
+
     /// Has everything reported that is there from the start.
     fn watch(&self) -> Result<(), RunError> {
         self.packet_loop.path().watch(&self.waiter, PATHS)?;

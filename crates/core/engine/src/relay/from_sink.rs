@@ -26,6 +26,31 @@ const BEYOND_WINDOW: u32 = 65_535;
 const DOUBTFUL_MAX: u32 = 1 << 30;
 
 impl Relay {
+    /// Notes headers, time and counted marks of a segment within the sink's numbers; true when it brings something
+    /// new.
+    fn note_sink(&mut self, segment: &Segment<'_>, is_current: bool) -> bool {
+        let tcp = segment.tcp;
+        // What brings nothing new may be older than what has come.
+        let is_later = self.is_later(tcp, self.sink.tsval);
+        let brings_more =
+            tcp.seq_end().is_after(self.sink.nxt) || tcp.ack.is_after(self.sender.una()) || is_later;
+        // What lies beyond all that has come of it tells no time: RFC 7323 §4.3, as we stand before the source.
+        let tells_time = is_current && tcp.seq.is_at_or_before(self.sink.nxt);
+        if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+            let age = Age::of(!tells_time || self.sink.has_overtaken(tcp), brings_more);
+            accurate_ecn.note(End::Sink, tcp, segment.ecn_byte_counters(), age);
+            if let Some(marks) = self.sink_marks.as_deref_mut()
+                && accurate_ecn.take_sink_marks() > 0
+            {
+                marks.on_counted();
+            }
+        }
+        if tells_time {
+            self.sink.note(segment.ip(), tcp, self.source.ack);
+        }
+        is_current && brings_more
+    }
+
     /// Takes in a segment of the sink; `departure` as for [`Relay::on_segment`].
     pub(super) fn on_sink_segment(
         &mut self,
@@ -73,29 +98,7 @@ impl Relay {
             self.doubt_sink(tcp);
         }
         if is_number {
-            cx.is_news = ack.is_current()
-                && (tcp.seq_end().is_after(self.sink.nxt)
-                    || tcp.ack.is_after(self.sender.una())
-                    || self.is_later(tcp, self.sink.tsval));
-            // What lies beyond all that has come of it tells no time: RFC 7323 §4.3, as we stand before the
-            // source.
-            let is_current = ack.is_current() && tcp.seq.is_at_or_before(self.sink.nxt);
-            let is_later = self.is_later(tcp, self.sink.tsval);
-            if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
-                // What brings nothing new may be older than what has come.
-                let brings_more =
-                    tcp.ack.is_after(self.sender.una()) || tcp.seq_end().is_after(self.sink.nxt);
-                let age = Age::of(!is_current || self.sink.has_overtaken(tcp), brings_more || is_later);
-                accurate_ecn.note(End::Sink, tcp, segment.ecn_byte_counters(), age);
-                if let Some(marks) = self.sink_marks.as_deref_mut()
-                    && accurate_ecn.take_sink_marks() > 0
-                {
-                    marks.on_counted();
-                }
-            }
-            if is_current {
-                self.sink.note(segment.ip(), tcp, self.source.ack);
-            }
+            cx.is_news = self.note_sink(segment, ack.is_current());
             self.sink.note_numbers(tcp, limit, is_doubtful);
         }
         // After both ends the source has no use for a bare acknowledgement: if it has closed it

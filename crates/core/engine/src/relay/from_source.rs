@@ -107,6 +107,18 @@ impl Relay {
             // What is owed from here on, even if only a FIN, is owed since now.
             self.last_progress = cx.now;
         }
+        self.answer_arrival(arrival, segment, (is_acceptable, is_overtaken, is_news), cx)
+    }
+
+    /// Answers a segment by what its data was; `is_news` says that its headers are.
+    fn answer_arrival(
+        &mut self,
+        arrival: Arrival,
+        segment: &mut Segment<'_>,
+        (is_acceptable, is_overtaken, is_news): (bool, bool, bool),
+        cx: &mut Context<'_>,
+    ) -> Effect {
+        let tcp = segment.tcp;
         match arrival {
             Arrival::Empty if is_overtaken => Effect::CONSUMED,
             Arrival::Empty if is_acceptable => self.forward_bare(segment),

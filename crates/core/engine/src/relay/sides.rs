@@ -5,6 +5,7 @@ use units::SeqNum;
 use wire::{Ip, Tcp, TcpFlags};
 
 use super::acceptance::AckRange;
+use crate::handshake::Offer;
 use crate::timestamp::{is_earlier, later_of};
 
 /// Header fields that are copied from one side's latest packet.
@@ -77,6 +78,22 @@ stored::fields!(SinkSide {
 });
 
 impl SinkSide {
+    /// State after the handshake; `window` is the sink's, bytes.
+    pub(super) fn new(sink: &Offer, ip: IpTemplate, window: u32) -> Self {
+        let tsval = sink.timestamp.unwrap_or(0);
+        Self {
+            ip,
+            isn: sink.isn,
+            nxt: sink.isn + 1,
+            acks: AckRange::new(sink.granted.max(window)),
+            tsval,
+            taken_tsval: nothing_taken(tsval),
+            is_tsval_old: false,
+            fin_end: None,
+            return_delay: ReturnDelay::default(),
+        }
+    }
+
     /// Notes what numbers an acceptable segment takes up: they are believed up to `limit`.
     ///
     /// One without data takes up none (Linux moves RCV.NXT by nothing else), unless `may_skip`.
@@ -174,6 +191,24 @@ stored::fields!(SourceSide {
 });
 
 impl SourceSide {
+    /// State after the handshake.
+    pub(super) fn new(source: &Offer, sink: &Offer, ip: IpTemplate) -> Self {
+        Self {
+            ip,
+            ack: sink.isn + 1,
+            acks: AckRange::new(source.granted),
+            window: source.window,
+            window_seq: source.isn,
+            edge: sink.isn + 1 + source.granted,
+            tsval: source.timestamp.unwrap_or(0),
+            is_tsval_old: false,
+            tsecr: sink.timestamp.unwrap_or(0),
+            ece: false,
+            urgent_end: None,
+            push_end: source.isn + 1,
+        }
+    }
+
     /// True when it has sent this before something that has already arrived (RFC 7323 §5): its
     /// window, above all, is no longer true. With our newer TSval in it the sink would believe it.
     pub(super) fn has_overtaken(&self, tcp: &Tcp) -> bool {

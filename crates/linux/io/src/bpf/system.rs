@@ -424,6 +424,21 @@ pub(super) fn attach_to_netfilter(program: BorrowedFd<'_>, link: NetfilterLink) 
     unsafe { open(LINK_CREATE, &mut attr) }
 }
 
+/// The link with a number, unless it has gone. While a link is being made the kernel answers `EAGAIN`: it is asked
+/// again, for a link that is not seen would be a filter that is bypassed.
+fn link_of(id: u32) -> Option<OwnedFd> {
+    const TRIES: u32 = 10_000;
+    for _ in 0..TRIES {
+        let mut attr = IdAttr { id, next: 0, flags: 0 };
+        // SAFETY: there are no addresses in it.
+        match unsafe { open(LINK_BY_ID, &mut attr) } {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            opened => return opened.ok(),
+        }
+    }
+    None
+}
+
 /// All of the machine, in whatever network namespace.
 pub(super) fn netfilter_links() -> io::Result<Vec<NetfilterLink>> {
     let (mut all, mut last) = (Vec::new(), 0);
@@ -435,19 +450,17 @@ pub(super) fn netfilter_links() -> io::Result<Vec<NetfilterLink>> {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(all),
             Err(error) => return Err(error),
         }
-        let mut attr = IdAttr { id: last, next: 0, flags: 0 };
-        // SAFETY: there are no addresses in it.
-        let link = match unsafe { open(LINK_BY_ID, &mut attr) } {
-            // It has gone since.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => continue,
-            opened => opened?,
-        };
+        // It has gone since.
+        let Some(link) = link_of(last) else { continue };
         let mut info = [0_u32; 2 * LINK_INFO_WORDS];
         let len = size_of_val(&info) as u32;
         let mut attr = InfoAttr { fd: link.as_raw_fd().cast_unsigned(), len, info: exposed_mut(&mut info) };
         // SAFETY: the kernel writes at most `len` bytes to `info`, which has as many and is made of integers; the
         // addresses in it are none, and it writes nowhere else.
-        unsafe { call(INFO_BY_FD, &mut attr) }?;
+        if unsafe { call(INFO_BY_FD, &mut attr) }.is_err() {
+            // One of another kind, which is being undone. Those behind it are wanted.
+            continue;
+        }
         let [kind, _, program, _, family, hook, priority, ..] = info;
         if kind == LINK_TO_NETFILTER {
             all.push(NetfilterLink { program, family, hook, priority: priority.cast_signed() });
