@@ -76,7 +76,7 @@ pub use owned_table::OwnedTable;
 pub use paced_waiter::PacedWaiter;
 pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use peer_credentials::Caller;
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_lines};
 pub use private_file::{create_private, create_private_directory, effective_user, read_secret};
 pub use process::{
     PidFd, ProcessId, end_process, raise_descriptor_limit, resident_bytes, resident_bytes_of, set_thread_name,
