@@ -64,7 +64,7 @@ pub(super) fn first_line(error: &clap::Error) -> String {
 }
 
 /// Messages of libraries about a text that is no number and a value of another kind, for people.
-const PLAIN: [(&str, &str); 14] = [
+const PLAIN: [(&str, &str); 15] = [
     ("invalid digit found in string", "write a whole number, such as 2"),
     ("cannot parse integer from empty string", "write a whole number, such as 2"),
     ("number too large to fit in target type", "the number is too large"),
@@ -77,6 +77,7 @@ const PLAIN: [(&str, &str); 14] = [
     ("missing field", "there is no"),
     ("expected a boolean", "write true or false, without quotes"),
     ("expected a string", "write a text in quotes"),
+    ("expected string or map", "write a text in quotes"),
     ("expected a sequence", "write a list, such as [\"a\", \"b\"]"),
     ("expected a map", "write a table"),
 ];
@@ -169,6 +170,7 @@ mod tests {
             "line 1: setting 'no-gso': invalid type: string \"yes\", write true or false",
         );
         wrong("wired = 1.5", "'wired': invalid type: floating point `1.5`, write a text in quotes");
+        wrong("steering = 3", "'steering': invalid type: integer `3`, write a text in quotes");
         wrong("\n[handover]\nlisten = 1", "line 2: setting 'handover-listen': invalid type: integer `1`");
         wrong(
             "\n[handover]\nport = 1",
