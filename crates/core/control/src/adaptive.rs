@@ -110,7 +110,7 @@ const RETURN_WAIT_MAX: Duration = Duration::from_secs(1);
 const BUNCH: Duration = Duration::from_millis(2);
 
 /// Parameters of [`Adaptive`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct AdaptiveParams {
     /// B: the shortest bin of deliveries. 30 ms; 5 ms to 1 s.
     pub bin: Duration,
@@ -139,21 +139,6 @@ pub struct AdaptiveParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
-stored::fields!(AdaptiveParams {
-    bin,
-    bins,
-    constant,
-    headroom_min,
-    headroom_max,
-    starved_permille,
-    headroom_gain,
-    starved_below,
-    delay_max,
-    initial_window,
-    memory,
-    without,
-    mss,
-});
 
 impl Default for AdaptiveParams {
     fn default() -> Self {
@@ -176,7 +161,7 @@ impl Default for AdaptiveParams {
 }
 
 /// This project's own controller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Adaptive {
     params: AdaptiveParams,
     offer: Offer,
@@ -197,33 +182,14 @@ pub struct Adaptive {
     reports_valid_until: Instant,
     competition: Competition,
     /// u: how long acknowledgements wait on their way back all the time.
+    #[stored(since(5, Duration::ZERO))]
     return_wait: Duration,
     /// W, and what is under way meanwhile because of u.
+    #[stored(since(5, Bytes::ZERO))]
     allowed: Bytes,
+    #[stored(since(8, Marks::default()))]
     marks: Marks,
 }
-stored::fields!(Adaptive {
-    params,
-    offer,
-    grain,
-    floor,
-    headroom,
-    start,
-    losses,
-    buffer,
-    silence,
-    window,
-    limited_at,
-    pacing_rate,
-    last_ack,
-    bursts,
-    blocking,
-    reports_valid_until,
-    competition: since(3, Competition::new()),
-    return_wait: since(5, Duration::ZERO),
-    allowed: since(5, Bytes::ZERO),
-    marks: since(8, Marks::default()),
-});
 
 impl Adaptive {
     /// A controller for a subscriber never seen before.

@@ -3,7 +3,7 @@
 //! The list of them stands at the end of this file: who offers a choice takes it from [`ControllerKind::ALL`] and
 //! [`Listed`]. `parameters.rs` lists what can be set of each. CONTRIBUTING.md says what else a new one takes.
 
-use stored::{Reader, Stored, StoredError, Writer};
+use stored::{Layouts, Reader, Stored, StoredError, Writer};
 use units::{Bytes, Duration, Instant};
 
 use crate::parameters::Parameters as _;
@@ -59,7 +59,7 @@ impl Listed {
 
 /// Has an enum stored by the name of its variant, and what that holds.
 macro_rules! stored_by_name {
-    ($type:ident: $($name:literal => $variant:ident),+) => {
+    ($type:ident: $($name:literal => $variant:ident($inner:ty)),+) => {
         impl Stored for $type {
             fn store(&self, out: &mut Writer) {
                 match self { $(Self::$variant(inner) => {
@@ -73,6 +73,12 @@ macro_rules! stored_by_name {
                     $($name => from.value().map(Self::$variant),)+
                     _ => Err(Reader::senseless(at, "the name of a controller")),
                 }
+            }
+            fn layout(layouts: &mut Layouts) {
+                layouts.of::<Self>(stringify!($type), |layouts| {
+                    $(layouts.variant($name);
+                    layouts.value::<$inner>("0");)+
+                });
             }
         }
     };
@@ -114,7 +120,7 @@ macro_rules! controllers {
             $($(#[$doc])* $variant($controller),)+
         }
 
-        stored_by_name!(AnyController: $($name => $variant),+);
+        stored_by_name!(AnyController: $($name => $variant($controller)),+);
 
         impl Controller for AnyController {
             fn name(&self) -> &'static str {
@@ -155,7 +161,7 @@ macro_rules! controllers {
             $($(#[$doc])* $variant($params),)+
         }
 
-        stored_by_name!(ControllerConfig: $($name => $variant),+);
+        stored_by_name!(ControllerConfig: $($name => $variant($params)),+);
 
         impl ControllerConfig {
             /// Every name [`ControllerConfig::named`] knows.

@@ -37,7 +37,7 @@ use model::Model;
 use policer::Policer;
 
 /// Parameters of [`Bbr`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct BbrParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -46,7 +46,6 @@ pub struct BbrParams {
     /// Seed of the phase in which PROBE_BW begins. Default 1.
     pub seed: u64,
 }
-stored::fields!(BbrParams { mss, initial_window_segments, seed });
 
 impl Default for BbrParams {
     fn default() -> Self {
@@ -88,7 +87,7 @@ const BURST_MAX: u64 = 65_535 - 320;
 const RTT_INITIAL: Duration = Duration::from_millis(1);
 
 /// State of BBR.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Mode {
     Startup,
     Drain,
@@ -99,27 +98,24 @@ enum Mode {
     },
     ProbeRtt(ProbeRtt),
 }
-stored::variants! { Mode: 0 => Startup, 1 => Drain, 2 => ProbeBw { phase, since }, 3 => ProbeRtt(inner) }
 
 /// PROBE_RTT: until few enough segments are in flight, then for a while and a round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum ProbeRtt {
     Emptying,
     Holding { until: Instant, has_round_passed: bool },
 }
-stored::variants! { ProbeRtt: 0 => Emptying, 1 => Holding { until, has_round_passed } }
 
 /// The sender's state of repair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Repair {
     None,
     Recovery,
     Timeout,
 }
-stored::variants! { Repair: 0 => None, 1 => Recovery, 2 => Timeout }
 
 /// BBR version 1.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Bbr {
     mss: u64,
     initial_segments: u64,
@@ -145,26 +141,6 @@ pub struct Bbr {
     /// State of the generator of PROBE_BW's first phase.
     random: u64,
 }
-stored::fields!(Bbr {
-    mss,
-    initial_segments,
-    mode,
-    model,
-    policer,
-    aggregation,
-    cwnd,
-    prior_cwnd,
-    pacing_rate,
-    has_rtt,
-    full_rate,
-    full_rounds,
-    is_pipe_full,
-    repair,
-    conserves_packets,
-    is_restarting_from_idle,
-    next_send,
-    random,
-});
 
 impl Bbr {
     /// BBR in STARTUP.

@@ -38,7 +38,7 @@ use bounds::{Bounds, is_too_high};
 use flights::{Flight, Flights};
 
 /// Parameters of [`Bbr3`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct Bbr3Params {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -47,7 +47,6 @@ pub struct Bbr3Params {
     /// Seed of the time between probes. Default 1.
     pub seed: u64,
 }
-stored::fields!(Bbr3Params { mss, initial_window_segments, seed });
 
 impl Default for Bbr3Params {
     fn default() -> Self {
@@ -76,7 +75,7 @@ const RENO_ROUNDS_MAX: u64 = 63;
 const BURST_MAX: u64 = 64 * 1024;
 
 /// Phase of its cycle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Phase {
     Startup,
     Drain,
@@ -87,42 +86,35 @@ enum Phase {
     /// Time since which few enough bytes are in flight, and whether a round has passed.
     ProbeRtt(Option<(Instant, bool)>),
 }
-stored::variants! {
-    Phase:
-    0 => Startup, 1 => Drain, 2 => Down, 3 => Cruise, 4 => Refill, 5 => Up, 6 => ProbeRtt(inner),
-}
 
 /// Phase of the probe that acknowledgements coming in belong to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum AckPhase {
     ProbeStarting,
     ProbeFeedback,
     ProbeStopping,
     Refilling,
 }
-stored::variants! { AckPhase: 0 => ProbeStarting, 1 => ProbeFeedback, 2 => ProbeStopping, 3 => Refilling }
 
 /// The search for a plateau of the delivery rate.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct Plateau {
     rate: Rate,
     rounds: u32,
     is_found: bool,
 }
-stored::fields!(Plateau { rate, rounds, is_found });
 
 /// Rounds of a window each (§5.5.1).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct Round {
     ends_at: Bytes,
     /// This acknowledgement begins one.
     is_start: bool,
     since_probe: u64,
 }
-stored::fields!(Round { ends_at, is_start, since_probe });
 
 /// The cycle of probing for bandwidth (§5.3.3).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Cycle {
     phase: Phase,
     acks: AckPhase,
@@ -132,19 +124,17 @@ struct Cycle {
     wait: Duration,
     has_samples: bool,
 }
-stored::fields!(Cycle { phase, acks, since, wait, has_samples });
 
 /// Rise of the bound in Up (§5.3.3): rounds of it, acknowledged bytes, and bytes per segment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Climb {
     rounds: u32,
     acked: u64,
     price: u64,
 }
-stored::fields!(Climb { rounds, acked, price });
 
 /// The smallest round trip, and the probes for it (§5.3.4).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct MinRtt {
     min: Option<(Duration, Instant)>,
     /// The same with the shorter memory that times ProbeRTT.
@@ -152,10 +142,9 @@ struct MinRtt {
     /// Delivered and in flight when ProbeRTT last held data back.
     held_back_until: Bytes,
 }
-stored::fields!(MinRtt { min, recent, held_back_until });
 
 /// BBR version 3.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Bbr3 {
     mss: u64,
     initial_segments: u64,
@@ -179,28 +168,6 @@ pub struct Bbr3 {
     is_restarting_from_idle: bool,
     random: u64,
 }
-stored::fields!(Bbr3 {
-    mss,
-    initial_segments,
-    cycle,
-    bounds,
-    flights,
-    aggregation,
-    rates,
-    round,
-    climb,
-    plateau,
-    is_pipe_full,
-    rtt,
-    delivered,
-    lost,
-    cwnd,
-    prior_cwnd,
-    pacing_rate,
-    is_recovering,
-    is_restarting_from_idle,
-    random,
-});
 
 impl Bbr3 {
     /// BBR in Startup.

@@ -27,7 +27,7 @@ use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, LossKind, MSS_DEFAULT, Sent};
 
 /// Parameters of [`Cubic`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct CubicParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -43,14 +43,6 @@ pub struct CubicParams {
     /// Leave slow start by HyStart (RFC 9438 §4.10, Linux `hystart`). Default on.
     pub hystart: bool,
 }
-stored::fields!(CubicParams {
-    mss,
-    initial_window_segments,
-    beta_permille,
-    c_permille,
-    fast_convergence,
-    hystart,
-});
 
 impl Default for CubicParams {
     fn default() -> Self {
@@ -116,7 +108,7 @@ const FIRST_EPOCH_SEGMENTS: u64 = 20;
 const PLATEAU_WINDOWS: u64 = 100;
 
 /// Growth since a loss.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Epoch {
     began: Instant,
     /// K in milliseconds.
@@ -127,10 +119,9 @@ struct Epoch {
     w_est: u64,
     est_credit: u64,
 }
-stored::fields!(Epoch { began, k_ms, origin, w_est, est_credit });
 
 /// CUBIC's rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct CubicRule {
     params: CubicParams,
     /// Window before the last loss, in bytes; zero when there was none.
@@ -141,7 +132,6 @@ pub struct CubicRule {
     last_sent: Instant,
     hystart: HyStart,
 }
-stored::fields!(CubicRule { params, w_max, min_rtt, epoch, last_sent, hystart });
 
 impl CubicRule {
     /// Begins an epoch below `window`; what is left of it with `beta`.

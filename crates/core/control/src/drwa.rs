@@ -32,7 +32,7 @@ pub mod receiver;
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 
 /// Parameters of [`Drwa`]; the defaults are \[DR\]'s.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct DrwaParams {
     /// α: weight of the old estimate, in thousandths, 0 to 1000. 875 (7/8).
     pub alpha_permille: u32,
@@ -47,13 +47,6 @@ pub struct DrwaParams {
     /// anew. 10 s; `None` follows the paper.
     pub re_baseline: Option<Duration>,
 }
-stored::fields!(DrwaParams {
-    alpha_permille,
-    lambda_permille,
-    initial_window,
-    is_free_without_queue,
-    re_baseline,
-});
 
 impl Default for DrwaParams {
     fn default() -> Self {
@@ -79,15 +72,14 @@ impl DrwaParams {
 const FRACTION_BITS: u32 = 8;
 
 /// Round trips of a round, until it ends.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, stored::Stored)]
 struct Round {
     rtt_sum: Duration,
     rtts: u64,
 }
-stored::fields!(Round { rtt_sum, rtts });
 
 /// \[DR\]'s dynamic receive window of one flow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Drwa {
     params: DrwaParams,
     mss: Bytes,
@@ -102,7 +94,6 @@ pub struct Drwa {
     /// Time since which round trips are longer than the window explains, and the smallest of them.
     unexplained: Option<(Instant, Duration)>,
 }
-stored::fields!(Drwa { params, mss, cwnd_est, rtt_est, rtt_min, window, began, round, unexplained });
 
 impl Drwa {
     /// The initial window, for segments of `mss` bytes of payload.
@@ -219,13 +210,12 @@ impl Drwa {
 
 /// The window field of one flow's acknowledgements: lowered to a limit, never beyond the receiver's
 /// own window, and never so that the right edge moves back (RFC 9293 §3.8.6).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub struct WindowField {
     scale: WindowScale,
     /// One past the last number the sender was ever allowed.
     edge: SeqNum,
 }
-stored::fields!(WindowField { scale, edge });
 
 impl WindowField {
     /// `edge` is what the handshake allowed; `scale` that of the receiver's windows.

@@ -11,13 +11,12 @@ use units::{Duration, Instant};
 const SAMPLES_MAX: usize = 64;
 
 /// Values in the order they came, each better than all that came after it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 struct Monotone<T> {
     window: Duration,
     /// Front: the extreme of the whole window. Times and values both ordered.
     samples: VecDeque<(Instant, T)>,
 }
-stored::fields!([T] Monotone { window, samples });
 
 impl<T: Copy> Monotone<T> {
     fn new(window: Duration) -> Self {
@@ -68,14 +67,12 @@ pub trait Order {
 }
 
 /// The larger value is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub struct Larger;
-stored::fields!(Larger {});
 
 /// The smaller value is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub struct Smaller;
-stored::fields!(Smaller {});
 
 impl Order for Larger {
     fn beats<T: Ord>(one: &T, other: &T) -> bool {
@@ -90,12 +87,11 @@ impl Order for Smaller {
 }
 
 /// The extreme of the last `window`; the last known one when nothing newer came.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Windowed<T, O> {
     samples: Monotone<T>,
     order: PhantomData<O>,
 }
-stored::fields!([T, O] Windowed { samples, order });
 
 /// The largest value of the last `window`.
 pub type WindowedMax<T> = Windowed<T, Larger>;
@@ -122,9 +118,8 @@ impl<T: Copy + Ord, O: Order> Windowed<T, O> {
 }
 
 /// The three best values of a window, each later than the one before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct BestThree<T>([(Instant, T); 3]);
-stored::fields!([T] BestThree(inner));
 
 impl<T: Copy> BestThree<T> {
     fn update(&mut self, window: Duration, value: T, now: Instant, equals_or_beats: impl Fn(T, T) -> bool) {
@@ -157,13 +152,12 @@ impl<T: Copy> BestThree<T> {
 /// smallest round trip with). Mostly, because three places are few: what comes while they hold three better
 /// ones, all of which soon expire without another taking their place, is lost. For what there is one of per
 /// flow; [`Windowed`] is exact.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub struct Recent<T, O> {
     window: Duration,
     best: Option<BestThree<T>>,
     order: PhantomData<O>,
 }
-stored::fields!([T, O] Recent { window, best, order });
 
 /// The largest value of about the last `window`.
 pub type RecentMax<T> = Recent<T, Larger>;

@@ -11,7 +11,7 @@ use units::{Bytes, Rate};
 use crate::{Ack, Control, Controller, Loss, MSS_DEFAULT, quantum_for};
 
 /// Parameters of [`Fixed`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct FixedParams {
     /// Rate of sending. Default 5.6 Mbit/s (\[MA\] Fig 2).
     pub rate: Rate,
@@ -20,7 +20,6 @@ pub struct FixedParams {
     /// Bytes in flight at most. Default none, as in the paper.
     pub window: Bytes,
 }
-stored::fields!(FixedParams { rate, mss, window });
 
 impl Default for FixedParams {
     fn default() -> Self {
@@ -29,11 +28,10 @@ impl Default for FixedParams {
 }
 
 /// A constant rate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Fixed {
     params: FixedParams,
 }
-stored::fields!(Fixed { params });
 
 impl Fixed {
     /// A controller that always answers with `params.rate`.

@@ -31,13 +31,12 @@ const RISE_MIN: Duration = Duration::from_millis(4);
 const RISE_MAX: Duration = Duration::from_millis(16);
 
 /// The round under way.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 pub(crate) struct HyStart {
     round: Option<Round>,
 }
-stored::fields!(HyStart { round });
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Round {
     began: Instant,
     /// It ends when more than this is delivered.
@@ -47,7 +46,6 @@ struct Round {
     min_rtt: Duration,
     samples: u32,
 }
-stored::fields!(Round { began, ends_at, last_in_train, min_rtt, samples });
 
 impl HyStart {
     /// Takes in a round trip during slow start; true when it ought to end.

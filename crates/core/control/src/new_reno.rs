@@ -18,7 +18,7 @@ use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, MSS_DEFAULT};
 
 /// Parameters of [`NewReno`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct NewRenoParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -28,7 +28,6 @@ pub struct NewRenoParams {
     /// \[MP\]'s servers begin with 64 KB.
     pub initial_ssthresh: Option<Bytes>,
 }
-stored::fields!(NewRenoParams { mss, initial_window_segments, initial_ssthresh });
 
 impl Default for NewRenoParams {
     fn default() -> Self {
@@ -43,9 +42,8 @@ const MARK_LEAVES_PERCENT: u64 = 80;
 pub type NewReno = WindowControl<NewRenoRule>;
 
 /// One segment more per round trip, half the window per loss.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct NewRenoRule;
-stored::fields!(NewRenoRule {});
 
 impl NewReno {
     /// A window of `initial_window_segments` in slow start.

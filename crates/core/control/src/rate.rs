@@ -53,7 +53,7 @@ use capacity::LinkCapacity;
 pub const R_CAP_START: Rate = Rate::from_mbps(100);
 
 /// Parameters of [`RateControl`]; the defaults are \[MA\] Table 2.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct RateParams {
     /// k: segments acknowledged per estimate. 250.
     pub k_segments: u32,
@@ -101,28 +101,6 @@ pub struct RateParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
-stored::fields!(RateParams {
-    k_segments,
-    lambda_permille,
-    alpha,
-    beta,
-    mu_permille,
-    r_cap,
-    r_cap_memory,
-    r_cap_is_start,
-    r_cap_from_feedback,
-    stale_after,
-    start_permille,
-    raise_permille,
-    rtt_window,
-    rtt_permille,
-    beta_waits_for_r,
-    is_over_base,
-    in_flight_cap,
-    rate_window,
-    initial_window,
-    mss,
-});
 
 impl Default for RateParams {
     fn default() -> Self {
@@ -168,7 +146,7 @@ impl RateParams {
 }
 
 /// \[MA\]'s rate control.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct RateControl {
     params: RateParams,
     /// R, once k segments have been acknowledged.
@@ -187,20 +165,6 @@ pub struct RateControl {
     discarded: Option<(Instant, Bytes)>,
     now: Instant,
 }
-stored::fields!(RateControl {
-    params,
-    r,
-    r_max,
-    block,
-    last_raise,
-    delivery_rate,
-    smallest_rtt,
-    recent_rtt,
-    smoothed_rtt,
-    capacity,
-    discarded,
-    now,
-});
 
 /// Time for which a peer that has discarded something is believed to do so again (ours; H18).
 const DISCARDS_REMEMBERED: Duration = Duration::from_secs(10);

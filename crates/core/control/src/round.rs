@@ -5,14 +5,13 @@ use units::{Bytes, Duration};
 use crate::Ack;
 
 /// Counts rounds and keeps the smallest round trip of the one under way.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 pub(crate) struct Rounds {
     /// It ends when more than this has been delivered.
     ends_at: Bytes,
     min_rtt: Option<Duration>,
     samples: u32,
 }
-stored::fields!(Rounds { ends_at, min_rtt, samples });
 
 /// A round that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

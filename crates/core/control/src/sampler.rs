@@ -15,7 +15,7 @@
 use units::{Bytes, Duration, Instant, Rate};
 
 /// State of the sampler that a segment remembers from the time it was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, stored::Stored)]
 pub struct SendStamp {
     /// Time at which it was sent.
     pub sent_at: Instant,
@@ -28,7 +28,6 @@ pub struct SendStamp {
     /// The sender had nothing more to send then.
     is_app_limited: bool,
 }
-stored::fields!(SendStamp { sent_at, delivered, delivered_at, first_sent_at, is_app_limited });
 
 /// The rate at which one flight was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub struct RateSample {
 }
 
 /// Counts deliveries and turns them into [`RateSample`]s.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub struct RateSampler {
     delivered: Bytes,
     delivered_at: Instant,
@@ -52,7 +51,6 @@ pub struct RateSampler {
     /// Deliveries up to this count were sent while data was short.
     app_limited_until: Bytes,
 }
-stored::fields!(RateSampler { delivered, delivered_at, first_sent_at, app_limited_until });
 
 impl RateSampler {
     /// A sampler that has seen nothing.

@@ -207,7 +207,7 @@ pub struct AckEvent {
 
 /// The state of a connection. Times in µs, amounts in bytes, rates in bytes per second; 0 is none, also where a time
 /// is a moment. The order is that of `struct law` in `crates/linux/congestion/bpf/law.h`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 #[allow(missing_docs, reason = "bpf/law.h has the same fields; the terms are explained where they are used")]
 pub struct Law {
     // What it says.
@@ -284,69 +284,6 @@ pub struct Law {
     pub mark_bytes: [u32; MARKS],
     pub met: [u32; MET],
 }
-
-stored::fields!(Law {
-    window,
-    pacing_rate,
-    mss,
-    limited_us,
-    bin_us,
-    bin_started_us,
-    bin_bytes,
-    bin_is_limited,
-    forecast,
-    average,
-    last_ack_us,
-    gaps_us,
-    gap_squares,
-    floor_us,
-    confirmed_us,
-    age_max_us,
-    drain_from_us,
-    drain_until_us,
-    drain_smallest_us,
-    drain_rtt_us,
-    headroom_ns,
-    start_window,
-    queueing_since_us,
-    allowed,
-    lost_us,
-    acknowledged,
-    pending,
-    long_delivered,
-    long_lost,
-    short_delivered,
-    short_lost,
-    size,
-    rises_us,
-    longest,
-    longest_before,
-    longest_since_us,
-    police_state,
-    police_since_us,
-    police_delivered,
-    police_lost,
-    police_before_ppm,
-    police_again_us,
-    police_rate,
-    police_parts,
-    police_waited_us,
-    police_samples,
-    others,
-    others_forecast,
-    others_recent,
-    others_headroom_ns,
-    bound,
-    others_queue,
-    drain_samples,
-    bins_written,
-    marks_written,
-    acks,
-    bins,
-    mark_us,
-    mark_bytes,
-    met,
-});
 
 impl Law {
     /// Law of a connection with segments of `mss` bytes, of whose path nothing is known.

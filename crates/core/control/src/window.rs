@@ -22,7 +22,7 @@ use units::{Bytes, Instant, Rate};
 use crate::{Ack, Control, Controller, Loss, LossKind, Mark, Sent};
 
 /// A congestion window under a rule's control. All in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, stored::Stored)]
 pub struct Window {
     /// Payload of a segment.
     pub mss: u64,
@@ -33,7 +33,6 @@ pub struct Window {
     /// Acknowledged towards the next segment of growth.
     credit: u64,
 }
-stored::fields!(Window { mss, cwnd, ssthresh, credit });
 
 impl Window {
     pub(crate) fn new(mss: Bytes, initial_segments: u64) -> Self {
@@ -113,14 +112,13 @@ pub trait Rule {
 }
 
 /// Counts of proportional rate reduction during one recovery (RFC 9937 §6).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Reduction {
     /// cwnd when it began: RecoverFS.
     prior_cwnd: u64,
     delivered: u64,
     sent: u64,
 }
-stored::fields!(Reduction { prior_cwnd, delivered, sent });
 
 impl Reduction {
     /// The window after `ack`, which delivered `delivered` bytes.
@@ -143,7 +141,7 @@ impl Reduction {
 }
 
 /// A window controller that follows rule `R`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct WindowControl<R> {
     pub(crate) rule: R,
     pub(crate) window: Window,
@@ -151,7 +149,6 @@ pub struct WindowControl<R> {
     /// cwnd and ssthresh before the last loss, should it have been none.
     before_loss: Option<(u64, u64)>,
 }
-stored::fields!([R] WindowControl { rule, window, reduction, before_loss });
 
 impl<R: Rule> WindowControl<R> {
     pub(crate) fn with(rule: R, mss: Bytes, initial_segments: u64) -> Self {

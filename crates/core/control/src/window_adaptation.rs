@@ -38,7 +38,7 @@ use crate::{
 use predictor::Predictor;
 
 /// Meaning of w(n).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub enum Law {
     /// (18), as what is sent in a step.
     PerStep,
@@ -47,10 +47,9 @@ pub enum Law {
     /// The queue predicted over the delay of the reports is held at its target.
     Predictive,
 }
-stored::variants! { Law: 0 => PerStep, 1 => InFlight, 2 => Predictive }
 
 /// Parameters of [`WindowAdaptation`]; those of (18) are \[WA\]'s.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct WindowAdaptationParams {
     /// Meaning of w(n). [`Law::Predictive`].
     pub law: Law,
@@ -83,21 +82,6 @@ pub struct WindowAdaptationParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
-stored::fields!(WindowAdaptationParams {
-    law,
-    tau,
-    q0,
-    gain_permille,
-    stale_after,
-    target,
-    idle_permille,
-    target_memory,
-    forecast_memory,
-    observer_permille,
-    forward_delay,
-    fallback,
-    mss,
-});
 
 impl Default for WindowAdaptationParams {
     fn default() -> Self {
@@ -137,15 +121,14 @@ impl WindowAdaptationParams {
 }
 
 /// The last report, as far as it is still needed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Known {
     bandwidth: Rate,
     valid_until: Instant,
 }
-stored::fields!(Known { bandwidth, valid_until });
 
 /// \[WA\]'s window adaptation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct WindowAdaptation {
     params: WindowAdaptationParams,
     /// Boxed: most of its size, and rarely used.
@@ -159,7 +142,6 @@ pub struct WindowAdaptation {
     /// Apart, because all controllers share one enum and none else is so large.
     predictor: Box<Predictor>,
 }
-stored::fields!(WindowAdaptation { params, fallback, now, in_flight, known, allowance, predictor });
 
 impl WindowAdaptation {
     /// A controller that has had no report.

@@ -25,14 +25,13 @@ impl Direction {
 /// An end of a flow, as a half of the engine sees it: a half knows one direction of data.
 ///
 /// For the downlink the source is the server and the sink the client, for the uplink the reverse.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) enum End {
     /// The host that sends the data.
     Source,
     /// The host that takes it.
     Sink,
 }
-stored::variants! { End: 0 => Source, 1 => Sink }
 
 impl End {
     /// The other one.

@@ -14,7 +14,7 @@ use crate::relay::Relay;
 /// One flow in the table. What is looked at to find it, and when its timer comes up, is one line of
 /// the processor's cache.
 #[repr(C, align(64))]
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Flow {
     pub(crate) key: FlowKey,
     /// It waits in the list of flows with control packets to make.
@@ -37,20 +37,6 @@ pub(crate) struct Flow {
     pub(crate) kin_after: Kin,
     pub(crate) phase: Phase,
 }
-stored::fields!(Flow {
-    key,
-    in_outbox,
-    is_urgent,
-    is_journaled,
-    subscriber,
-    kin_before,
-    armed,
-    due,
-    last_activity,
-    link,
-    kin_after,
-    phase,
-});
 
 impl Flow {
     /// A flow in a phase; its last packet came at `last_activity`.

@@ -9,7 +9,7 @@ use crate::boundary::Port;
 use crate::record::{FlowRecord, RECORD_WORDS};
 
 /// A flow of one direction by its ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, stored::Stored)]
 pub struct FlowEnds {
     /// True for the downlink: the sink is the client.
     pub is_downlink: bool,
@@ -18,7 +18,6 @@ pub struct FlowEnds {
     /// Host that sends it.
     pub source: SocketAddr,
 }
-stored::fields!(FlowEnds { is_downlink, sink, source });
 
 impl FlowEnds {
     /// Port at which its sink is.
@@ -35,7 +34,7 @@ impl FlowEnds {
 }
 
 /// Data of a flow that waits for its sink's acknowledgement.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, stored::Stored)]
 pub struct HeldPiece {
     /// Flow that it belongs to.
     pub flow: FlowEnds,
@@ -46,7 +45,6 @@ pub struct HeldPiece {
     /// The bytes, in order and without a hole.
     pub bytes: Vec<u8>,
 }
-stored::fields!(HeldPiece { flow, una, start, bytes });
 
 /// A flow as it stood in one engine, for another one in another box to go on with: what a process that has died
 /// leaves of it ([`FlowRecord`]), and the data that it held in order. Data behind a hole is left out: its source

@@ -22,7 +22,7 @@ const MSS_MAX: u32 = 65_535 - 40 - 60;
 pub(crate) const TIMESTAMPS_LEN: u32 = 12;
 
 /// Options that one side offered in its SYN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct Offer {
     pub(crate) isn: SeqNum,
     /// Unscaled (RFC 7323 §2.2).
@@ -39,23 +39,12 @@ pub(crate) struct Offer {
     /// offers classic ECN or none. The SYN-ACK says whether it is agreed on.
     pub(crate) offers_accurate_ecn: bool,
     /// A SYN offers it with all three flags, or a SYN-ACK agrees to such an offer.
+    #[stored(since(7, false))]
     pub(crate) accurate_ecn: bool,
     /// It has byte counters of accurate ECN (RFC 9768 §3.2.3).
+    #[stored(since(7, false))]
     pub(crate) ecn_bytes: bool,
 }
-stored::fields!(Offer {
-    isn,
-    window,
-    granted,
-    mss,
-    window_scale,
-    sack,
-    timestamp,
-    ecn,
-    offers_accurate_ecn,
-    accurate_ecn: since(7, false),
-    ecn_bytes: since(7, false),
-});
 
 impl Offer {
     fn of(tcp: &Tcp) -> Self {
@@ -117,14 +106,14 @@ impl Offer {
 }
 
 /// Options that both sides agreed on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Agreement {
     pub(crate) sink: Offer,
     pub(crate) source: Offer,
     /// End that has sent the SYN.
+    #[stored(since(7, End::Sink))]
     pub(crate) initiator: End,
 }
-stored::fields!(Agreement { sink, source, initiator: since(7, End::Sink) });
 
 impl Agreement {
     pub(crate) fn timestamps(&self) -> bool {
@@ -184,7 +173,7 @@ impl Agreement {
 }
 
 /// A handshake under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Handshake {
     initiator: End,
     syn: Offer,
@@ -194,10 +183,9 @@ pub(crate) struct Handshake {
     /// Something was sent twice: which of them was answered, nobody knows (Karn).
     is_repeated: bool,
 }
-stored::fields!(Handshake { initiator, syn, syn_at, reply, reply_at, is_repeated });
 
 /// Round trips of the handshake, from where we stand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct RoundTrips {
     /// Time to the sink and back.
     pub(crate) to_sink: Duration,
@@ -206,7 +194,6 @@ pub(crate) struct RoundTrips {
     /// Something was sent twice: they may be too short.
     pub(crate) is_doubtful: bool,
 }
-stored::fields!(RoundTrips { to_sink, to_source, is_doubtful });
 
 /// Effect of a packet on the handshake.
 #[derive(Clone, Copy, Debug)]

@@ -19,8 +19,8 @@
 //! | 7 | accurate ECN: what hosts tell each other of marks |
 //! | 8 | marks on the way to clients |
 //!
-//! Each structure lists its fields beside its definition (`stored::fields!`). So what a flow is made of is
-//! said in one place, and a field that is not stored does not compile.
+//! What a flow is made of derives [`stored::Stored`]: the definitions are the format. It stands as text in
+//! `half/tests/image-version-8.txt`, with which a test compares them.
 
 use stored::StoredError;
 

@@ -13,9 +13,8 @@ const KEY_LEN: usize = 16 + 16 + 2 + 2 + 1;
 /// A flow: its sink and its source.
 ///
 /// Packed, because every packet compares one that lies somewhere in memory.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, stored::Stored)]
 pub(crate) struct FlowKey([u8; KEY_LEN]);
-stored::fields!(FlowKey(inner));
 
 impl FlowKey {
     pub(crate) fn new(sink: SocketAddr, source: SocketAddr) -> Self {
@@ -103,13 +102,12 @@ impl fmt::Debug for FlowKey {
 }
 
 /// Key of the flows that share a controller.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, stored::Stored)]
 pub(crate) enum SharingKey {
     /// A subscriber: an address or the start of a prefix.
     Address(IpAddr),
     Flow(FlowKey),
 }
-stored::variants! { SharingKey: 0 => Address(inner), 1 => Flow(inner) }
 
 /// The address whose flows share one radio queue: an IPv4 address, or an IPv6 prefix (H14).
 pub(crate) fn subscriber_key(client: IpAddr, ipv6_prefix_len: u8) -> IpAddr {

@@ -60,7 +60,7 @@ const UNANSWERED: Duration = Duration::from_millis(100);
 const SERVICE: u64 = 256;
 
 /// Packets that pass to one subscriber, and what is known of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Opaque {
     pub(crate) queues: Queues,
     pub(crate) under_way: UnderWay,
@@ -68,20 +68,14 @@ pub(crate) struct Opaque {
     service: [u64; 2],
     /// DSCP of what accelerated flows send.
     own_dscp: Option<u8>,
+    #[stored(since(5, Markers::default()))]
     pub(crate) markers: Markers,
+    #[stored(since(6, Quic::default()))]
     pub(crate) quic: Quic,
     /// Bytes that have passed so far.
+    #[stored(since(5, PassedBytes::default()))]
     pub(crate) passed: PassedBytes,
 }
-stored::fields!(Opaque {
-    queues,
-    under_way,
-    service,
-    own_dscp,
-    markers: since(5, Markers::default()),
-    quic: since(6, Quic::default()),
-    passed: since(5, PassedBytes::default()),
-});
 
 /// Class of flows whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,16 +156,16 @@ pub(crate) fn payload_of(packet_len: usize, segments: u32) -> u32 {
 }
 
 /// Place of what a subscriber is sent beside its accelerated flows, if there is anything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Place {
     opaque: Option<Box<Opaque>>,
     /// Time at which an accelerated flow sent last.
     own_sent_at: Instant,
     /// All that is sent to the subscriber is to come here.
     is_wanted: bool,
+    #[stored(since(5, Trickle::default()))]
     trickle: Trickle,
 }
-stored::fields!(Place { opaque, own_sent_at, is_wanted, trickle: since(5, Trickle::default()) });
 
 impl Place {
     pub(crate) fn get(&self) -> Option<&Opaque> {

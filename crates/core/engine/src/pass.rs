@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// Reason why a flow is not accelerated, or no longer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, stored::Stored)]
 pub enum PassReason {
     /// Acceleration is switched off.
     Disabled,
@@ -53,14 +53,6 @@ pub enum PassReason {
     NotTcpLike,
     /// One side takes segments so short only that nothing is gained by them (H6).
     TinySegments,
-}
-stored::variants! {
-    PassReason:
-    0 => Disabled, 1 => Mptcp, 2 => Authenticated, 3 => SynData, 4 => AccurateEcn, 5 => MalformedOptions,
-    6 => SimultaneousOpen, 7 => TableFull, 8 => HalfOpenFull, 9 => MemoryFull, 10 => Draining,
-    11 => HandshakeTimeout, 12 => Desynchronised, 13 => Closed, 14 => Reset, 15 => Idle, 16 => ClientGone,
-    17 => Policy, 18 => SubscriberFull, 19 => NoGain, 20 => OneDirection, 21 => NonsensicalSack,
-    22 => NotTcpLike, 23 => TinySegments,
 }
 
 impl PassReason {

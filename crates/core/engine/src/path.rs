@@ -32,7 +32,7 @@ const RETURN_MEMORY: Duration = Duration::from_millis(200);
 const GRAINS: u64 = 3;
 
 /// State that the flows of one client address share once there was data for any of them.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Path {
     pub(crate) controller: AnyController,
     pub(crate) sampler: RateSampler,
@@ -54,26 +54,12 @@ pub(crate) struct Path {
     /// Packets that pass to the subscriber.
     pub(crate) opaque: opaque::Place,
     /// Time that its acknowledgements wait on their way back all the time, and when that was seen.
+    #[stored(since(5, (Duration::ZERO, Instant::ZERO)))]
     return_wait: (Duration, Instant),
     /// Time at which the controller last heard of a mark.
+    #[stored(since(8, Instant::ZERO))]
     marked_at: Instant,
 }
-stored::fields!(Path {
-    controller,
-    sampler,
-    in_flight,
-    pacer,
-    turns,
-    urgent,
-    is_ready,
-    buffered,
-    last_used,
-    delivery_rate,
-    sight,
-    opaque,
-    return_wait: since(5, (Duration::ZERO, Instant::ZERO)),
-    marked_at: since(8, Instant::ZERO),
-});
 
 impl Path {
     /// A path on which nothing is under way; nothing leaves before `now`.

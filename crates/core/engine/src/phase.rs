@@ -39,9 +39,10 @@ use windowed::Windowed;
 ///
 /// What nearly all flows are lies in the table itself: a box would be one more place to fetch for
 /// every packet.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) enum Phase {
     /// Its delivery is ours.
+    #[stored(number = 1)]
     Accelerated(Accelerated),
     /// It is delivered what is owed; then it is handed back.
     Draining(Draining),
@@ -51,11 +52,6 @@ pub(crate) enum Phase {
     Windowed(Box<Windowed>),
     /// It passes bit for bit, and is measured: a trial's control group.
     Watched(Box<Watched>),
-}
-stored::variants! {
-    Phase:
-    1 => Accelerated(inner), 2 => Draining(inner), 3 => Closed(inner),
-    4 => Windowed(inner), 5 => Watched(inner),
 }
 
 impl Phase {

@@ -56,7 +56,7 @@ const TRIM_EVERY: Duration = Duration::from_secs(1);
 const BUFFER_REST: Duration = Duration::from_millis(500);
 
 /// Options that both hosts agreed on in their handshake.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Agreed {
     timestamps: bool,
     ecn: bool,
@@ -65,10 +65,9 @@ struct Agreed {
     /// Scale of the windows the source states.
     source_scale: WindowScale,
 }
-stored::fields!(Agreed { timestamps, ecn, sink_scale, source_scale });
 
 /// A flow whose delivery is ours.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Relay {
     buffer: StreamBuffer,
     /// Size of the memory that its buffer last had, if not much.
@@ -96,31 +95,12 @@ pub(crate) struct Relay {
     /// Round trip to the source by the handshake, in microseconds; zero when it is not known.
     source_rtt_us: u32,
     /// Counters of marks that its hosts tell each other, where they agreed on accurate ECN.
+    #[stored(since(7, None))]
     accurate_ecn: Option<Box<AccurateEcn>>,
     /// Marks on the way to its sink, where data is sent ECN-capable.
+    #[stored(since(8, None))]
     sink_marks: Option<Box<SinkMarks>>,
 }
-stored::fields!(Relay {
-    buffer,
-    ring,
-    trims_at,
-    receiver,
-    sender,
-    sink,
-    source,
-    agreed,
-    is_uplink_of_both,
-    outbox,
-    echo_congestion,
-    source_reset,
-    acked_to_source,
-    turn,
-    conduct,
-    last_progress,
-    source_rtt_us,
-    accurate_ecn: since(7, None),
-    sink_marks: since(8, None),
-});
 
 /// The packet with which a flow is taken over: the one that completed its handshake.
 #[derive(Debug)]

@@ -139,17 +139,16 @@ pub struct OpaqueReport {
 }
 
 /// A handshake of QUIC that was seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct QuicHandshake {
     /// Version of QUIC in the client's answer (RFC 8999 §5.1).
     pub version: u32,
     /// Time from the first packet of the server to the client's answer, as this engine sees it.
     pub round_trip: Duration,
 }
-stored::fields!(QuicHandshake { version, round_trip });
 
 /// Bytes of packets that pass, by kind.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, stored::Stored)]
 pub struct PassedBytes {
     /// Bytes of TCP.
     pub tcp: u64,
@@ -160,7 +159,6 @@ pub struct PassedBytes {
     /// Bytes of all else: ICMP, ESP, fragments.
     pub other: u64,
 }
-stored::fields!(PassedBytes { tcp, quic, udp, other });
 
 /// Evidence of what has left a subscriber's queue of what passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,7 +205,7 @@ impl<T> Default for Page<T> {
 }
 
 /// A flow that is not, or no longer, in the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct PassedFlow {
     /// The client's address and port.
     pub client: SocketAddr,
@@ -216,8 +214,6 @@ pub struct PassedFlow {
     /// Reason why it passes.
     pub reason: PassReason,
 }
-
-stored::fields!(PassedFlow { client, server, reason });
 
 /// A flow none of whose packets will matter before its ports are opened anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -231,9 +227,8 @@ pub struct UnknownFlow {
 }
 
 /// The flows passed last, in bounded number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct PassedRecently(VecDeque<PassedFlow>);
-stored::fields!(PassedRecently(flows));
 
 impl PassedRecently {
     /// A flow in a half of `direction` is passed, or has ended.

@@ -6,7 +6,7 @@ use crate::pass::PassReason;
 ///
 /// The source is the host that sends the data, the sink the one that takes it: for the downlink the
 /// server and the client.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub struct Stats {
     /// Packets taken in.
     pub packets_in: u64,
@@ -37,8 +37,10 @@ pub struct Stats {
     /// Acknowledgements made for sources.
     pub acks_made: u64,
     /// Flows ever accelerated whose hosts agreed on accurate ECN (RFC 9768).
+    #[stored(since(7, 0))]
     pub flows_accurate_ecn: u64,
     /// Packets of such flows that were marked CE and taken in their receiver's place (H25).
+    #[stored(since(7, 0))]
     pub ce_packets: u64,
     /// Acknowledgements of sinks consumed.
     pub acks_consumed: u64,
@@ -91,69 +93,26 @@ pub struct Stats {
     /// Packets of them sent beyond the window, because nothing had told for 100 ms what is under way.
     pub opaque_overdue: u64,
     /// Echo requests sent to know what has left.
+    #[stored(since(5, 0))]
     pub markers_sent: u64,
     /// Requests of them that were answered.
+    #[stored(since(5, 0))]
     pub markers_answered: u64,
     /// Handshakes of QUIC that were seen among them.
+    #[stored(since(6, 0))]
     pub quic_handshakes: u64,
     /// Their round trips between here and the clients, µs in all.
+    #[stored(since(6, 0))]
     pub quic_handshakes_us: u64,
     /// Handshakes that began with a SYN of a server, on the wired side.
+    #[stored(since(6, 0))]
     pub opened_by_servers: u64,
     /// Handshakes that began with one of a client.
+    #[stored(since(6, 0))]
     pub opened_by_clients: u64,
     /// Flows passed, or ended, by reason.
     pub passed: [u64; PassReason::COUNT],
 }
-stored::fields!(Stats {
-    packets_in,
-    packets_forwarded,
-    packets_made,
-    flows_now,
-    half_open_now,
-    flows_accelerated,
-    flows_windowed,
-    windows_lowered,
-    bytes_received,
-    bytes_delivered,
-    bytes_retransmitted,
-    bytes_acked_but_lost,
-    buffer_bytes_now,
-    acks_made,
-    flows_accurate_ecn: since(7, 0),
-    ce_packets: since(7, 0),
-    acks_consumed,
-    bad_checksums,
-    paws_rejected,
-    out_of_window,
-    memory_refused,
-    invalid_sack_blocks,
-    unacceptable_acks,
-    inexact_resets,
-    timeouts,
-    timeouts_undone,
-    fell_back_to_honour,
-    unparsable,
-    fragments,
-    not_tcp,
-    unknown_flow,
-    truncated,
-    path_mtu_lowered,
-    opaque_packets,
-    opaque_bytes,
-    opaque_tcp_bytes,
-    opaque_quic_bytes,
-    opaque_dropped,
-    opaque_marked,
-    opaque_overdue,
-    markers_sent: since(5, 0),
-    markers_answered: since(5, 0),
-    quic_handshakes: since(6, 0),
-    quic_handshakes_us: since(6, 0),
-    opened_by_servers: since(6, 0),
-    opened_by_clients: since(6, 0),
-    passed,
-});
 
 impl Stats {
     /// Follows a change of the memory that one flow's buffer takes, in bytes.

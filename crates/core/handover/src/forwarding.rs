@@ -38,14 +38,13 @@ pub enum Admission {
 }
 
 /// Flows and another box: they went there or stayed there, or are here and that box knows of them.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, stored::Stored)]
 pub struct Gone {
     /// The other box.
     pub to: Peer,
     /// Flows that went or stayed.
     pub flows: Vec<FlowEnds>,
 }
-stored::fields!(Gone { to, flows });
 
 /// State of one subscriber.
 #[derive(Clone, Debug, Default)]

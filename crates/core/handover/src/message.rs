@@ -14,7 +14,7 @@ pub const VERSION: u16 = 4;
 pub const MESSAGE_LEN_MAX: usize = 4 << 20;
 
 /// Name of the hand-over that a message is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, stored::Stored)]
 pub struct Name {
     /// An address of the subscriber.
     pub subscriber: IpAddr,
@@ -23,10 +23,9 @@ pub struct Name {
     /// Number that the box that takes it has drawn for this transfer; 0 before it has.
     pub nonce: u64,
 }
-stored::fields!(Name { subscriber, epoch, nonce });
 
 /// Reason why a box does not take a subscriber.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error, stored::Stored)]
 pub enum Refusal {
     /// Messages or records of another version.
     #[error("it speaks another version")]
@@ -67,10 +66,6 @@ pub enum Refusal {
     /// The flows are not those of one subscriber, as the box that is asked counts subscribers.
     #[error("these are not the flows of one subscriber there (--ipv6-prefix)")]
     Subscriber,
-}
-stored::variants! {
-    Refusal: 0 => Version, 1 => Epoch, 2 => Busy, 3 => Memory, 4 => Flows, 5 => Ending, 6 => Unknown,
-    7 => Never, 8 => Mtu, 9 => Encapsulation, 10 => Forbidden, 11 => Owned, 12 => Subscriber,
 }
 
 impl Refusal {
@@ -113,7 +108,7 @@ impl Refusal {
 }
 
 /// Message of one box to another.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, stored::Stored)]
 pub enum Message {
     /// Will you take it? From who has it. Said again with flows that are new.
     Prepare {
@@ -165,31 +160,21 @@ pub enum Message {
 }
 
 /// Terms that a box needs to take a subscriber.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, stored::Stored)]
 pub struct Terms {
     /// The longest packet that the flows send, bytes with the IP header.
     pub packet: u32,
     /// Encapsulation of packets where they come from, as its settings call it.
     pub encapsulation: String,
 }
-stored::fields!(Terms { packet, encapsulation });
 
 /// A flow whose data is not all there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct Lack {
     /// Flow that lacks data.
     pub flow: FlowEnds,
     /// Its data is there up to this number; none where nothing is.
     pub through: Option<SeqNum>,
-}
-stored::fields!(Lack { flow, through });
-
-stored::variants! {
-    Message:
-    0 => Prepare { name, versions, held, flows, terms }, 1 => Ready { name, flows }, 2 => Refused(name, why),
-    3 => Copy(name, piece), 4 => Copied { name, flow, through }, 5 => Commit(name, flows),
-    6 => Committed(name), 7 => Confirm(name), 8 => Abort(name),
-    9 => Lacking(name, lacks), 10 => Leaving(subscribers), 11 => Left(subscribers),
 }
 
 impl Message {

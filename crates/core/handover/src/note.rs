@@ -21,7 +21,7 @@ const NOTE_VERSION: u16 = 2;
 const FROZEN: u8 = 0;
 
 /// State of a hand-over of a subscriber. Times are by the machine's clock.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, stored::Stored)]
 pub enum Note {
     /// Nobody has its flows here any more; the other box may have them.
     Frozen {
@@ -51,17 +51,13 @@ pub enum Note {
         /// Nobody asks any more from then on.
         until: Instant,
         /// Flows that came to this box or stay here, and of which another box may send packets on.
+        #[stored(since(2, None))]
         shared: Option<Gone>,
     },
 }
-stored::variants! {
-    Note:
-    0 => Frozen { name, to, broken_at, flows }, 1 => Holding(claim), 2 => Taking(claim), 3 => Taken(claim),
-    4 => Over { name, refused, gone, until, shared: since(2, None) },
-}
 
 /// A subscriber that this box takes from another one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, stored::Stored)]
 pub struct Claim {
     /// Name of the hand-over.
     pub name: Name,
@@ -76,7 +72,6 @@ pub struct Claim {
     /// Place that it had gone to from this box, if it comes back.
     pub gone: Option<Gone>,
 }
-stored::fields!(Claim { name, from, until, flows, bytes, gone });
 
 /// The subscriber's flows are to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

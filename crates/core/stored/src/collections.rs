@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{Reader, Stored, StoredError, Writer};
+use crate::{Layouts, Reader, Stored, StoredError, Writer};
 
 impl<T: Stored> Stored for Option<T> {
     #[inline]
@@ -16,6 +16,9 @@ impl<T: Stored> Stored for Option<T> {
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         if from.value::<bool>()? { from.value().map(Some) } else { Ok(None) }
     }
+    fn layout(layouts: &mut Layouts) {
+        T::layout(layouts);
+    }
 }
 
 impl<T: Stored> Stored for Box<T> {
@@ -25,6 +28,9 @@ impl<T: Stored> Stored for Box<T> {
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         from.value().map(Self::new)
     }
+    fn layout(layouts: &mut Layouts) {
+        T::layout(layouts);
+    }
 }
 
 impl<T: Stored, const N: usize> Stored for [T; N] {
@@ -33,6 +39,9 @@ impl<T: Stored, const N: usize> Stored for [T; N] {
     }
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         T::restore_array(from)
+    }
+    fn layout(layouts: &mut Layouts) {
+        T::layout(layouts);
     }
 }
 
@@ -45,6 +54,9 @@ impl<T: Stored> Stored for Vec<T> {
         let len = from.len_of_list("list")?;
         T::restore_list(len, from)
     }
+    fn layout(layouts: &mut Layouts) {
+        T::layout(layouts);
+    }
 }
 
 impl<T: Stored> Stored for VecDeque<T> {
@@ -54,6 +66,9 @@ impl<T: Stored> Stored for VecDeque<T> {
     }
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         from.value().map(Vec::into)
+    }
+    fn layout(layouts: &mut Layouts) {
+        T::layout(layouts);
     }
 }
 
@@ -73,5 +88,9 @@ impl<A: Stored, B: Stored> Stored for (A, B) {
     }
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         Ok((from.value()?, from.value()?))
+    }
+    fn layout(layouts: &mut Layouts) {
+        A::layout(layouts);
+        B::layout(layouts);
     }
 }

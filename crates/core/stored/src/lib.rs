@@ -1,29 +1,37 @@
 //! State as bytes, so that it outlives the process: [`Stored`] writes a value and reads it again.
 //!
-//! Every structure lists its fields, and every enum its variants with a number each, beside its
-//! definition:
+//! Structures and enums derive it:
 //!
 //! ```
-//! struct Pause { from: u64, round: Option<u32> }
-//! stored::fields!(Pause { from, round });
+//! #[derive(stored::Stored)]
+//! struct Pause {
+//!     from: u64,
+//!     #[stored(since(2, None))]
+//!     round: Option<u32>,
+//! }
 //!
-//! enum Phase { Start, Paused(Pause) }
-//! stored::variants! { Phase: 0 => Start, 1 => Paused(pause) }
+//! #[derive(stored::Stored)]
+//! enum Phase {
+//!     Start,
+//!     Paused(Pause),
+//! }
 //!
 //! let bytes = stored::to_bytes(&Phase::Paused(Pause { from: 7, round: None }));
-//! let phase: Phase = stored::from_bytes(1, &bytes)?;
+//! let phase: Phase = stored::from_bytes(2, &bytes)?;
 //! assert!(matches!(phase, Phase::Paused(Pause { from: 7, round: None })));
 //! # Ok::<(), stored::StoredError>(())
 //! ```
 //!
-//! The list is the format: fields follow each other in its order, without names. A field that is not
-//! listed does not compile. What writes it states a version, and what reads it is told that version:
+//! The definition is the format: fields follow each other in its order, without names, and a variant is a byte,
+//! its number in order or as [`derive@Stored`] is told. What writes it states a version, and what reads it is
+//! told that version:
 //!
-//! - A field that came with version 2 is listed as `field: since(2, value)`: from bytes of version 1 it is
-//!   `value`.
+//! - A field that came with version 2 has `#[stored(since(2, value))]`: from bytes of version 1 it is `value`.
 //! - A variant's number is never used for another one.
 //! - Numbers are little-endian and have the length of their type. A list has its length in front (32
 //!   bits), an `Option` a byte.
+//! - [`Layouts`] have it all as text. A test compares that with a file, so that no change of a definition
+//!   changes the format unnoticed.
 //!
 //! Bytes that no value has written give an error, never a panic, and never more memory than a multiple of
 //! their own length. That a value can be read does not say that it makes sense: who reads bytes has to know
@@ -31,8 +39,14 @@
 
 use std::any::Any;
 
+#[cfg(test)]
+extern crate self as stored;
+
+pub use layout::Layouts;
+pub use stored_derive::Stored;
+
 mod collections;
-mod macros;
+mod layout;
 mod numbers;
 
 /// A value that can be written as bytes and read again.
@@ -45,6 +59,9 @@ pub trait Stored: Sized {
     /// # Errors
     /// The bytes end too soon, or no value is written so.
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError>;
+
+    /// Adds how it is stored; the default is for what is stored by code of its own.
+    fn layout(_layouts: &mut Layouts) {}
 
     /// Appends one after the other; bytes do so at once.
     #[doc(hidden)]

@@ -4,33 +4,33 @@ use proptest::prelude::*;
 
 use super::*;
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Stored)]
 struct Generic<T> {
     value: T,
     twice: [T; 2],
 }
-fields!([T] Generic { value, twice });
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Stored)]
 struct Number(u32);
-fields!(Number(inner));
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Stored)]
 enum Kind {
     Plain,
     Pair(Number, bool),
-    Named { at: u64, name: String },
+    #[stored(number = 7)]
+    Named {
+        at: u64,
+        name: String,
+    },
 }
-variants! { Kind: 0 => Plain, 1 => Pair(number, flag), 7 => Named { at, name } }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Stored)]
 struct Whole {
     kinds: Vec<Kind>,
     queue: VecDeque<(i32, u16)>,
     maybe: Option<Box<Generic<u8>>>,
     place: usize,
 }
-fields!(Whole { kinds, queue, maybe, place });
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
@@ -76,19 +76,18 @@ proptest! {
 
 #[test]
 fn an_older_version_lacks_its_later_fields() {
-    #[derive(PartialEq, Debug)]
+    #[derive(PartialEq, Debug, Stored)]
     struct Before {
         a: u16,
         c: u16,
     }
-    fields!(Before { a, c });
-    #[derive(PartialEq, Debug)]
+    #[derive(PartialEq, Debug, Stored)]
     struct Now {
         a: u16,
+        #[stored(since(2, 9))]
         b: u16,
         c: u16,
     }
-    fields!(Now { a, b: since(2, 9), c });
     let old = to_bytes(&Before { a: 1, c: 3 });
     assert_eq!(from_bytes::<Now>(1, &old), Ok(Now { a: 1, b: 9, c: 3 }));
     let new = to_bytes(&Now { a: 1, b: 2, c: 3 });
@@ -117,4 +116,13 @@ fn surroundings_reach_who_asks_for_them() {
     let reader = Reader::new(1, &[]).within(&7u32);
     assert_eq!(reader.surroundings::<u32>(), Some(&7));
     assert_eq!(reader.surroundings::<u64>(), None);
+}
+
+#[test]
+fn the_layout_is_told_once_for_each_type() {
+    let layouts = Layouts::text_of::<Whole>();
+    let kind = "Number\n  0: u32\nKind\n 0 Plain\n 1 Pair\n  0: Number\n  1: bool\n 7 Named\n  at: u64\n  name: String\n";
+    let rest = "Generic\n  value: u8\n  twice: [u8; 2]\nWhole\n  kinds: Vec<Kind>\n  queue: VecDeque<(i32, u16)>\n  \
+                maybe: Option<Box<Generic<u8>>>\n  place: usize\n";
+    assert_eq!(layouts, format!("{kind}{rest}"));
 }

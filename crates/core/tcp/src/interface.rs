@@ -5,7 +5,7 @@ use units::{Duration, Instant, SeqNum};
 use wire::SackBlocks;
 
 /// Whether the peer's window limits what is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, stored::Stored)]
 pub enum WindowPolicy {
     /// Never send beyond the window (RFC 9293).
     #[default]
@@ -13,7 +13,6 @@ pub enum WindowPolicy {
     /// Send beyond it unless it is zero: it will have moved by the time data arrives (\[MA\]).
     Opportunistic,
 }
-stored::variants! { WindowPolicy: 0 => Honour, 1 => Opportunistic }
 
 /// Parameters that a connection agreed on.
 #[derive(Clone, Copy, Debug)]

@@ -8,12 +8,11 @@ use units::SeqNum;
 const INTERVALS_MAX: usize = 1_024;
 
 /// Numbers from `start` up to, but not including, `end`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct Interval {
     pub start: SeqNum,
     pub end: SeqNum,
 }
-stored::fields!(Interval { start, end });
 
 impl Interval {
     pub(crate) fn new(start: SeqNum, end: SeqNum) -> Self {
@@ -29,9 +28,8 @@ impl Interval {
 ///
 /// INVARIANT: all lie within half the circle of one reference point (the owner's `rcv_nxt`), so that
 /// the order of sequence numbers is total among them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Intervals(Vec<Interval>);
-stored::fields!(Intervals(inner));
 
 impl Intervals {
     pub(crate) fn is_empty(&self) -> bool {

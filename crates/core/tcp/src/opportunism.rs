@@ -29,7 +29,7 @@ use crate::scoreboard::{Scoreboard, SendOrder};
 use overcommit::{Overcommit, Overflow};
 
 /// State of sending beyond the window, and of the discards that follow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(crate) struct Opportunism {
     overcommit: Overcommit,
     /// Bytes that the peer will discard when they arrive: marked lost, but still on their way.
@@ -46,16 +46,6 @@ pub(crate) struct Opportunism {
     widest_window: u32,
     policy: WindowPolicy,
 }
-stored::fields!(Opportunism {
-    overcommit,
-    expected_discards,
-    last_discard,
-    unexplained_acks,
-    resent_until,
-    least_window,
-    widest_window,
-    policy,
-});
 
 /// Data under way, with the state by which it is judged.
 #[derive(Debug)]

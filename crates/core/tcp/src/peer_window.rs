@@ -3,7 +3,7 @@
 use units::SeqNum;
 
 /// The window as the peer told it last.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct PeerWindow {
     /// Bytes, scaled (SND.WND).
     size: u32,
@@ -12,7 +12,6 @@ pub(crate) struct PeerWindow {
     /// Sequence number it came with (SND.WL1).
     seq: SeqNum,
 }
-stored::fields!(PeerWindow { size, ack, seq: since(3, SeqNum::new(0)) });
 
 /// Two windows are equal that say the same, whatever they came with.
 impl PartialEq for PeerWindow {

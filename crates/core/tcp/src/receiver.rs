@@ -76,7 +76,7 @@ pub struct Promises {
 }
 
 /// The receiving half of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Receiver {
     rcv_nxt: SeqNum,
     /// One past the last byte the peer was told it may send.
@@ -94,19 +94,6 @@ pub struct Receiver {
     last_ack_sent: SeqNum,
     sack: bool,
 }
-stored::fields!(Receiver {
-    rcv_nxt,
-    right_edge,
-    granted_edge,
-    out_of_order,
-    recent,
-    d_sack,
-    fin,
-    may_ack_fin,
-    ts_recent,
-    last_ack_sent,
-    sack,
-});
 
 impl Receiver {
     /// A receiver that expects `rcv_nxt` and has offered `window` bytes from there.

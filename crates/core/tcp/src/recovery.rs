@@ -42,7 +42,7 @@ pub(crate) use timers::LossTimer;
 use timers::Timers;
 
 /// Losses that are known, and the timers that find them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(crate) struct Recovery {
     rtt: RttEstimator,
     rack: Rack,
@@ -56,10 +56,9 @@ pub(crate) struct Recovery {
     timeout_segments: u8,
     sack: bool,
 }
-stored::fields!(Recovery { rtt, rack, timers, timeout, episode, duplicate_acks, timeout_segments, sack });
 
 /// Loss that is known of among the data under way. One at a time: where a recovery goes on no tail is probed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 enum Episode {
     /// Nothing.
     None,
@@ -70,7 +69,6 @@ enum Episode {
     /// (`RecoveryPoint`, RFC 6675 §5).
     Recovering(SeqNum),
 }
-stored::variants! { Episode: 0 => None, 1 => Probed { end, len }, 2 => Recovering(inner) }
 
 impl Recovery {
     pub(crate) fn new(config: &SenderConfig) -> Self {

@@ -34,7 +34,7 @@ const STEADY: Duration = Duration::from_millis(30);
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The way back of one flow: small, since each flow has one. Times are µs, moments ms since the first packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, stored::Stored)]
 pub struct ReturnDelay {
     /// Time and TSval of the first timestamp seen. None before.
     first_at: Option<Instant>,
@@ -48,7 +48,6 @@ pub struct ReturnDelay {
     lasting: (u32, u32),
     lasting_at: u32,
 }
-stored::fields!(ReturnDelay { first_at, first, tick, least, minute_at, lasting, lasting_at });
 
 /// Time that an acknowledgement has waited on its way back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use control::SendStamp;
 use units::{Instant, SeqNum};
 
 /// One transmission that is not yet acknowledged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Entry {
     pub(crate) seq: SeqNum,
     /// One past its last sequence number, a FIN included.
@@ -31,7 +31,6 @@ pub(crate) struct Entry {
     /// Sent more than once: no round-trip sample (Karn).
     pub(crate) is_retransmitted: bool,
 }
-stored::fields!(Entry { seq, end, stamp, nth, is_sacked, is_lost, is_retransmitted });
 
 impl Entry {
     pub(crate) fn len(&self) -> u32 {
@@ -54,12 +53,11 @@ impl Entry {
 const EARLIER: u32 = 0;
 
 /// A place in the order of transmissions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct SendOrder {
     nth: u32,
     end: SeqNum,
 }
-stored::fields!(SendOrder { nth, end });
 
 impl SendOrder {
     /// One past the last number of it.
@@ -88,7 +86,7 @@ const SPARE_MAX: usize = 32;
 pub struct ScoreboardMemory(VecDeque<Entry>);
 
 /// Entries from `snd_una` to `snd_nxt` and the sums over them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(crate) struct Scoreboard {
     entries: VecDeque<Entry>,
     una: SeqNum,
@@ -102,16 +100,6 @@ pub(crate) struct Scoreboard {
     /// Lowest number marked lost since that was asked for.
     lowest_marked: Option<SeqNum>,
 }
-stored::fields!(Scoreboard {
-    entries,
-    una,
-    nxt,
-    sacked_bytes,
-    lost_bytes,
-    mss,
-    transmissions,
-    lowest_marked,
-});
 
 impl Scoreboard {
     pub(crate) fn new(start: SeqNum, mss: u32) -> Self {

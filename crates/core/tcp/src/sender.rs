@@ -35,7 +35,7 @@ use crate::scoreboard::Scoreboard;
 const MSS_MIN: u32 = 64;
 
 /// The sending half of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Sender {
     queue: SendQueue,
     board: Scoreboard,
@@ -47,26 +47,15 @@ pub struct Sender {
     probe_due: Option<Probe>,
     retransmitted_bytes: u64,
 }
-stored::fields!(Sender {
-    queue,
-    board,
-    recovery,
-    window,
-    opportunism,
-    persist,
-    probe_due,
-    retransmitted_bytes,
-});
 
 /// A transmission that only asks for an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Probe {
     /// RFC 8985 §7.3.
     TailLoss,
     /// RFC 9293 §3.8.6.1.
     Window,
 }
-stored::variants! { Probe: 0 => TailLoss, 1 => Window }
 
 impl Sender {
     /// A sender that has sent nothing.

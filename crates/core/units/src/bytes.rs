@@ -3,9 +3,8 @@
 use core::fmt;
 
 /// An amount of data in bytes. Arithmetic saturates.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, stored::Stored)]
 pub struct Bytes(u64);
-stored::fields!(Bytes(inner));
 
 impl Bytes {
     /// Nothing.

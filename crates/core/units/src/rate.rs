@@ -9,9 +9,8 @@ use crate::{Bytes, Duration};
 const BIT_NANOS: u64 = 8 * 1_000_000_000;
 
 /// A data rate in bits per second, decimal units, 0 to about 18 Ebit/s.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, stored::Stored)]
 pub struct Rate(u64);
-stored::fields!(Rate(inner));
 
 impl Rate {
     /// No data at all.

@@ -6,9 +6,8 @@ use core::ops::{Add, AddAssign, Sub};
 /// A TCP sequence number: a point on a circle of 2^32 (RFC 9293 §3.4).
 ///
 /// There is no `Ord`: two numbers compare only within half the circle. Ask [`SeqNum::is_before`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, stored::Stored)]
 pub struct SeqNum(u32);
-stored::fields!(SeqNum(inner));
 
 impl SeqNum {
     /// The number as carried in a header.
@@ -97,9 +96,8 @@ impl fmt::Display for SeqNum {
 }
 
 /// The window scale option's shift count, 0 to 14 (RFC 7323 §2.2).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, stored::Stored)]
 pub struct WindowScale(u8);
-stored::fields!(WindowScale(inner));
 
 impl WindowScale {
     /// No scaling: what applies when either side did not send the option.

@@ -37,9 +37,8 @@ macro_rules! nanoseconds {
 }
 
 /// A span of time in nanoseconds, 0 to about 584 years. Arithmetic saturates.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, stored::Stored)]
 pub struct Duration(u64);
-stored::fields!(Duration(inner));
 
 impl Duration {
     /// No time at all.
@@ -120,9 +119,8 @@ impl fmt::Debug for Duration {
 /// A point in time: nanoseconds since an origin chosen by the core's caller.
 ///
 /// It can be built from a number and saved; nothing here reads a clock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, stored::Stored)]
 pub struct Instant(u64);
-stored::fields!(Instant(inner));
 
 impl Instant {
     /// The origin of time.

@@ -27,14 +27,13 @@ pub struct Timestamps {
 }
 
 /// One SACK block: `[start, end)` was received (RFC 2018 §3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, stored::Stored)]
 pub struct SackBlock {
     /// First sequence number of the block.
     pub start: SeqNum,
     /// Sequence number after the block.
     pub end: SeqNum,
 }
-stored::fields!(SackBlock { start, end });
 
 /// Blocks of a SACK option, up to four, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -9,7 +9,7 @@ use crate::tcp::{TCP_CHECKSUM_AT, TcpFlags};
 use crate::udp::UDP_CHECKSUM_AT;
 
 /// Kind of super-packet (virtio 1.2 §5.1.6.2, Linux `virtio_net.h`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, stored::Stored)]
 pub enum GsoType {
     /// An ordinary packet.
     #[default]
@@ -23,7 +23,7 @@ pub enum GsoType {
 }
 
 /// `struct virtio_net_hdr`, in the machine's byte order as TUN uses it by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, stored::Stored)]
 pub struct VirtioNetHeader {
     /// [`VirtioNetHeader::NEEDS_CSUM`] and [`VirtioNetHeader::DATA_VALID`].
     pub flags: u8,
@@ -40,9 +40,6 @@ pub struct VirtioNetHeader {
     /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
 }
-
-stored::variants! { GsoType: 0 => None, 1 => TcpV4, 2 => TcpV6, 3 => UdpL4 }
-stored::fields!(VirtioNetHeader { flags, gso_type, ecn, hdr_len, gso_size, csum_start, csum_offset });
 
 impl VirtioNetHeader {
     /// Length of the header, bytes.

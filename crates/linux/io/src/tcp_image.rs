@@ -38,7 +38,7 @@ struct RepairOption {
 
 /// `struct tcp_repair_window`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, stored::Stored)]
 struct RepairWindow {
     snd_wl1: u32,
     snd_wnd: u32,
@@ -46,10 +46,9 @@ struct RepairWindow {
     rcv_wnd: u32,
     rcv_wup: u32,
 }
-stored::fields!(RepairWindow { snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup });
 
 /// State of a connection without the bytes that its socket holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, stored::Stored)]
 pub struct TcpImage {
     /// Its own end.
     pub local: SocketAddr,
@@ -70,19 +69,6 @@ pub struct TcpImage {
     timestamp: Option<u32>,
     window: RepairWindow,
 }
-stored::fields!(TcpImage {
-    local,
-    remote,
-    snd_una,
-    unacknowledged,
-    rcv_nxt,
-    unread,
-    mss,
-    scales,
-    has_sack,
-    timestamp,
-    window,
-});
 
 impl TcpImage {
     /// Of a connected socket, which sends nothing more, not even when it is closed.

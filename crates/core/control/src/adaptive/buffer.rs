@@ -74,12 +74,11 @@ const LOST_MUCH: u64 = 64;
 const SEGMENTS_MIN: u64 = 4;
 
 /// Bytes delivered and lost.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct Account {
     delivered: u32,
     lost: u32,
 }
-stored::fields!(Account { delivered, lost });
 
 impl Account {
     fn add(&mut self, delivered: Bytes, lost: u32) {
@@ -108,15 +107,14 @@ fn narrow(bytes: Bytes) -> u32 {
 }
 
 /// Bytes acknowledged until a point of time, both modulo 2³².
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct Mark {
     us: u32,
     bytes: u32,
 }
-stored::fields!(Mark { us, bytes });
 
 /// Queues that were met, and the losses in them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Buffer {
     mss: Bytes,
     marks: [Mark; MARKS],
@@ -137,24 +135,9 @@ pub(super) struct Buffer {
     size: Option<Bytes>,
     rises_at: Instant,
     /// Time at which there were others in one schedule with these, if that is not long ago.
+    #[stored(since(5, None))]
     beside_at: Option<Instant>,
 }
-stored::fields!(Buffer {
-    mss,
-    marks,
-    written,
-    acknowledged,
-    pending,
-    discarded_at,
-    met,
-    acks,
-    longest,
-    long,
-    short,
-    size,
-    rises_at,
-    beside_at: since(5, None),
-});
 
 /// Signs that an acknowledgement gives.
 #[derive(Clone, Copy, Debug)]

@@ -26,7 +26,7 @@ const LOSSY_RANK: usize = 6;
 const STRETCH: Duration = Duration::from_millis(100);
 
 /// Surpluses of late.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Bursts {
     /// Time since which the forecast rate is held against what was acknowledged.
     since: Instant,
@@ -37,7 +37,6 @@ pub(super) struct Bursts {
     past: [u32; REMEMBERED],
     next: u32,
 }
-stored::fields!(Bursts { since, acknowledged, ends, largest, past, next });
 
 impl Bursts {
     pub(super) fn new() -> Self {

@@ -168,7 +168,7 @@ struct Verdict {
 }
 
 /// Search for other flows that fill the same queue, and the window among them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Competition {
     look: Option<Look>,
     /// The window among others.
@@ -194,23 +194,6 @@ pub(super) struct Competition {
     refused_until: Instant,
     refused_for: Duration,
 }
-stored::fields!(Competition {
-    look,
-    competing,
-    look_at,
-    found,
-    missed,
-    others,
-    expected,
-    has_lost,
-    since,
-    last,
-    usual_kbps,
-    known_for,
-    averaged_at,
-    refused_until,
-    refused_for,
-});
 
 impl Competition {
     pub(super) fn new() -> Self {

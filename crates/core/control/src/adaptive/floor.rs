@@ -23,7 +23,7 @@ const DRAIN_SAMPLES: u32 = 4;
 const NEAR: Duration = Duration::from_millis(2);
 
 /// The smallest round trip of the path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Floor {
     floor: Duration,
     confirmed: Instant,
@@ -31,10 +31,9 @@ pub(super) struct Floor {
     age_max: Duration,
     drain: Option<Drain>,
 }
-stored::fields!(Floor { floor, confirmed, age_max, drain });
 
 /// The measurement under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 struct Drain {
     /// Time until which what was sent before is still coming back.
     from: Instant,
@@ -43,7 +42,6 @@ struct Drain {
     samples: u32,
     until: Instant,
 }
-stored::fields!(Drain { from, smallest, samples, until });
 
 impl Floor {
     pub(super) fn new() -> Self {

@@ -22,7 +22,7 @@ const KNOWN: Duration = Duration::from_millis(100);
 const GAP_MAX: Duration = Duration::from_millis(30);
 
 /// Gaps between acknowledgements of late.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Grain {
     last: Instant,
     /// Σg, in microseconds.
@@ -30,7 +30,6 @@ pub(super) struct Grain {
     /// Σg², in square microseconds.
     squares: u64,
 }
-stored::fields!(Grain { last, time, squares });
 
 impl Grain {
     pub(super) fn new() -> Self {

@@ -76,7 +76,7 @@ pub(super) struct Observation {
 }
 
 /// Data that is let go at once, since its first acknowledgement.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 struct Release {
     since: Instant,
     /// Size in bytes, like `of`: there is one of these per subscriber.
@@ -88,10 +88,9 @@ struct Release {
     /// Time that the first of it was held back, if no queue had a part in that.
     held: Option<Duration>,
 }
-stored::fields!(Release { since, bytes, is_limited, of, held });
 
 /// Releases of late, and what they say.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct HeadOfLineBlocking {
     release: Release,
     /// The largest of the stretch under way and of those before.
@@ -112,20 +111,6 @@ pub(super) struct HeadOfLineBlocking {
     trial: Option<(Instant, Rate)>,
     paused_until: Instant,
 }
-stored::fields!(HeadOfLineBlocking {
-    release,
-    largest,
-    past,
-    next,
-    stretch_ends,
-    last_sent,
-    began,
-    measured,
-    agreed,
-    time,
-    trial,
-    paused_until,
-});
 
 fn narrow(bytes: Bytes) -> u32 {
     u32::try_from(bytes.get()).unwrap_or(u32::MAX)

@@ -23,11 +23,10 @@ const JITTER_PARTS: u64 = 16;
 const LEAST_PARTS: u64 = 4;
 
 /// d, and what it is found from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Headroom {
     d: Duration,
 }
-stored::fields!(Headroom { d });
 
 impl Headroom {
     /// Half of the largest, of a link that is not known.

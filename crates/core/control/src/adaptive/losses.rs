@@ -12,14 +12,13 @@ const STEADY_MAX: u8 = 32;
 const STEADY_FADE: u8 = 4;
 
 /// Losses, round trip by round trip.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct SteadyLoss {
     is_lossy: bool,
     round_ends: Instant,
     /// Round trips with a loss less, fourfold, those without.
     rounds: u8,
 }
-stored::fields!(SteadyLoss { is_lossy, round_ends, rounds });
 
 impl SteadyLoss {
     /// Takes in a loss.

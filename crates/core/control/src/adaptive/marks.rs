@@ -44,7 +44,7 @@ pub(super) struct Heard {
 }
 
 /// M.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct Marks {
     bound: Option<Bytes>,
     /// Time at which M last changed, and when it rises; unknown until the first acknowledgement after that.
@@ -55,7 +55,6 @@ pub(super) struct Marks {
     /// Times in a row that one did not.
     idle: u8,
 }
-stored::fields!(Marks { bound, changed_at, rises_at, was_idle, idle });
 
 impl Marks {
     /// M, while it bounds the window.

@@ -19,7 +19,7 @@ pub(super) const BINS_MAX: usize = 32;
 const BINS_SPANNED: u64 = 4;
 
 /// Rates of the most recent bins, and the one under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Offer {
     length: Duration,
     /// Rates in kbit/s: there is one of these per subscriber.
@@ -38,18 +38,6 @@ pub(super) struct Offer {
     /// r̃, in kbit/s.
     average: u32,
 }
-stored::fields!(Offer {
-    length,
-    bins,
-    written,
-    remembered,
-    started,
-    bytes,
-    reported,
-    is_limited,
-    forecast,
-    average,
-});
 
 /// Time over which the average is taken: long beside any repair, whatever the bins' length.
 const AVERAGED: Duration = Duration::from_millis(360);

@@ -25,13 +25,12 @@ const LOSS_MEMORY: Duration = Duration::from_secs(10);
 const GROWTH: u64 = 2;
 
 /// S, and whether the radio loses data.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct Silence {
     allowed: Option<Bytes>,
     /// Time at which later data had last shown a loss of the radio's.
     lost_at: Option<Instant>,
 }
-stored::fields!(Silence { allowed, lost_at });
 
 impl Silence {
     /// Later data has shown a loss that no buffer made.

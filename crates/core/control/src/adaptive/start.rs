@@ -12,11 +12,10 @@ use units::{Bytes, Duration};
 use crate::Ack;
 
 /// W of a start; none once it is over.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Start {
     window: Option<Bytes>,
 }
-stored::fields!(Start { window });
 
 /// Signs that end a start, or let it grow.
 #[derive(Clone, Copy, Debug)]

@@ -57,9 +57,8 @@ impl Term {
 }
 
 /// A set of terms.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, stored::Stored)]
 pub struct Terms(u32);
-stored::fields!(Terms(inner));
 
 impl Terms {
     /// No term.

@@ -25,7 +25,7 @@ const SMOOTH_ROUNDS: u64 = 20;
 const FIRST_EPOCH_SEGMENTS: u64 = 20;
 
 /// Parameters of [`Bic`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct BicParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -40,14 +40,6 @@ pub struct BicParams {
     /// Fast convergence. Default on (INFOCOM 2004, Linux `fast_convergence`).
     pub fast_convergence: bool,
 }
-stored::fields!(BicParams {
-    mss,
-    initial_window_segments,
-    step_max_segments,
-    beta_permille,
-    low_window_segments,
-    fast_convergence,
-});
 
 impl Default for BicParams {
     fn default() -> Self {
@@ -79,13 +71,12 @@ impl Bic {
 }
 
 /// BIC's rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct BicRule {
     params: BicParams,
     /// Window of the last loss, in bytes; zero when there was none.
     w_max: u64,
 }
-stored::fields!(BicRule { params, w_max });
 
 impl BicRule {
     /// Bytes acknowledged per segment of growth.

@@ -25,7 +25,7 @@ const ALPHA_BOUNDS_PERCENT: (u64, u64) = (100, 1_000);
 const MILLION: u64 = 1_000_000;
 
 /// Parameters of [`C2tcp`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct C2tcpParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -38,7 +38,6 @@ pub struct C2tcpParams {
     /// Period of the tuner. Default 500 ms, ours; none for a constant α.
     pub tuning_period: Option<Duration>,
 }
-stored::fields!(C2tcpParams { mss, initial_window_segments, target, initial_alpha_percent, tuning_period });
 
 impl Default for C2tcpParams {
     fn default() -> Self {
@@ -53,26 +52,24 @@ impl Default for C2tcpParams {
 }
 
 /// Condition of the queue by the last round trips.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Condition {
     /// The last round trip was short.
     Good,
     /// None has been for a while; it is bad `at`, for the `count`th time.
     Late { at: Instant, count: u64 },
 }
-stored::variants! { Condition: 0 => Good, 1 => Late { at, count } }
 
 /// The mean round trip of a tuning period.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct Period {
     began: Option<Instant>,
     sum: Duration,
     samples: u64,
 }
-stored::fields!(Period { began, sum, samples });
 
 /// CUBIC's window under C2TCP's detector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct C2tcp {
     params: C2tcpParams,
     cubic: Cubic,
@@ -84,7 +81,6 @@ pub struct C2tcp {
     /// Bytes towards the next segment that the good condition has earned.
     credit: u64,
 }
-stored::fields!(C2tcp { params, cubic, condition, alpha_percent, min_rtt, period, credit });
 
 impl C2tcp {
     /// CUBIC's first window, and α at its first value.

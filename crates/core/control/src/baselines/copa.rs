@@ -47,7 +47,7 @@ const FRACTION: u64 = 1 << 10;
 const WINDOW_MAX: u64 = 100_000_000_000;
 
 /// Parameters of [`Copa`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct CopaParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -58,7 +58,6 @@ pub struct CopaParams {
     /// The mode for links shared with flows that fill the queue. Default true (\[CO\] §2.2).
     pub competitive: bool,
 }
-stored::fields!(CopaParams { mss, initial_window_segments, delta_permille, competitive });
 
 impl Default for CopaParams {
     fn default() -> Self {
@@ -67,25 +66,23 @@ impl Default for CopaParams {
 }
 
 /// Direction in which the window moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Direction {
     Up,
     Down,
 }
-stored::variants! { Direction: 0 => Up, 1 => Down }
 
 /// Mode, by the flows that share the link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Mode {
     /// Alone, or with flows like this one.
     Default,
     /// Beside flows that fill the queue; 1 ÷ δ in thousandths of a segment.
     Competitive { inverse_delta_permille: u64 },
 }
-stored::variants! { Mode: 0 => Default, 1 => Competitive { inverse_delta_permille } }
 
 /// The round trips \[CO\] §2 keeps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 struct RoundTrips {
     smoothed: Option<Duration>,
     min: RecentMin<Duration>,
@@ -93,7 +90,6 @@ struct RoundTrips {
     max: RecentMax<Duration>,
     nearly_empty_at: Instant,
 }
-stored::fields!(RoundTrips { smoothed, min, standing, max, nearly_empty_at });
 
 impl RoundTrips {
     /// `segment`: what one segment takes at this flow's rate.
@@ -127,7 +123,7 @@ impl RoundTrips {
 }
 
 /// Copa's congestion window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Copa {
     params: CopaParams,
     /// cwnd in 1024ths of a byte.
@@ -148,20 +144,6 @@ pub struct Copa {
     /// cwnd and slow start before the last time-out, should it have been none.
     before_timeout: Option<(u64, bool)>,
 }
-stored::fields!(Copa {
-    params,
-    cwnd,
-    is_slow_start,
-    mode,
-    round_trips,
-    rounds,
-    cwnd_of_round,
-    direction,
-    windows,
-    velocity,
-    is_loss_answered,
-    before_timeout,
-});
 
 impl Copa {
     /// A window of `initial_window_segments` in slow start.

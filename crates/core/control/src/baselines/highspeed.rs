@@ -22,7 +22,7 @@ const LOW_WINDOW: u64 = 38;
 const HIGH_WINDOW: u64 = 83_000;
 
 /// Parameters of [`HighSpeed`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct HighSpeedParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -31,7 +31,6 @@ pub struct HighSpeedParams {
     /// B: the decrease at 83,000 segments, in thousandths, up to 500. Default 100 (RFC 3649 §5).
     pub high_decrease_permille: u64,
 }
-stored::fields!(HighSpeedParams { mss, initial_window_segments, high_decrease_permille });
 
 impl Default for HighSpeedParams {
     fn default() -> Self {
@@ -52,11 +51,10 @@ impl HighSpeed {
 }
 
 /// HighSpeed TCP's rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct HighSpeedRule {
     high_decrease_permille: u64,
 }
-stored::fields!(HighSpeedRule { high_decrease_permille });
 
 impl HighSpeedRule {
     /// b(w) in millionths.

@@ -19,7 +19,7 @@ use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 
 /// Parameters of [`HTcp`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct HTcpParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -34,14 +34,6 @@ pub struct HTcpParams {
     /// Change of throughput between losses above which β is its smallest, in thousandths. Default 200 (§2).
     pub throughput_change_permille: u64,
 }
-stored::fields!(HTcpParams {
-    mss,
-    initial_window_segments,
-    low_speed_time,
-    beta_min_permille,
-    beta_max_permille,
-    throughput_change_permille,
-});
 
 impl Default for HTcpParams {
     fn default() -> Self {
@@ -79,13 +71,12 @@ impl HTcp {
 }
 
 /// Throughput over the round trips since the last loss.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct Measured {
     began: Option<Instant>,
     bytes: u64,
     largest: Rate,
 }
-stored::fields!(Measured { began, bytes, largest });
 
 impl Measured {
     fn on_ack(&mut self, ack: &Ack, rtt: Duration) {
@@ -103,7 +94,7 @@ impl Measured {
 }
 
 /// H-TCP's rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct HTcpRule {
     params: HTcpParams,
     beta_permille: u64,
@@ -115,7 +106,6 @@ pub struct HTcpRule {
     /// Largest throughput between the last two losses.
     throughput_before: Option<Rate>,
 }
-stored::fields!(HTcpRule { params, beta_permille, last_loss, min_rtt, max_rtt, measured, throughput_before });
 
 impl HTcpRule {
     /// 2·(1 − β)·α(Δ) in thousandths.

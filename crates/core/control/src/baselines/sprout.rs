@@ -34,7 +34,7 @@ const MARKS_MAX: usize = 512;
 const WINDOW_MIN_SEGMENTS: u64 = 2;
 
 /// Parameters of [`Sprout`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct SproutParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -52,15 +52,6 @@ pub struct SproutParams {
     /// The risk of that not being delivered, in thousandths. Default 50 (\[SP\] §3.3: the 5 % quantile).
     pub risk_permille: u64,
 }
-stored::fields!(SproutParams {
-    mss,
-    tick,
-    rate_max_packets,
-    sigma_packets,
-    outage_escape_permille,
-    horizon,
-    risk_permille,
-});
 
 impl Default for SproutParams {
     fn default() -> Self {
@@ -77,7 +68,7 @@ impl Default for SproutParams {
 }
 
 /// Sprout's forecast as a window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Sprout {
     params: SproutParams,
     belief: Box<Belief>,
@@ -93,17 +84,6 @@ pub struct Sprout {
     /// Times at which ticks ended, and what `gone` will be once all that was sent until then has arrived.
     marks: VecDeque<(Instant, u64)>,
 }
-stored::fields!(Sprout {
-    params,
-    belief,
-    forecast,
-    tick_ends_at,
-    delivered_in_tick,
-    gone,
-    in_flight,
-    min_rtt,
-    marks,
-});
 
 impl Sprout {
     /// A belief in which all rates are equally likely (\[SP\] §3.1).

@@ -23,7 +23,7 @@ use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 const SAMPLES_MIN: u32 = 3;
 
 /// Parameters of [`Vegas`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct VegasParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -38,14 +38,6 @@ pub struct VegasParams {
     /// Share of the window that a loss leaves, in thousandths. Default 750 (§III-B); Linux has 500.
     pub loss_permille: u64,
 }
-stored::fields!(VegasParams {
-    mss,
-    initial_window_segments,
-    alpha_segments,
-    beta_segments,
-    gamma_segments,
-    loss_permille,
-});
 
 impl Default for VegasParams {
     fn default() -> Self {
@@ -79,7 +71,7 @@ impl Vegas {
 }
 
 /// Step that the last round has decided.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Step {
     Up,
     Hold,
@@ -87,10 +79,9 @@ enum Step {
     /// Growth as NewReno's, by the acknowledgement that ended the round.
     Reno,
 }
-stored::variants! { Step: 0 => Up, 1 => Hold, 2 => Down, 3 => Reno }
 
 /// Vegas' rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct VegasRule {
     params: VegasParams,
     base_rtt: Option<Duration>,
@@ -100,7 +91,6 @@ pub struct VegasRule {
     /// Taken with the next acknowledgement that may change the window.
     step: Step,
 }
-stored::fields!(VegasRule { params, base_rtt, rounds, is_growing_round, step });
 
 impl VegasRule {
     fn judge(&mut self, round: Round, window: &mut Window) {

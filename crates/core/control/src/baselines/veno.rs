@@ -21,7 +21,7 @@ use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, LossKind, MSS_DEFAULT};
 
 /// Parameters of [`Veno`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct VenoParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -32,7 +32,6 @@ pub struct VenoParams {
     /// Share of the window that a loss without a queue leaves, in thousandths. Default 800 (§II-B).
     pub random_loss_permille: u64,
 }
-stored::fields!(VenoParams { mss, initial_window_segments, beta_segments, random_loss_permille });
 
 impl Default for VenoParams {
     fn default() -> Self {
@@ -53,7 +52,7 @@ impl Veno {
 }
 
 /// Veno's rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct VenoRule {
     params: VenoParams,
     base_rtt: Option<Duration>,
@@ -61,7 +60,6 @@ pub struct VenoRule {
     /// Smallest round trip of the last round.
     rtt: Option<Duration>,
 }
-stored::fields!(VenoRule { params, base_rtt, rounds, rtt });
 
 impl VenoRule {
     /// N ≥ β.

@@ -43,7 +43,7 @@ const WINDOW_MAX_SEGMENTS: u64 = 1 << 24;
 const FRACTION: u64 = 1 << 10;
 
 /// Parameters of [`Verus`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct VerusParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -63,16 +63,6 @@ pub struct VerusParams {
     /// Interval at which the curve is drawn anew. Default 1 s (\[VE\] §5.3).
     pub curve_interval: Duration,
 }
-stored::fields!(VerusParams {
-    mss,
-    initial_window_segments,
-    epoch,
-    delta1,
-    delta2,
-    ratio_permille,
-    loss_permille,
-    curve_interval,
-});
 
 impl Default for VerusParams {
     fn default() -> Self {
@@ -90,7 +80,7 @@ impl Default for VerusParams {
 }
 
 /// Phase of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Phase {
     /// W grows by what is acknowledged.
     SlowStart,
@@ -99,10 +89,9 @@ enum Phase {
     /// Phase after a loss, until something sent at a window of W or less is acknowledged.
     Loss,
 }
-stored::variants! { Phase: 0 => SlowStart, 1 => Delay, 2 => Loss }
 
 /// Verus' window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct Verus {
     params: VerusParams,
     phase: Phase,
@@ -131,24 +120,6 @@ pub struct Verus {
     /// W and phase before the last time-out, should it have been none.
     before_timeout: Option<(u64, Phase)>,
 }
-stored::fields!(Verus {
-    params,
-    phase,
-    window,
-    delay,
-    profile,
-    epoch_ends_at,
-    curve_drawn_at,
-    epoch_max,
-    max_delay,
-    min_delay,
-    smoothed,
-    last_ack_at,
-    gone,
-    in_flight,
-    marks,
-    before_timeout,
-});
 
 impl Verus {
     /// A window of `initial_window_segments` in slow start.

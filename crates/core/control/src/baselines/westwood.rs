@@ -29,7 +29,7 @@ use crate::window::{Rule, Window, WindowControl};
 use crate::{Ack, Loss, MSS_DEFAULT};
 
 /// Parameters of [`Westwood`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct WestwoodParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -38,7 +38,6 @@ pub struct WestwoodParams {
     /// τ: time constant of the filter. Default 500 ms (MobiCom 2001 §2.2).
     pub tau: Duration,
 }
-stored::fields!(WestwoodParams { mss, initial_window_segments, tau });
 
 impl Default for WestwoodParams {
     fn default() -> Self {
@@ -47,7 +46,7 @@ impl Default for WestwoodParams {
 }
 
 /// Parameters of [`WestwoodPlus`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct WestwoodPlusParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
@@ -58,7 +57,6 @@ pub struct WestwoodPlusParams {
     /// Shortest time of a sample. Default 50 ms (Linux `TCP_WESTWOOD_RTT_MIN`).
     pub sample_time_min: Duration,
 }
-stored::fields!(WestwoodPlusParams { mss, initial_window_segments, filter_permille, sample_time_min });
 
 impl Default for WestwoodPlusParams {
     fn default() -> Self {
@@ -113,7 +111,7 @@ pub trait Estimator {
 }
 
 /// The filter of 2001: a sample per acknowledgement, weighted by the time between them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct PerAck {
     tau: Duration,
     last: Option<Instant>,
@@ -123,7 +121,6 @@ pub struct PerAck {
     rate: u64,
     sample: u64,
 }
-stored::fields!(PerAck { tau, last, pending, rate, sample });
 
 impl PerAck {
     fn filter(&mut self, sample: u64, time: Duration) {
@@ -165,7 +162,7 @@ impl Estimator for PerAck {
 }
 
 /// The filter of Westwood+: a sample per round trip.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct PerRoundTrip {
     params: WestwoodPlusParams,
     began: Option<Instant>,
@@ -173,7 +170,6 @@ pub struct PerRoundTrip {
     rtt: Duration,
     rate: Option<Rate>,
 }
-stored::fields!(PerRoundTrip { params, began, bytes, rtt, rate });
 
 impl Estimator for PerRoundTrip {
     const NAME: &'static str = "westwood-plus";
@@ -208,12 +204,11 @@ impl Estimator for PerRoundTrip {
 }
 
 /// NewReno's growth, and B̂·RTT_min after a loss.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct WestwoodRule<E> {
     estimator: E,
     min_rtt: Option<Duration>,
 }
-stored::fields!([E] WestwoodRule { estimator, min_rtt });
 
 impl<E: Estimator> Rule for WestwoodRule<E> {
     const NAME: &'static str = E::NAME;

@@ -15,7 +15,7 @@ const TIME_MAX: Duration = Duration::from_millis(100);
 /// Segments of an epoch that is long enough to start anew (Linux `bbr_ack_epoch_acked_reset_thresh`).
 const EPOCH_SEGMENTS_MAX: u64 = 1 << 20;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Aggregation {
     epoch_began: Instant,
     epoch_acked: u64,
@@ -24,7 +24,6 @@ pub(crate) struct Aggregation {
     half: usize,
     rounds: u32,
 }
-stored::fields!(Aggregation { epoch_began, epoch_acked, excess, half, rounds });
 
 impl Aggregation {
     /// The sender was idle: a new epoch begins.

@@ -10,7 +10,7 @@ const RATE_ROUNDS: u64 = 10;
 /// RTpropFilterLen: memory of the smallest round trip (the same, §4.1.2.2).
 const MIN_RTT_MEMORY: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Model {
     /// Over rounds in place of time, see [`as_time`].
     rate: WindowedMax<Rate>,
@@ -25,16 +25,6 @@ pub(super) struct Model {
     /// Counts of delivered bytes between which PROBE_RTT held back the data sent.
     held_back: Option<(Bytes, Bytes)>,
 }
-stored::fields!(Model {
-    rate,
-    rounds,
-    round_ends_at,
-    is_round_start,
-    is_limited,
-    min_rtt,
-    min_rtt_at,
-    held_back,
-});
 
 /// The filter counts in rounds: a nanosecond each.
 const fn as_time(rounds: u64) -> Instant {

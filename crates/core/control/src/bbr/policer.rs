@@ -22,7 +22,7 @@ const DIFFERENCE_MAX: Rate = Rate::from_kbps(4);
 /// Rounds for which the rate is believed (Linux `bbr_lt_bw_max_rtts`).
 const ROUNDS_IN_USE: u32 = 48;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct Policer {
     is_sampling: bool,
     rounds: u32,
@@ -36,17 +36,6 @@ pub(super) struct Policer {
     began_lost: Bytes,
     began_delivered: Bytes,
 }
-stored::fields!(Policer {
-    is_sampling,
-    rounds,
-    last,
-    in_use,
-    lost,
-    delivered,
-    began,
-    began_lost,
-    began_delivered,
-});
 
 impl Policer {
     pub(super) fn rate(&self) -> Option<Rate> {

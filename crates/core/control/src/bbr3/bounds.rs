@@ -21,7 +21,7 @@ const LOSS_THRESHOLD_PERCENT: u64 = 2;
 /// BBRHeadroom: share of the long-term bound that is left free while cruising (§2: 0.15).
 const HEADROOM_PERCENT: u64 = 15;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct Bounds {
     /// Largest volume in flight; `None` before a probe was too much.
     pub(super) long: Option<u64>,
@@ -34,16 +34,6 @@ pub(super) struct Bounds {
     round_ends_at: Bytes,
     is_round_start: bool,
 }
-stored::fields!(Bounds {
-    long,
-    short,
-    latest_rate,
-    latest_volume,
-    has_loss_in_round,
-    losses_in_round,
-    round_ends_at,
-    is_round_start,
-});
 
 /// 2 % of a flight, or more, was lost.
 pub(super) fn is_too_high(flight: Flight, lost_total: u64) -> bool {

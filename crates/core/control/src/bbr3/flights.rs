@@ -9,7 +9,7 @@ use units::Bytes;
 const ENTRIES_MAX: usize = 8_192;
 
 /// The network at a departure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(super) struct Flight {
     /// Bytes that had been delivered by then: what a rate sample knows a segment by.
     delivered: Bytes,
@@ -18,12 +18,10 @@ pub(super) struct Flight {
     /// Lost by then.
     pub(super) lost: u64,
 }
-stored::fields!(Flight { delivered, in_flight, lost });
 
 /// Departures whose segments are under way, oldest first; of those between two acknowledgements the last.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct Flights(VecDeque<Flight>);
-stored::fields!(Flights(inner));
 
 impl Flights {
     pub(super) fn on_send(&mut self, delivered: Bytes, in_flight: u64, lost: u64) {

@@ -6,7 +6,7 @@ use super::{RATE_MIN, RateParams};
 use crate::{Feedback, HEADERS, RateSample, WindowedMax};
 
 /// Rate that the link can carry, as far as is known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct LinkCapacity {
     configured: Rate,
     /// The largest delivery rate of `r_cap_memory`.
@@ -19,7 +19,6 @@ pub(super) struct LinkCapacity {
     stale_after: Duration,
     mss: Bytes,
 }
-stored::fields!(LinkCapacity { configured, learned, is_start, reported, uses_feedback, stale_after, mss });
 
 impl LinkCapacity {
     pub(super) fn new(params: &RateParams) -> Self {

@@ -6,12 +6,11 @@ use super::{AckEvent, Law, Member, SharedPath};
 use crate::{Ack, Control, Controller, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
 
 /// Parameters of [`AdaptiveServer`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub struct AdaptiveServerParams {
     /// Segment size. Default [`MSS_DEFAULT`].
     pub mss: Bytes,
 }
-stored::fields!(AdaptiveServerParams { mss });
 
 impl Default for AdaptiveServerParams {
     fn default() -> Self {
@@ -20,7 +19,7 @@ impl Default for AdaptiveServerParams {
 }
 
 /// `adaptive` as a server's congestion control.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct AdaptiveServer {
     law: Law,
     /// Lost since the last acknowledgement.
@@ -29,7 +28,6 @@ pub struct AdaptiveServer {
     /// There is something to tell the other connections of the path.
     is_due: bool,
 }
-stored::fields!(AdaptiveServer { law, lost, member, is_due });
 
 impl AdaptiveServer {
     /// Controller for a connection of whose path nothing is known.

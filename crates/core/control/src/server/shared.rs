@@ -55,7 +55,7 @@ const HINT_US: u64 = 60_000_000;
 const START_MAX: u64 = 32 << 10;
 
 /// Shares that members report of themselves, or are told of the others: sums, or all zero.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, stored::Stored)]
 pub struct Shares {
     /// Number of members.
     pub count: u64,
@@ -66,8 +66,6 @@ pub struct Shares {
     /// Their headrooms, ns.
     pub headroom_ns: u64,
 }
-
-stored::fields!(Shares { count, forecast, recent, headroom_ns });
 
 impl Shares {
     /// Sums with `new` in place of `old`.
@@ -138,7 +136,7 @@ pub struct Peers {
 }
 
 /// State that a connection keeps for a [`SharedPath`]. The order is that of `struct member`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, stored::Stored)]
 #[allow(missing_docs, reason = "fields that belong together have one comment")]
 pub struct Member {
     /// Its number; 0: it has none yet.
@@ -174,29 +172,6 @@ pub struct Member {
     /// Bins of the law when it told last.
     pub bins_told: u64,
 }
-
-stored::fields!(Member {
-    number,
-    leader,
-    group,
-    is_drained,
-    slot,
-    sum_us,
-    samples,
-    ended_slot,
-    ended_us,
-    earlier_slot,
-    earlier_us,
-    own_eighths,
-    leaders_eighths,
-    apart,
-    spread,
-    compared,
-    is_joined,
-    given,
-    is_fresh,
-    bins_told,
-});
 
 impl Member {
     /// State of a connection with this number.

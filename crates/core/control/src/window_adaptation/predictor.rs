@@ -60,23 +60,21 @@ const USUAL_MEMORY: Duration = Duration::from_secs(5);
 const PROBE: (u64, u64) = (5, 4);
 
 /// Totals at a point of time, in bytes of IP packets.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 struct Totals {
     at: Instant,
     sent: u64,
     delivered: u64,
 }
-stored::fields!(Totals { at, sent, delivered });
 
 /// Estimate that a report left behind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Estimate {
     at: Instant,
     queue: u64,
 }
-stored::fields!(Estimate { at, queue });
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Predictor {
     target: Duration,
     idle_permille: u64,
@@ -101,24 +99,6 @@ pub(super) struct Predictor {
     /// And over seconds, to weigh bytes by.
     usual: Option<Rate>,
 }
-stored::fields!(Predictor {
-    target,
-    idle_permille,
-    is_limited,
-    target_memory,
-    forecast_memory,
-    observer_permille,
-    forward_delay,
-    history,
-    totals,
-    min_rtt,
-    delivery_rate,
-    estimate,
-    present,
-    forecast,
-    level,
-    usual,
-});
 
 impl Predictor {
     pub(super) fn new(params: &WindowAdaptationParams) -> Self {

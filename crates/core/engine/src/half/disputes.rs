@@ -40,7 +40,7 @@ const REMEMBERED: usize = 256;
 const REACH: u32 = 1 << 26;
 
 /// A segment of a flow that does not fit what is known of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct Misfit {
     key: FlowKey,
     from: End,
@@ -50,7 +50,6 @@ pub(crate) struct Misfit {
     ack: SeqNum,
     tsval: Option<u32>,
 }
-stored::fields!(Misfit { key, from, seq, next, ack, tsval });
 
 impl Misfit {
     fn of(key: FlowKey, segment: &Segment<'_>) -> Self {
@@ -106,18 +105,16 @@ struct Weighed {
     is_settled: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 struct Dispute {
     key: FlowKey,
     /// The last one of the source, and of the sink.
     said: [Option<Misfit>; 2],
 }
-stored::fields!(Dispute { key, said });
 
 /// Flows of which something did not fit, the oldest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct Disputes(VecDeque<Dispute>);
-stored::fields!(Disputes(inner));
 
 impl Disputes {
     /// Takes in what a host says; what comes of it, what both have said last, and whether it said something before.

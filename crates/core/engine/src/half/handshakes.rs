@@ -32,14 +32,13 @@ use crate::segment::Segment;
 pub(super) const OBSERVING: Level = Level { state: FlowState::Observing, debt: 0 };
 
 /// State of a flow whose handshake is under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Opening {
     handshake: Handshake,
     /// Packets and bytes that came from the source, and from the sink, behind the first SYN.
     packets: [u16; 2],
     bytes: [u32; 2],
 }
-stored::fields!(Opening { handshake, packets, bytes });
 
 impl Opening {
     pub(super) const fn new(handshake: Handshake) -> Self {

@@ -233,6 +233,7 @@ fn only_the_right_numbers_complete_a_handshake() {
 }
 
 mod hand_back;
+mod image;
 mod notices;
 mod operation;
 mod room;

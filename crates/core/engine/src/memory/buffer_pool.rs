@@ -34,9 +34,8 @@ pub(crate) struct BufferPool {
 }
 
 /// One of the sizes; the smallest by default.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, stored::Stored)]
 pub(crate) struct RingSize(u8);
-stored::fields!(RingSize(inner));
 
 impl RingSize {
     /// Size that `len` bytes need, if they are few enough.

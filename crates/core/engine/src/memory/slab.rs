@@ -4,7 +4,7 @@
 //! needs few entries to translate its addresses, huge pages can serve it, and growing moves
 //! nothing. Places of what has gone are used again, the one left last first.
 
-use stored::{Reader, Stored, StoredError, Writer};
+use stored::{Layouts, Reader, Stored, StoredError, Writer};
 
 /// Things in the first piece, as a power of two; each further piece has twice as many as the one before.
 const FIRST: u32 = 6;
@@ -211,6 +211,10 @@ impl<T: Stored> Stored for Slab<T> {
         let mut slab = Self::default();
         slab.fill(from)?;
         Ok(slab)
+    }
+
+    fn layout(layouts: &mut Layouts) {
+        T::layout(layouts);
     }
 }
 

@@ -20,19 +20,17 @@ use stored::{Reader, Stored, StoredError, Writer};
 use units::Instant;
 
 /// Owner of a deadline.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, stored::Stored)]
 pub(crate) enum TimerKey {
     Flow(u32),
     Subscriber(u32),
 }
-stored::variants! { TimerKey: 0 => Flow(inner), 1 => Subscriber(inner) }
 
 type Entry = (Instant, TimerKey);
 
 /// An [`Instant`], or none, in eight bytes: flows have several of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct Moment(Instant);
-stored::fields!(Moment(inner));
 
 impl Moment {
     /// None.

@@ -30,7 +30,7 @@ pub(crate) enum QueueVerdict {
 }
 
 /// State of one queue.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 pub(crate) struct CoDel {
     first_above: Option<Instant>,
     drop_next: Instant,
@@ -38,7 +38,6 @@ pub(crate) struct CoDel {
     last_count: u32,
     is_dropping: bool,
 }
-stored::fields!(CoDel { first_above, drop_next, count, last_count, is_dropping });
 
 impl CoDel {
     /// Judges the packet at the front, which has waited for `sojourn` of service at `clock`; `left` bytes wait

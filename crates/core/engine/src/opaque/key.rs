@@ -23,12 +23,11 @@ const ESP: u8 = 50;
 /// A flow of a subscriber, in few bits: its hosts and protocol, and its ports, flow label, or security parameters index.
 ///
 /// Two flows with the same key share a queue, nothing else.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct OpaqueKey {
     hosts: u32,
     selector: u32,
 }
-stored::fields!(OpaqueKey { hosts, selector });
 
 impl OpaqueKey {
     /// The flow of a packet towards a client.

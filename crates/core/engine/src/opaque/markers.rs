@@ -42,7 +42,7 @@ const PAYLOAD_LEN: usize = 12;
 const ICMP_LEN: usize = 8 + PAYLOAD_LEN;
 
 /// A request to send.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct Marker {
     src: IpAddr,
     dst: IpAddr,
@@ -51,20 +51,18 @@ pub(crate) struct Marker {
     /// Requests to a subscriber have ascending numbers.
     pub(crate) number: SeqNum,
 }
-stored::fields!(Marker { src, dst, traffic_class, number });
 
 /// A request under way, the oldest first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Asked {
     number: SeqNum,
     /// Place of what it follows in the order of what leaves.
     place: u64,
     stamp: SendStamp,
 }
-stored::fields!(Asked { number, place, stamp });
 
 /// Requests to one subscriber.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Markers {
     /// Hosts that the last opaque packet came from, and went to.
     hosts: Option<(IpAddr, IpAddr)>,
@@ -80,19 +78,6 @@ pub(crate) struct Markers {
     rests_until: Instant,
     under_way: VecDeque<Asked>,
 }
-
-stored::fields!(Markers {
-    hosts,
-    traffic_class,
-    number,
-    asked_at,
-    bytes,
-    unanswered,
-    unanswered_since,
-    answered_at,
-    rests_until,
-    under_way,
-});
 
 impl Markers {
     /// An opaque packet of `bytes` leaves.

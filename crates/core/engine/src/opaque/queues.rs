@@ -35,7 +35,7 @@ const CE: u8 = 3;
 const STEP_OF_SCALABLE: Duration = Duration::from_millis(40);
 
 /// A packet that waits, and what it counts as.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(crate) struct Waiting {
     pub(crate) bytes: Vec<u8>,
     pub(crate) virtio: VirtioNetHeader,
@@ -47,10 +47,9 @@ pub(crate) struct Waiting {
     /// The time of service when it came.
     clock: Instant,
 }
-stored::fields!(Waiting { bytes, virtio, payload, segments, numbered, came_at, clock });
 
 /// One flow's queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 struct Queue {
     key: OpaqueKey,
     packets: VecDeque<Waiting>,
@@ -58,18 +57,16 @@ struct Queue {
     deficit: i64,
     codel: CoDel,
 }
-stored::fields!(Queue { key, packets, bytes, deficit, codel });
 
 /// Counts of packets that did not leave as they came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, stored::Stored)]
 pub(crate) struct Losses {
     pub(crate) dropped: u64,
     pub(crate) marked: u64,
 }
-stored::fields!(Losses { dropped, marked });
 
 /// The queues of one subscriber.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Queues {
     /// Queues by number, as the lists have them; a free place has no packets and is in no list.
     flows: Vec<Queue>,
@@ -82,7 +79,6 @@ pub(crate) struct Queues {
     served_at: Instant,
     losses: Losses,
 }
-stored::fields!(Queues { flows, free, new, old, bytes, clock, served_at, losses });
 
 /// Time for which service goes on after evidence of it.
 const STEP: Duration = Duration::from_millis(30);

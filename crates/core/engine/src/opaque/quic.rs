@@ -21,12 +21,11 @@ const FOLLOWED: usize = 16;
 const ID_MAX: usize = 20;
 
 /// A connection ID, with zeros behind it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, stored::Stored)]
 pub(crate) struct Id {
     len: u8,
     octets: [u8; ID_MAX],
 }
-stored::fields!(Id { len, octets });
 
 impl Id {
     /// The one at the front of `octets`, behind its length; and what follows it.
@@ -63,7 +62,7 @@ impl LongHeader {
 }
 
 /// A server's packet that is under way, and the ID in it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Greeting {
     flow: OpaqueKey,
     chosen: Id,
@@ -71,15 +70,13 @@ struct Greeting {
     place: u64,
     stamp: SendStamp,
 }
-stored::fields!(Greeting { flow, chosen, place, stamp });
 
 /// Handshakes of one subscriber's QUIC connections.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Quic {
     greetings: Vec<Greeting>,
     newest: Option<QuicHandshake>,
 }
-stored::fields!(Quic { greetings, newest });
 
 impl Quic {
     /// The newest handshake that was seen.

@@ -17,14 +17,13 @@ const LASTS: Duration = Duration::from_secs(5);
 const COUNTED: usize = 1_024;
 
 /// Bytes that pass to a subscriber, counted by the second.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, stored::Stored)]
 pub(crate) struct Trickle {
     since: Instant,
     bytes: u64,
     /// Time at which it was more than a trickle last.
     exceeded_at: Option<Instant>,
 }
-stored::fields!(Trickle { since, bytes, exceeded_at });
 
 impl Trickle {
     /// `len` bytes pass; true when it is more than a trickle in this second.
@@ -51,11 +50,10 @@ impl Trickle {
 }
 
 /// The same of subscribers that have no place in the tables: a fixed number of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct Trickles {
     places: Vec<(Option<IpAddr>, Trickle)>,
 }
-stored::fields!(Trickles { places });
 
 impl Trickles {
     /// `len` bytes pass to `subscriber`; true when it is more than a trickle. Where two of them share a place, the

@@ -41,30 +41,27 @@ const GROWN_AT_ONCE: u64 = 12_000;
 const CONTRADICTIONS: u32 = 8;
 
 /// Segments of a TCP flow that passes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct Numbered {
     pub(crate) flow: OpaqueKey,
     /// Number behind its last byte.
     pub(crate) end: SeqNum,
 }
-stored::fields!(Numbered { flow, end });
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Entry {
     stamp: SendStamp,
     bytes: u32,
     numbered: Option<Numbered>,
 }
-stored::fields!(Entry { stamp, bytes, numbered });
 
 /// A segment that has left, as others have said.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Released {
     numbered: Numbered,
     sent_at: Instant,
     released_at: Instant,
 }
-stored::fields!(Released { numbered, sent_at, released_at });
 
 /// Bytes that an answer has released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,13 +73,15 @@ pub(crate) struct Answer {
 }
 
 /// Opaque packets under way, the oldest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(crate) struct UnderWay {
     entries: VecDeque<Entry>,
     /// The first ones do not count any more, and wait for an answer only.
+    #[stored(since(5, 0))]
     uncounted: usize,
     bytes: u64,
     /// All that has ever left, in bytes: a place in the order of what leaves.
+    #[stored(since(5, 0))]
     sent: u64,
     /// The last ones of which others have said so.
     released: VecDeque<Released>,
@@ -93,20 +92,9 @@ pub(crate) struct UnderWay {
     answered_at: Option<Instant>,
     contradictions: u32,
     /// Bytes that an answer releases, smoothed.
+    #[stored(since(5, 0))]
     grain: u64,
 }
-stored::fields!(UnderWay {
-    entries,
-    uncounted: since(5, 0),
-    bytes,
-    sent: since(5, 0),
-    released,
-    highest,
-    evidence_at,
-    answered_at,
-    contradictions,
-    grain: since(5, 0),
-});
 
 impl UnderWay {
     /// Bytes under way.

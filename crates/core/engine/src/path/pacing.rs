@@ -12,11 +12,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 pub(crate) const HEADER_BYTES: u64 = 52;
 
 /// Spreads what a subscriber is sent over time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Pacer {
     next: Instant,
 }
-stored::fields!(Pacer { next });
 
 impl Pacer {
     /// Nothing leaves before `now`.

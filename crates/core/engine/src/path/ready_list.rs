@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use super::Path;
 
 /// Subscribers that may have something to send, by their places, each once.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, stored::Stored)]
 pub(crate) struct ReadyList(VecDeque<u32>);
-stored::fields!(ReadyList(inner));
 
 impl ReadyList {
     pub(crate) fn is_empty(&self) -> bool {

@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 ///
 /// What they share ([`super::Path`]) is made with the first data: most of what is opened at any
 /// time is idle, and much of it never carries anything.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Subscriber {
     pub(crate) key: SharingKey,
     /// Other settings hold since the controller was made.
@@ -29,7 +29,6 @@ pub(crate) struct Subscriber {
     /// Before there is a path: the smallest round trip of a handshake, and when it was, the newest such.
     round_trip: (Duration, Instant),
 }
-stored::fields!(Subscriber { key, is_outdated, mss, flows, path, last_used, armed, round_trip });
 
 impl Subscriber {
     pub(crate) fn new(key: SharingKey, now: Instant) -> Self {

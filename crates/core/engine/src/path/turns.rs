@@ -16,13 +16,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 const INITIAL_WINDOW: u64 = 10;
 
 /// A flow's place in one of the lists.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Link {
     before: u32,
     after: u32,
     list: Option<Which>,
 }
-stored::fields!(Link { before, after, list });
 
 impl Default for Link {
     fn default() -> Self {
@@ -36,20 +35,18 @@ pub(crate) trait Linked {
     fn link(&mut self) -> &mut Link;
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Which {
     Fresh,
     Round,
 }
-stored::variants! { Which: 0 => Fresh, 1 => Round }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct List {
     first: u32,
     last: u32,
     len: u32,
 }
-stored::fields!(List { first, last, len });
 
 const EMPTY: List = List { first: NONE, last: NONE, len: 0 };
 
@@ -61,12 +58,11 @@ impl List {
 
 /// Lists of the flows whose turn comes: first flows that have just got something to send, as in
 /// fq_codel's list of new flows, then the others (deficit round robin).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Turns {
     fresh: List,
     round: List,
 }
-stored::fields!(Turns { fresh, round });
 
 impl Default for Turns {
     fn default() -> Self {
@@ -153,7 +149,7 @@ impl Turns {
 }
 
 /// Bytes that a flow may still send in its turn (deficit round robin).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Turn {
     deficit: i32,
     /// It is in one of the lists.
@@ -161,7 +157,6 @@ pub(crate) struct Turn {
     /// Time at which it last had nothing to send.
     left: Moment,
 }
-stored::fields!(Turn { deficit, is_in_line, left });
 
 impl Default for Turn {
     fn default() -> Self {

@@ -12,11 +12,10 @@ use crate::relay::Relay;
 use crate::segment::{Context, Segment};
 
 /// A flow whose delivery is ours.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Accelerated {
     pub(crate) relay: Relay,
 }
-stored::fields!(Accelerated { relay });
 
 impl Accelerated {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {

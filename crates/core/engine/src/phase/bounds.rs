@@ -12,7 +12,7 @@ use crate::relay::acceptance::{AckKind, AckRange};
 const BEYOND_WINDOW: u32 = 2;
 
 /// The stream of one host, as far as it has passed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Stream {
     /// Highest number that the other host has acknowledged.
     una: SeqNum,
@@ -25,7 +25,6 @@ struct Stream {
     /// Scale of the windows that the host itself states.
     scale: WindowScale,
 }
-stored::fields!(Stream { una, nxt, edge, acks, scale });
 
 impl Stream {
     fn new(own: &Offer, peer: &Offer, scale: WindowScale) -> Self {
@@ -65,12 +64,11 @@ pub(super) enum Sender {
 }
 
 /// Progress of both streams of a flow that passes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Bounds {
     source: Stream,
     sink: Stream,
 }
-stored::fields!(Bounds { source, sink });
 
 impl Bounds {
     /// Begins with a handshake that is complete.

@@ -12,11 +12,10 @@ use crate::relay::Relay;
 use crate::segment::{Context, Segment};
 
 /// A flow of which both directions have ended.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Closed {
     pub(crate) relay: Relay,
 }
-stored::fields!(Closed { relay });
 
 impl Closed {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {

@@ -14,7 +14,7 @@ use crate::relay::departure::Departure;
 use crate::segment::{Context, Segment};
 
 /// A flow that leaves.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Draining {
     pub(crate) relay: Relay,
     /// Boxed, since few flows drain: the others need not have room for it.
@@ -22,7 +22,6 @@ pub(crate) struct Draining {
     /// Both directions have ended: nothing but a packet of ours that waits to be made keeps it.
     pub(crate) has_ended: bool,
 }
-stored::fields!(Draining { relay, departure, has_ended });
 
 impl Draining {
     pub(super) fn on_segment(&mut self, segment: &mut Segment<'_>, cx: &mut Context<'_>) -> (Verdict, Next) {

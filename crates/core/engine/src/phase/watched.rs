@@ -24,7 +24,7 @@ const HOLES_MAX: usize = 32;
 const AHEAD_MAX: u32 = 1 << 30;
 
 /// A flow that passes and is measured.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Watched {
     source_isn: SeqNum,
     sink_isn: SeqNum,
@@ -43,28 +43,14 @@ pub(crate) struct Watched {
     /// Bounds of the hosts whose segments are believed; all are where that is not known.
     bounds: Option<Bounds>,
 }
-stored::fields!(Watched {
-    source_isn,
-    sink_isn,
-    una,
-    nxt,
-    marks,
-    holes,
-    resent,
-    has_ended,
-    delivered,
-    rtt,
-    bounds: since(3, None),
-});
 
 /// A segment, or a super-packet, on its way to the sink for the first time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Mark {
     start: SeqNum,
     end: SeqNum,
     at: Instant,
 }
-stored::fields!(Mark { start, end, at });
 
 impl Watched {
     /// Begins with a handshake that is complete.

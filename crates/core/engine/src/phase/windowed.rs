@@ -40,7 +40,7 @@ pub(crate) const NONSENSE_MAX: u32 = 8;
 const BEYOND_WINDOW: u32 = 2;
 
 /// A flow whose client's window is lowered.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct Windowed {
     drwa: Drwa,
     field: WindowField,
@@ -67,29 +67,10 @@ pub(crate) struct Windowed {
     /// Bounds of the hosts whose segments are believed; all are where that is not known.
     bounds: Option<Bounds>,
 }
-stored::fields!(Windowed {
-    drwa,
-    field,
-    scale,
-    sink_isn,
-    una,
-    nxt,
-    delivered,
-    mobile,
-    wired,
-    wired_rtt,
-    wired_in_round,
-    last_data,
-    told,
-    has_ended,
-    nonsense,
-    bounds: since(3, None),
-});
 
 /// A TSval, compared on its circle (RFC 7323 §5.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 struct Stamp(u32);
-stored::fields!(Stamp(inner));
 
 impl half_timer::Mark for Stamp {
     fn is_covered_by(self, reached: Self) -> bool {

@@ -40,14 +40,13 @@ impl AckKind {
 
 /// Range of acknowledgements of one side: how far back they may lie (RFC 5961 §5.2, with the lower
 /// bound of Linux's `tcp_ack`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct AckRange {
     /// Largest window that the side has stated, or amount that was under way to it, in bytes (`MAX.SND.WND`).
     pub(super) most_allowed: u32,
     /// Bytes that it has acknowledged; those of a long flow count up to [`u32::MAX`].
     pub(super) acked: u32,
 }
-stored::fields!(AckRange { most_allowed, acked: since(3, u32::MAX) });
 
 impl AckRange {
     /// Range of a side of which is not known what it has stated: no window is larger (RFC 7323 §2.3).

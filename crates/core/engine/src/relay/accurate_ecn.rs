@@ -42,7 +42,7 @@ const PER_ACK_MAX: u32 = 5;
 const FAILURES_MAX: u8 = 3;
 
 /// Counters by which one host is told of the marks on its packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(super) struct Counters {
     /// The newest ACE field of the other host.
     ace: u8,
@@ -60,7 +60,6 @@ pub(super) struct Counters {
     segments: u32,
     segment_len: u32,
 }
-stored::fields!(Counters { ace, bytes, taken, told, taken_bytes, shown, segments, segment_len });
 
 /// An ECN field (RFC 3168 §5) as a place among the byte counters; none for Not-ECT.
 const fn place_of(ecn: u8) -> Option<usize> {
@@ -170,7 +169,7 @@ impl Counters {
 }
 
 /// Marks that are being passed on to the sink, in acknowledgements of our own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct PassedOn {
     /// Marks that have been sent and not been counted by the sink.
     under_way: u32,
@@ -182,9 +181,9 @@ struct PassedOn {
     /// Packets of the source went on that may have been marked behind us: not all that the sink counts is ours.
     has_others: bool,
     /// Packets marked before us that the sink may count.
+    #[stored(since(8, 0))]
     others: u32,
 }
-stored::fields!(PassedOn { under_way, overdue, until, failures, has_others, others: since(8, 0) });
 
 impl PassedOn {
     const fn new(nxt: SeqNum) -> Self {
@@ -217,7 +216,7 @@ impl PassedOn {
 }
 
 /// Marks that the hosts of a flow tell each other of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct AccurateEcn {
     initiator: End,
     /// ACE field of the packet that completed the handshake: how the SYN-ACK had arrived (§3.2.2.1).
@@ -232,22 +231,12 @@ pub(crate) struct AccurateEcn {
     to_sink: Counters,
     passed_on: PassedOn,
     /// Our data to the sink is ECN-capable.
+    #[stored(since(8, false))]
     pub(super) is_sink_ect: bool,
     /// Marks on it that the sink has told of since this was asked last.
+    #[stored(since(8, 0))]
     sink_marks: u32,
 }
-stored::fields!(AccurateEcn {
-    initiator,
-    of_handshake,
-    is_answered,
-    repeats_syn_ack,
-    is_without_bytes,
-    to_source,
-    to_sink,
-    passed_on,
-    is_sink_ect: since(8, false),
-    sink_marks: since(8, 0),
-});
 
 impl AccurateEcn {
     /// State of a flow whose handshake is complete with `third`, a packet of `initiator`; data to the sink

@@ -27,7 +27,7 @@ const SETTLES_AFTER_MS: u32 = 1_000;
 const FORGOTTEN_AFTER_MS: u32 = 60_000;
 
 /// Conduct of the hosts of a flow, as far as it speaks against them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Conduct {
     /// Acknowledgements in a row that make no sense.
     nonsense: u8,
@@ -38,7 +38,6 @@ pub(crate) struct Conduct {
     /// Time at which both hosts were first asked where they are, while nothing came that fits, ms; 0: never.
     elsewhere_ms: u32,
 }
-stored::fields!(Conduct { nonsense, challenged, hole_since, elsewhere_ms });
 
 impl Default for Conduct {
     fn default() -> Self {

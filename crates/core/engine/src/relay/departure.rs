@@ -35,7 +35,7 @@ const QUIET: Duration = Duration::from_secs(3);
 const REPEATS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Terms on which a flow leaves: nothing new is taken, and once nothing is owed it is handed back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Departure {
     /// Reason, where it leaves by itself: it does not behave.
     why: Option<PassReason>,
@@ -44,7 +44,6 @@ pub(crate) struct Departure {
     /// Packets of it may have gone past us: what its hosts say of each other is believed.
     is_doubtful: bool,
 }
-stored::fields!(Departure { why, hand_back, is_doubtful });
 
 impl Departure {
     /// Terms where the engine drains, or for the reason given later. `is_uplink_of_both`: see [`HandBack`].
@@ -81,7 +80,7 @@ impl Departure {
 }
 
 /// Knowledge of how much the source of a draining flow has under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct HandBack {
     /// It is the half that goes on to take what it has allowed.
     takes_allowed: bool,
@@ -92,7 +91,6 @@ pub(crate) struct HandBack {
     /// Time at which it was heard last.
     since: Moment,
 }
-stored::fields!(HandBack { takes_allowed, highest, is_quiet, since });
 
 impl HandBack {
     pub(super) const fn new(takes_allowed: bool) -> Self {

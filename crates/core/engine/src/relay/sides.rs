@@ -9,7 +9,7 @@ use crate::handshake::Offer;
 use crate::timestamp::{is_earlier, later_of};
 
 /// Header fields that are copied from one side's latest packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct IpTemplate {
     pub(crate) hop_limit: u8,
     /// Traffic class without the ECN bits: what we send is our own.
@@ -18,7 +18,6 @@ pub(crate) struct IpTemplate {
     pub(crate) dont_fragment: bool,
     pub(super) id: u16,
 }
-stored::fields!(IpTemplate { hop_limit, traffic_class, flow_label, dont_fragment, id });
 
 impl IpTemplate {
     /// Takes the fields of `ip`, with identifications of its own.
@@ -45,7 +44,7 @@ impl IpTemplate {
 }
 
 /// State of what the sink has sent so far: the origin of packets made in its name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct SinkSide {
     pub(super) ip: IpTemplate,
     /// Number of its SYN.
@@ -56,26 +55,16 @@ pub(crate) struct SinkSide {
     pub(super) acks: AckRange,
     /// Newest TSval it has used.
     pub(super) tsval: u32,
-    /// Newest TSval that the source has surely taken: its TS.Recent is no older.
-    pub(super) taken_tsval: u32,
     /// The flow was silent for so long that this TSval says nothing any more.
     pub(super) is_tsval_old: bool,
     /// One past its FIN, once sent.
     pub(super) fin_end: Option<SeqNum>,
+    /// Newest TSval that the source has surely taken: its TS.Recent is no older.
+    pub(super) taken_tsval: u32,
     /// Its way to us.
+    #[stored(since(5, ReturnDelay::default()))]
     pub(super) return_delay: ReturnDelay,
 }
-stored::fields!(SinkSide {
-    ip,
-    isn,
-    nxt,
-    acks,
-    tsval,
-    is_tsval_old,
-    fin_end,
-    taken_tsval: since(3, 0),
-    return_delay: since(5, ReturnDelay::default()),
-});
 
 impl SinkSide {
     /// State after the handshake; `window` is the sink's, bytes.
@@ -149,17 +138,13 @@ pub(super) const fn nothing_taken(tsval: u32) -> u32 {
 }
 
 /// State of what the source has sent so far: the origin of packets made in its name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct SourceSide {
     pub(super) ip: IpTemplate,
     /// Highest number of the sink it has acknowledged.
     pub(super) ack: SeqNum,
-    /// Range of its acknowledgements: how far back they may lie.
-    pub(super) acks: AckRange,
     /// Its window field, as stated.
     pub(super) window: u16,
-    /// Number of the segment that stated it (`SND.WL1`).
-    pub(super) window_seq: SeqNum,
     /// One past the last number of the sink it has ever allowed.
     pub(super) edge: SeqNum,
     /// Newest TSval it has used.
@@ -174,21 +159,11 @@ pub(crate) struct SourceSide {
     pub(super) urgent_end: Option<SeqNum>,
     /// One past the last byte it pushed.
     pub(super) push_end: SeqNum,
+    /// Range of its acknowledgements: how far back they may lie.
+    pub(super) acks: AckRange,
+    /// Number of the segment that stated it (`SND.WL1`).
+    pub(super) window_seq: SeqNum,
 }
-stored::fields!(SourceSide {
-    ip,
-    ack,
-    window,
-    edge,
-    tsval,
-    is_tsval_old,
-    tsecr,
-    ece,
-    urgent_end,
-    push_end,
-    acks: since(3, AckRange::UNKNOWN),
-    window_seq: since(3, SeqNum::new(0)),
-});
 
 impl SourceSide {
     /// State after the handshake.
@@ -270,7 +245,7 @@ impl SourceSide {
 }
 
 /// Packets that wait to be made.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, stored::Stored)]
 pub(crate) struct Outbox {
     /// An acknowledgement for the source.
     pub(crate) ack_source: bool,
@@ -281,9 +256,9 @@ pub(crate) struct Outbox {
     /// A reset for the sink: the source is gone and the debt is paid, or given up.
     pub(crate) reset_sink: bool,
     /// An acknowledgement for the sink that is marked CE, as packets of the source were ([`super::accurate_ecn`]).
+    #[stored(since(7, false))]
     pub(crate) mark_sink: bool,
 }
-stored::fields!(Outbox { ack_source, ack_sink, reset_source, reset_sink, mark_sink: since(7, false) });
 
 impl Outbox {
     /// Nothing but an acknowledgement for the sink waits.

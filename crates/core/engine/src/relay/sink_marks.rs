@@ -13,7 +13,7 @@ use units::SeqNum;
 use crate::config::ClientEcn;
 
 /// Marks that the sink tells of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct SinkMarks {
     /// ECN field of new data (RFC 3168 §5).
     ect: u8,
@@ -26,7 +26,6 @@ pub(crate) struct SinkMarks {
     /// The end of the data that said so last.
     cwr_end: Option<SeqNum>,
 }
-stored::fields!(SinkMarks { ect, is_classic, is_pending, owes_cwr, cwr_end });
 
 impl SinkMarks {
     /// Marks of a flow whose hosts agreed on classic ECN, accurate ECN, or neither; none, unless asked for.

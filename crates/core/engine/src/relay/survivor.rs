@@ -7,7 +7,7 @@ use super::sides::IpTemplate;
 use crate::direction::End;
 
 /// A host that may not know that its flow is broken off.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(crate) struct Survivor {
     pub(crate) ip: IpTemplate,
     /// The number that it expects next, as far as known.
@@ -20,7 +20,6 @@ pub(crate) struct Survivor {
     pub(crate) is_heard: bool,
     pub(crate) due: Instant,
 }
-stored::fields!(Survivor { ip, seq, ack, timestamps, tries, is_heard, due });
 
 impl Survivor {
     /// One that is asked at once.

@@ -19,7 +19,7 @@
 use units::SeqNum;
 
 /// Allowance of bytes beyond the window, with what they have cost and brought lately (H18).
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, stored::Stored)]
 pub(super) struct Overcommit {
     /// Bytes that may be under way beyond the window; none: any number, for the client has taken all so far.
     allowance: Option<u32>,
@@ -40,17 +40,6 @@ pub(super) struct Overcommit {
     losses: u8,
     is_paused: bool,
 }
-stored::fields!(Overcommit {
-    allowance,
-    blamed_until,
-    delivered,
-    retransmitted_before,
-    most,
-    is_too_small,
-    is_slow,
-    losses,
-    is_paused,
-});
 
 /// Data under way when a client had no room.
 #[derive(Clone, Copy, Debug)]

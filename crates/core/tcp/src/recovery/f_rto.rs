@@ -21,7 +21,7 @@ use crate::interface::AckOutcome;
 use crate::scoreboard::Scoreboard;
 
 /// A time-out that is being recovered from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(super) struct Timeout {
     phase: Phase,
     /// Segments it is still to send.
@@ -30,9 +30,8 @@ pub(super) struct Timeout {
     /// acknowledged if none was.
     earlier_point: SeqNum,
 }
-stored::fields!(Timeout { phase, segments, earlier_point });
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 enum Phase {
     /// The oldest segment is to be sent again, after several time-outs in a row more of them, and nothing
     /// else.
@@ -42,7 +41,6 @@ enum Phase {
     /// The loss was real: everything marked lost goes out.
     Repair,
 }
-stored::variants! { Phase: 0 => Retransmit, 1 => Wait, 2 => Repair }
 
 impl Timeout {
     /// Begins a time-out that sends `segments` segments; without it the recovery would end at

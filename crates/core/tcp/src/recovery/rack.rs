@@ -29,7 +29,7 @@ pub(super) struct Found {
 }
 
 /// RACK's view of the newest delivery.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Rack {
     /// The most recently sent segment that was delivered.
     newest: Option<SendOrder>,
@@ -45,16 +45,6 @@ pub(super) struct Rack {
     /// D-SACKs count once per round: not before this number is acknowledged.
     d_sack_round: Option<SeqNum>,
 }
-stored::fields!(Rack {
-    newest,
-    rtt,
-    fack,
-    fack_before,
-    reordering_seen,
-    reo_wnd_mult,
-    reo_wnd_persist,
-    d_sack_round,
-});
 
 impl Rack {
     pub(super) fn new(start: SeqNum) -> Self {

@@ -16,13 +16,12 @@ const RTO_INITIAL: Duration = Duration::from_secs(1);
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 
 /// Smoothed round-trip time, its variation and its minimum.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
     min: RecentMin<Duration>,
 }
-stored::fields!(RttEstimator { srtt, rttvar, min });
 
 impl Default for RttEstimator {
     fn default() -> Self {

@@ -17,24 +17,22 @@ const PTO_INITIAL: Duration = Duration::from_secs(1);
 const DOUBLINGS_MAX: u8 = 20;
 
 /// Action of the loss timer when it is due.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) enum LossTimer {
     /// RFC 6298 §5.
     Retransmission,
     /// RFC 8985 §7.
     TailProbe,
 }
-stored::variants! { LossTimer: 0 => Retransmission, 1 => TailProbe }
 
 /// A deadline and what it is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Deadline {
     at: Instant,
     timer: LossTimer,
 }
-stored::fields!(Deadline { at, timer });
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Timers {
     rto_max: Duration,
     loss: Option<Deadline>,
@@ -45,7 +43,6 @@ pub(super) struct Timers {
     /// A tail probe is unanswered: no second one (RFC 8985 §7.2).
     is_probe_out: bool,
 }
-stored::fields!(Timers { rto_max, loss, reordering, backoff, is_probe_out });
 
 impl Timers {
     pub(super) fn new(rto_max: Duration) -> Self {

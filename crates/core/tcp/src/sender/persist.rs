@@ -6,13 +6,12 @@ use units::{Duration, Instant};
 const DOUBLINGS_MAX: u8 = 20;
 
 /// The timer of window probes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, stored::Stored)]
 pub(super) struct Persist {
     at: Option<Instant>,
     /// Probes in a row.
     backoff: u8,
 }
-stored::fields!(Persist { at, backoff });
 
 impl Persist {
     /// The window is shut (or too small for a segment) and nothing under way will bring news of it.

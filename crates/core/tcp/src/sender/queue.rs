@@ -5,7 +5,7 @@ use units::SeqNum;
 use crate::scoreboard::Entry;
 
 /// Data to send: its end, and whether the stream ends there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 pub(super) struct SendQueue {
     /// One past the last byte that may be sent.
     end: SeqNum,
@@ -13,7 +13,6 @@ pub(super) struct SendQueue {
     has_fin: bool,
     is_fin_sent: bool,
 }
-stored::fields!(SendQueue { end, has_fin, is_fin_sent });
 
 impl SendQueue {
     pub(super) fn new(start: SeqNum) -> Self {

@@ -50,12 +50,12 @@ struct Session {
 }
 
 /// A session as it goes from station to station.
+#[derive(stored::Stored)]
 struct Image {
     number: u32,
     client: TcpImage,
     server: TcpImage,
 }
-stored::fields!(Image { number, client, server });
 
 impl Proxies {
     /// Starts both, for a number of subscribers, all of them at the first station. `control` as for the namespaces.

@@ -34,7 +34,7 @@ pub(super) enum Observation {
 }
 
 /// A rate, as what it means for a tick and for the horizon.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, stored::Stored)]
 struct Bin {
     /// Packets of a tick, in thousandths.
     tick_permille: u64,
@@ -44,10 +44,9 @@ struct Bin {
     mean_permille: u64,
     deviation_permille: u64,
 }
-stored::fields!(Bin { tick_permille, tick_log2, mean_permille, deviation_permille });
 
 /// A probability for each of 256 rates.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Belief {
     bins: Vec<Bin>,
     /// Probabilities that a rate is a number of bins away after a tick, to one side; all of it twice, and the
@@ -58,7 +57,6 @@ pub(super) struct Belief {
     /// Probabilities in parts of [`ONE`].
     pub(super) probabilities: Vec<u64>,
 }
-stored::fields!(Belief { bins, kernel, stays_out, probabilities });
 
 /// log₂ of thousandths, in 65,536ths.
 fn log2_permille(value: u64) -> i64 {

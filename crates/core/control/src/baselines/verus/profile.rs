@@ -17,12 +17,11 @@ const EXTRAPOLATION: u64 = 2;
 type Point = (u64, Duration);
 
 /// Delays that have been learned, and the curve through them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(super) struct Profile {
     learned: Vec<Option<Duration>>,
     curve: Vec<Point>,
 }
-stored::fields!(Profile { learned, curve });
 
 /// The point that `window` belongs to: the octave, and sixteenths of it.
 fn index_of(window: u64) -> usize {

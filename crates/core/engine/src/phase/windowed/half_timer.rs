@@ -14,13 +14,12 @@ pub(crate) trait Mark: Copy + Eq {
 }
 
 /// Marks under way on one half of the path.
-#[derive(Debug)]
+#[derive(Debug, stored::Stored)]
 pub(crate) struct HalfTimer<M> {
     marks: VecDeque<(M, Instant)>,
     /// Time between two marks: a few dozen are enough for a round trip.
     spacing: Duration,
 }
-stored::fields!([M] HalfTimer { marks, spacing });
 
 impl<M: Mark> HalfTimer<M> {
     pub(crate) fn new() -> Self {
