@@ -121,35 +121,51 @@ struct Supervisor<'a, A: Attachment, P: Processor> {
     links: Links,
     passing: Passing,
     pulse: Pulse,
-    waiter: Waiter,
-    /// Its end is the end of this process, if there is one.
-    lifeline: Option<Lifeline>,
+    inputs: Inputs,
     /// Resets flows of a killed instance.
     settling: Option<Settling>,
     successor_needs: SuccessorNeeds,
-    journal_alarm: FullAlarm,
-    /// That the directory is missing and cannot be made anew was said.
-    said_missing: bool,
+    upgrade: UpgradeState,
+    warnings: Warnings,
     patience: Patience,
-    console: Console,
-    reports: Reports,
-    handovers: Option<Handovers>,
-    service: Service,
     started_at: Instant,
-    overload: Overload,
-    sides: Sides,
     /// The A/B phase that is under way, or was last.
     ab: Option<Phase>,
     stop: Option<Stop>,
     /// No flow is to begin: their first packets are not passed.
     no_new_flows: Arc<AtomicBool>,
-    /// Another process has all that leads packets here, and the flows: nothing is to be undone.
-    is_succeeded: bool,
+    events: &'a mut dyn EventSink,
+}
+
+/// Sources of what it does, beside packets.
+struct Inputs {
+    waiter: Waiter,
+    /// Its end is the end of this process, if there is one.
+    lifeline: Option<Lifeline>,
+    console: Console,
+    reports: Reports,
+    handovers: Option<Handovers>,
+}
+
+/// Upgrade to this process, or from it.
+#[derive(Default)]
+struct UpgradeState {
     /// The instance before, whose devices these are, while it is there.
     before: Option<Predecessor>,
     /// No other process takes its place meanwhile.
     turn: Option<Turn>,
-    events: &'a mut dyn EventSink,
+    /// Another process has all that leads packets here, and the flows: nothing is to be undone.
+    is_succeeded: bool,
+}
+
+/// Conditions of which people are told once, or now and then.
+#[derive(Default)]
+struct Warnings {
+    journal_alarm: FullAlarm,
+    /// That the directory is missing and cannot be made anew was said.
+    said_missing: bool,
+    overload: Overload,
+    sides: Sides,
 }
 
 /// The interfaces on both sides, and what is known of them.
@@ -167,6 +183,7 @@ struct Pulse {
     /// Time when all shards were known to be alive.
     last_alive: Instant,
     next_beat: Instant,
+    service: Service,
     guardian: Option<Guardian>,
     /// The watchdog has taken the steering away, and it is to be installed again.
     is_unsteered: bool,
@@ -196,12 +213,12 @@ struct Reports {
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Runs until there is a reason to end.
     fn serve(&mut self, signals: &CaughtSignals) -> Result<Why, RunError> {
-        self.waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
-        self.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
+        self.inputs.waiter.add(&signals.ending, Interest::Read, SIGNAL)?;
+        self.inputs.waiter.add(&signals.reload, Interest::Read, SIGNAL)?;
         let (attachment, purpose) = (self.attachment.name(), self.attachment.purpose());
         let no_successor = self.why_no_successor();
         self.events.on_event(&Event::Ready { attachment, purpose, no_successor });
-        self.service.is_ready(self.pulse.main_process(), attachment);
+        self.pulse.service.is_ready(self.pulse.main_process(), attachment);
         loop {
             self.notice_gap()?;
             let turned = self.packet_loop.turn(&mut self.processor);
@@ -212,7 +229,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             {
                 return Ok(stop.why);
             }
-            if now >= self.reports.next_look {
+            if now >= self.inputs.reports.next_look {
                 self.take_reports(now);
                 // A loop that never waits is not woken.
                 if is_busy {
@@ -221,10 +238,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             }
             // While busy, signals are looked at with each heartbeat.
             let is_due = now >= self.pulse.next_beat;
-            let mut is_asked = is_due || self.console.is_asked();
+            let mut is_asked = is_due || self.inputs.console.is_asked();
             if is_due {
                 self.pulse.next_beat = now + self.ground.config.heartbeat();
-                if self.lifeline.as_ref().is_some_and(Lifeline::is_cut) {
+                if self.inputs.lifeline.as_ref().is_some_and(Lifeline::is_cut) {
                     return Ok(Why::Abandoned);
                 }
                 if let Some(why) = self.beat()? {
@@ -242,9 +259,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Hands reports of base stations to the shards whose subscribers they are about.
     fn take_reports(&mut self, now: Instant) {
-        let Some(receiver) = self.reports.receiver.as_mut() else { return };
+        let Some(receiver) = self.inputs.reports.receiver.as_mut() else { return };
         let (shards, processor) = (&self.shards, &mut self.processor);
-        let handovers = self.handovers.as_ref().filter(|_| self.stop.is_none());
+        let handovers = self.inputs.handovers.as_ref().filter(|_| self.stop.is_none());
         receiver.turn(
             |client, feedback| {
                 let is_elsewhere = shards.hand_on(client, feedback);
@@ -252,12 +269,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             },
             |order| handovers.is_some_and(|handovers| handovers.obey(order)),
         );
-        self.reports.next_look = now + FEEDBACK_EVERY;
+        self.inputs.reports.next_look = now + FEEDBACK_EVERY;
     }
 
     /// Does what comes from other boxes, and tells which subscribers have moved.
     fn hear_handovers(&mut self) -> Result<(), RunError> {
-        let Some(handovers) = &self.handovers else { return Ok(()) };
+        let Some(handovers) = &self.inputs.handovers else { return Ok(()) };
         handovers.hear();
         // Whatever other boxes send, packets have their turn.
         for done in 0.. {
@@ -280,12 +297,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn wait(&mut self, now: Instant) -> Result<bool, RunError> {
         let deadline =
             self.processor.next_deadline().map_or(self.pulse.next_beat, |at| at.min(self.pulse.next_beat));
-        let ready = self.waiter.wait(Some(deadline))?;
+        let ready = self.inputs.waiter.wait(Some(deadline))?;
         let is_ready = |token: u64| ready.iter().any(|ready| ready.token == token);
         let is_asked = is_ready(SIGNAL) || is_ready(CONSOLE);
         let has_handover_news = is_ready(HANDOVERS);
         if is_ready(FEEDBACK) {
-            self.reports.next_look = Instant::ZERO;
+            self.inputs.reports.next_look = Instant::ZERO;
         }
         if is_ready(WATCHDOG) || is_ready(LIFELINE) {
             self.pulse.next_beat = Instant::ZERO;
@@ -307,7 +324,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// True when nobody owes anything.
     fn is_drained(&self) -> bool {
-        let is_undecided = self.handovers.as_ref().is_some_and(Handovers::is_undecided);
+        let is_undecided = self.inputs.handovers.as_ref().is_some_and(Handovers::is_undecided);
         self.processor.is_drained() && self.shards.are_drained() && !is_undecided
     }
 
@@ -319,13 +336,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // A second wish can only shorten the time.
         let give_up = self.stop.map_or(give_up, |earlier| earlier.give_up.min(give_up));
         if self.stop.is_none() {
-            if let Some(handovers) = &self.handovers {
+            if let Some(handovers) = &self.inputs.handovers {
                 handovers.end();
             }
             self.processor.begin_drain(now);
             self.shards.tell_all(|| Command::Drain);
             // Who takes this one's place may listen at the same port.
-            self.reports.receiver = None;
+            self.inputs.reports.receiver = None;
         }
         self.stop = Some(Stop { why, give_up });
     }

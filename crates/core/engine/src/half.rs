@@ -115,49 +115,86 @@ pub(crate) struct Half {
     flow_index: Index,
     half_open: HalfOpen<handshakes::Opening>,
     unused: room::Unused,
+    conflicts: Conflicts,
+    last: LastPacket,
+    clients: Clients,
+    subscribers: Slab<Subscriber>,
+    /// Paths of subscribers with data.
+    paths: Slab<Path>,
+    memory: Memory,
+    timers: Timers,
+    outgoing: Outgoing,
+    stats: Stats,
+    meters: Meters,
+    observed: Observed,
+    is_draining: bool,
+    /// Longest packet to a sink, as far as the interface says that it leaves through.
+    mtu: u32,
+}
+
+/// Packets that did not fit, and flows whose hosts disagree.
+#[derive(Debug, Default)]
+struct Conflicts {
     reopenings: reopening::Reopenings,
     disputes: disputes::Disputes,
     broken: broken::Broken,
-    /// Questions to hosts of flows of which something did not fit.
-    questions: VecDeque<(End, TcpHeaderSpec)>,
-    /// The packet handled last, if it did not fit its flow, and whether that is settled.
+}
+
+/// The packet handled last.
+#[derive(Debug, Default)]
+struct LastPacket {
+    /// It did not fit its flow; and whether that is settled.
     misfit: Option<(disputes::Misfit, bool)>,
+    /// Its flow, if it carries data and the flow is not in the table.
+    unknown: Option<FlowKey>,
+    /// True when it is surely its host's.
+    is_news: bool,
+}
+
+/// Clients, by address.
+#[derive(Debug)]
+struct Clients {
+    /// Subscribers among them.
+    index: Index,
     families: Families,
-    subscribers: Slab<Subscriber>,
-    subscriber_index: Index,
-    /// Paths of subscribers with data.
-    paths: Slab<Path>,
+    /// Subscribers all of whose traffic is to come here, or no longer.
+    wanted: VecDeque<(IpAddr, bool)>,
+    /// Counts of what passes to those that are in no table.
+    trickles: Trickles,
+}
+
+/// Memory for data, and what is fetched of it ahead.
+#[derive(Debug)]
+struct Memory {
     pool: BufferPool,
     ahead: Ahead,
-    timers: Timers,
+}
+
+/// Packets to make, and who has some.
+#[derive(Debug)]
+struct Outgoing {
     /// Flows with control packets to make.
     outbox: VecDeque<u32>,
     /// Flows of those whose packet is for the sink and may ride on data that is about to go.
     after_data: VecDeque<u32>,
     /// Subscribers that may have something to send.
     ready: ReadyList,
+    /// Questions to hosts of flows of which something did not fit.
+    questions: VecDeque<(End, TcpHeaderSpec)>,
+    /// Echo requests to make, with their subscriber.
+    markers: VecDeque<(u32, Marker)>,
+    /// The opaque packet that leaves.
+    opaque: Option<Waiting>,
     header: HeaderBuffer,
-    stats: Stats,
-    meters: Meters,
+}
+
+/// What others hear of flows, and the A/B phase.
+#[derive(Debug, Default)]
+struct Observed {
     notices: Notices,
     passed_recently: PassedRecently,
     trial: Trial,
     journal: Option<Box<dyn Journal>>,
-    /// The flow of the packet handled last, if it carries data and is not in the table.
-    unknown: Option<FlowKey>,
-    /// True when that packet is surely its host's.
-    is_news: bool,
-    is_draining: bool,
-    /// The opaque packet that leaves.
-    opaque_out: Option<Waiting>,
-    /// Subscribers all of whose traffic is to come here, or no longer.
-    wanted: VecDeque<(IpAddr, bool)>,
-    /// Counts of what passes to subscribers that are in no table.
-    trickles: Trickles,
-    /// Echo requests to make, with their subscriber.
-    markers: VecDeque<(u32, Marker)>,
-    /// Longest packet to a sink, as far as the interface says that it leaves through.
-    mtu: u32,
 }
 
 /// Memory that a flow may borrow of its half while it is looked at.
@@ -179,35 +216,31 @@ impl Half {
             flow_index: Index::new(config.hash_seed),
             half_open: HalfOpen::new(config.hash_seed),
             unused: room::Unused::default(),
-            reopenings: reopening::Reopenings::default(),
-            disputes: disputes::Disputes::default(),
-            broken: broken::Broken::default(),
-            questions: VecDeque::new(),
-            misfit: None,
-            families: Families::new(config.hash_seed),
+            conflicts: Conflicts::default(),
+            last: LastPacket::default(),
+            clients: Clients {
+                index: Index::new(config.hash_seed),
+                families: Families::new(config.hash_seed),
+                wanted: VecDeque::new(),
+                trickles: Trickles::default(),
+            },
             subscribers: Slab::default(),
-            subscriber_index: Index::new(config.hash_seed),
             paths: Slab::default(),
-            pool: BufferPool::default(),
-            ahead: Ahead::new(),
+            memory: Memory { pool: BufferPool::default(), ahead: Ahead::new() },
             timers: Timers::default(),
-            outbox: VecDeque::new(),
-            after_data: VecDeque::new(),
-            ready: ReadyList::default(),
-            header: [0; TcpHeaderSpec::MAX_LEN],
+            outgoing: Outgoing {
+                outbox: VecDeque::new(),
+                after_data: VecDeque::new(),
+                ready: ReadyList::default(),
+                questions: VecDeque::new(),
+                markers: VecDeque::new(),
+                opaque: None,
+                header: [0; TcpHeaderSpec::MAX_LEN],
+            },
             stats: Stats::default(),
             meters: Meters::default(),
-            notices: Notices::default(),
-            passed_recently: PassedRecently::default(),
-            trial: Trial::default(),
-            journal: None,
-            unknown: None,
-            is_news: false,
+            observed: Observed::default(),
             is_draining: false,
-            opaque_out: None,
-            wanted: VecDeque::new(),
-            trickles: Trickles::default(),
-            markers: VecDeque::new(),
             mtu: u32::MAX,
             config,
         })
@@ -260,30 +293,30 @@ impl Half {
 
     /// Has every flow noted in `journal` from here on.
     pub(crate) fn set_journal(&mut self, journal: Box<dyn Journal>) {
-        self.journal = Some(journal);
+        self.observed.journal = Some(journal);
     }
 
     /// The journal, for another half.
     pub(crate) fn take_journal(&mut self) -> Option<Box<dyn Journal>> {
-        self.journal.take()
+        self.observed.journal.take()
     }
 
     /// Begins beside `other`, which has worked for a while: what that was told to do holds for both.
     pub(crate) fn take_place_beside(&mut self, other: &Self, mtu: u32) {
         (self.is_draining, self.mtu) = (other.is_draining, mtu);
-        self.pool.set_origin(other.pool.no_memory());
-        self.notices.set_wants(other.notices.wants());
+        self.memory.pool.set_origin(other.memory.pool.no_memory());
+        self.observed.notices.set_wants(other.observed.notices.wants());
         other.control_group().into_iter().for_each(|group| self.begin_trial(group));
     }
 
     /// Has the data of flows that begin held where `origin` comes from.
     pub(crate) fn set_ring_origin(&mut self, origin: Ring) {
-        self.pool.set_origin(origin);
+        self.memory.pool.set_origin(origin);
     }
 
     /// No memory, from where held data lies.
     pub(crate) fn ring_origin(&self) -> Ring {
-        self.pool.no_memory()
+        self.memory.pool.no_memory()
     }
 
     /// Bytes acknowledged to sources that sinks have not acknowledged, over all flows.
@@ -307,17 +340,17 @@ impl Half {
 
     /// The flow of the packet handled last, if it carries data and is not in the table; told once.
     pub(crate) fn take_unknown(&mut self) -> Option<FlowKey> {
-        self.unknown.take()
+        self.last.unknown.take()
     }
 
     /// Reason why a flow passes, if it is among those passed last.
     pub(crate) fn reason_of_passing(&self, client: SocketAddr, server: SocketAddr) -> Option<PassReason> {
-        self.passed_recently.reason_of(client, server)
+        self.observed.passed_recently.reason_of(client, server)
     }
 
     /// True when the packet handled last is surely its host's; told once.
     pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.is_news)
+        std::mem::take(&mut self.last.is_news)
     }
 
     /// Takes in a packet that came from `from`, with its virtio header.
@@ -333,8 +366,8 @@ impl Half {
     ) -> Verdict {
         self.step_ahead();
         self.stats.packets_in += 1;
-        self.unknown = None;
-        self.is_news = false;
+        self.last.unknown = None;
+        self.last.is_news = false;
         let verdict = match wire::parse(packet) {
             Ok(parsed) => match parsed.transport {
                 Transport::Tcp(tcp) => {
@@ -411,7 +444,7 @@ impl Half {
         self.stats.unknown_flow += 1;
         let is_data = segment.tcp.payload_len > 0;
         if is_data && !segment.opens_or_ends() {
-            self.unknown = Some(key);
+            self.last.unknown = Some(key);
         }
         None
     }
@@ -421,7 +454,7 @@ impl Half {
         // What its host will drop must not be believed (H7).
         let is_intact = segment.is_intact();
         if is_intact
-            && !self.reopenings.is_empty()
+            && !self.conflicts.reopenings.is_empty()
             && let Some(key) = self.answer_reopening(id, segment, now)
         {
             return self.on_unknown(key, segment, now).unwrap_or(Verdict::Forward);
@@ -501,8 +534,9 @@ impl Half {
         let before = flow.level();
         let (stats, meters) = (&mut self.stats, &mut self.meters);
         let mut cx = Context { config: &self.config, path, budget, stats, meters, is_news: false, now };
-        let result = act(flow, &mut cx, Tools { pool: &mut self.pool, header: &mut self.header });
-        self.is_news |= cx.is_news;
+        let result =
+            act(flow, &mut cx, Tools { pool: &mut self.memory.pool, header: &mut self.outgoing.header });
+        self.last.is_news |= cx.is_news;
         self.meters.follow(before, flow.level());
         Some(result)
     }
@@ -535,7 +569,7 @@ impl Half {
     fn wake(&mut self, subscriber_id: u32) {
         let path = self.subscribers.get(subscriber_id).and_then(Subscriber::path);
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
-            self.ready.wake(subscriber_id, path);
+            self.outgoing.ready.wake(subscriber_id, path);
         }
     }
 
@@ -546,7 +580,7 @@ impl Half {
 
     fn count_pass(&mut self, key: FlowKey, reason: PassReason) {
         self.stats.count_pass(reason);
-        self.passed_recently.note(&key, self.direction, reason);
+        self.observed.passed_recently.note(&key, self.direction, reason);
     }
 }
 

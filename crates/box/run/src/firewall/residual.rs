@@ -683,6 +683,27 @@ fn look(
             },
         };
     }
+    let (left, partly) = (possible(set, elements, &known), PartlyKnown { known: &known });
+    let Some(to) = to else {
+        if left.is_empty() {
+            return if inverted { Step::Goes } else { Step::Fails };
+        }
+        return Step::Asks(format!("[in {} {register} {}]", u8::from(inverted), partly.text_of(&left)));
+    };
+    if left.iter().any(|element| element.decision.is_some()) {
+        let choice = |element: &&Element| {
+            Some((format!("[is {register} {}]", partly.describe(element)), element.decision.clone()?))
+        };
+        let mut all: Vec<(String, Decision)> = left.iter().filter_map(choice).collect();
+        all.sort();
+        return Step::Chooses(all);
+    }
+    registers.forget(to, 64);
+    Step::Asks(format!("[map {register} {}]", partly.text_of(&left)))
+}
+
+/// Elements that may contain a key of which only some bytes are known.
+fn possible<'a>(set: &Set, elements: &'a [Element], known: &[Option<u8>]) -> Vec<&'a Element> {
     // Of a key of several parts some may be known: only what fits them is left, without them.
     let is_possible = |element: &&Element| {
         let last = element.last.as_ref().unwrap_or(&element.key);
@@ -704,46 +725,38 @@ fn look(
         }
         known.iter().zip(&element.key).all(|(known, byte)| known.is_none_or(|known| known == *byte))
     };
-    let left: Vec<&Element> =
-        elements.iter().filter(|element| element.is_rest || !is_plain || fits(element)).collect();
-    let hex = |bytes: &[u8]| {
+    elements.iter().filter(|element| element.is_rest || !is_plain || fits(element)).collect()
+}
+
+/// Elements as text, without the bytes of their keys that are known.
+struct PartlyKnown<'a> {
+    known: &'a [Option<u8>],
+}
+
+impl PartlyKnown<'_> {
+    fn hex(&self, bytes: &[u8]) -> String {
         let of = |(at, byte): (usize, &u8)| {
-            if known.get(at).is_some_and(Option::is_some) { String::new() } else { format!("{byte:02x}") }
+            if self.known.get(at).is_some_and(Option::is_some) {
+                String::new()
+            } else {
+                format!("{byte:02x}")
+            }
         };
-        bytes.iter().enumerate().map(of).collect::<String>()
-    };
-    let describe = |element: &Element| {
-        let last = element.last.as_deref().map(hex).unwrap_or_default();
-        let value = element.value.as_deref().map(|value| format!("{value:?}")).unwrap_or_default();
-        format!(
-            "{}-{last}{}{}{value}",
-            hex(&element.key),
-            u8::from(element.is_end),
-            u8::from(element.is_rest)
-        )
-    };
-    let Some(to) = to else {
-        if left.is_empty() {
-            return if inverted { Step::Goes } else { Step::Fails };
-        }
-        let mut all: Vec<String> = left.iter().map(|element| describe(element)).collect();
-        all.sort();
-        return Step::Asks(format!("[in {} {} {}]", u8::from(inverted), register, all.join(" ")));
-    };
-    if left.iter().any(|element| element.decision.is_some()) {
-        let mut all: Vec<(String, Decision)> = left
-            .iter()
-            .filter_map(|element| {
-                Some((format!("[is {register} {}]", describe(element)), element.decision.clone()?))
-            })
-            .collect();
-        all.sort();
-        return Step::Chooses(all);
+        bytes.iter().enumerate().map(of).collect()
     }
-    registers.forget(to, 64);
-    let mut all: Vec<String> = left.iter().map(|element| describe(element)).collect();
-    all.sort();
-    Step::Asks(format!("[map {register} {}]", all.join(" ")))
+
+    fn describe(&self, element: &Element) -> String {
+        let last = element.last.as_deref().map(|last| self.hex(last)).unwrap_or_default();
+        let value = element.value.as_deref().map(|value| format!("{value:?}")).unwrap_or_default();
+        let (is_end, is_rest) = (u8::from(element.is_end), u8::from(element.is_rest));
+        format!("{}-{last}{is_end}{is_rest}{value}", self.hex(&element.key))
+    }
+
+    fn text_of(&self, elements: &[&Element]) -> String {
+        let mut all: Vec<String> = elements.iter().map(|element| self.describe(element)).collect();
+        all.sort();
+        all.join(" ")
+    }
 }
 
 /// The element that contains `key`.

@@ -32,10 +32,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         loop {
             let began = Clock::thread_time();
-            let Some(asked) = self.console.take() else { break };
+            let Some(asked) = self.inputs.console.take() else { break };
             self.hear(asked);
             self.packet_loop.has_answered(began);
-            if self.is_succeeded {
+            if self.upgrade.is_succeeded {
                 return Some(Why::Upgraded);
             }
         }
@@ -78,7 +78,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 said(Answer::Done("draining".to_owned()))
             }
             Question::BeginAb { time_ms, seed } => self.begin_ab(Duration::from_millis(*time_ms), *seed),
-            Question::MoveSubscriber { client, to } => match &self.handovers {
+            Question::MoveSubscriber { client, to } => match &self.inputs.handovers {
                 None => said(Answer::Refused(
                     "it has no peers: give it --handover-listen, a certificate and --handover-peer"
                         .to_owned(),
@@ -178,7 +178,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let queue_drops = self.attachment.queue_drops_later(self.packet_loop.path());
         let config = self.ground.config;
         let age = |at| now.saturating_since(at).as_millis();
-        let receiver = self.reports.receiver.as_ref();
+        let receiver = self.inputs.reports.receiver.as_ref();
         let mut others = BTreeMap::new();
         self.count_others(&mut |name, value| {
             others.insert(name.to_owned(), value);
@@ -232,7 +232,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Counts that are kept here, and not by a processor.
     fn count_others(&self, add: &mut dyn FnMut(&str, u64)) {
-        if let Some(counters) = self.reports.receiver.as_ref().map(FeedbackReceiver::counters) {
+        if let Some(counters) = self.inputs.reports.receiver.as_ref().map(FeedbackReceiver::counters) {
             let (accepted, unknown) = self.shards.feedback();
             let all = counters.with_those_of_shards(accepted, unknown);
             all.named().into_iter().for_each(|(name, value)| add(name, value));
@@ -240,7 +240,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if let Some(bypass) = self.attachment.bypass() {
             bypass.counters().named().into_iter().for_each(|(name, value)| add(name, value));
         }
-        if let Some(handovers) = &self.handovers {
+        if let Some(handovers) = &self.inputs.handovers {
             handovers.named().iter().for_each(|(name, value)| add(name, *value));
         }
         add("kernel_refusals", self.patience.failed());

@@ -4,7 +4,7 @@ use io::netlink::Netlink;
 use units::Bytes;
 
 use super::upkeep::end_settling;
-use super::{Ended, Supervisor, Why};
+use super::{Ended, Inputs, Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
 use crate::handover::Ledger;
 use crate::journal::Journals;
@@ -15,13 +15,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Undoes everything: first nothing new comes, then what is still in the devices is passed on, then the
     /// rest goes.
     pub(super) fn close(mut self, result: Result<Why, RunError>) -> Result<Ended, RunError> {
-        self.service.forget(self.ground.instance.path());
-        if self.is_succeeded {
+        self.pulse.service.forget(self.ground.instance.path());
+        if self.upgrade.is_succeeded {
             return self.leave();
         }
         if (result.is_err() && self.stop.is_none()) || matches!(result, Ok(Why::Filter)) {
             // The watchdog ends in good order; this process says that something failed, or goes on later.
-            self.service.main_is(std::process::id());
+            self.pulse.service.main_is(std::process::id());
         }
         if let Some(guardian) = self.pulse.guardian.as_mut() {
             guardian.beat();
@@ -45,11 +45,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             mut pulse,
             successor_needs,
             settling,
-            console,
-            handovers,
+            inputs,
             events,
             ..
         } = self;
+        let Inputs { console, handovers, .. } = inputs;
         drop(console);
         // Who has the flows has what is written down of them.
         if let Some(handovers) = handovers.filter(|_| !matches!(result, Ok(Why::Upgraded))) {
@@ -93,8 +93,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     fn leave(self) -> Result<Ended, RunError> {
         let queue_drops = self.attachment.queue_drops(self.packet_loop.path());
         let mut counters = self.packet_loop.counters();
-        let Self { attachment, packet_loop, processor, shards, pulse, settling, console, events, .. } = self;
-        drop(console);
+        let Self { attachment, packet_loop, processor, shards, pulse, settling, inputs, events, .. } = self;
+        drop(inputs.console);
         attachment.leave();
         drop(packet_loop);
         let (others, theirs, _) = shards.finish();

@@ -25,14 +25,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     pub(super) fn keep_directory(&mut self) {
         match self.restore_directory() {
             Ok(is_new) => {
-                self.said_missing = false;
+                self.warnings.said_missing = false;
                 if is_new {
                     self.forget_dead();
                     self.events.on_event(&Event::DirectoryRestored);
                 }
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.said_missing, true) {
+                if !std::mem::replace(&mut self.warnings.said_missing, true) {
                     self.events.on_event(&Event::DirectoryMissing { error: error.to_string() });
                 }
             }
@@ -47,14 +47,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             // With the new lock. What it kept is not in any directory.
             guardian.relaunch(instance)?;
             if let Some(fd) = self.pulse.guardian.as_ref().and_then(Guardian::fd) {
-                self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+                self.inputs.waiter.add(&fd, Interest::Read, WATCHDOG)?;
             }
             self.entrust();
         }
-        let has_console = self.console.is_there();
+        let has_console = self.inputs.console.is_there();
         if !has_console {
-            self.console = self.console.again(instance.path())?;
-            self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
+            self.inputs.console = self.inputs.console.again(instance.path())?;
+            self.inputs.waiter.add(&self.inputs.console, Interest::Read, CONSOLE)?;
         }
         let has_journals = self.successor_needs.journals.are_named();
         if !has_journals {
@@ -83,7 +83,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // Some of the files may be there still.
         journal::discard(instance.path());
         let headers = self.attachment.link_headers();
-        let new = NewJournals { config, instance, headers, alarm: &self.journal_alarm };
+        let new = NewJournals { config, instance, headers, alarm: &self.warnings.journal_alarm };
         let mut new = new.create(self.shards.count())?;
         let shared = share_journals(instance, &new)?;
         let boxed =

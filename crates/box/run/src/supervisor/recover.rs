@@ -207,12 +207,12 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.events.on_event(&Event::NoSuccessor { error: error.clone() });
             self.successor_needs.unkept = Some(error);
         }
-        let mut service = std::mem::take(&mut self.service);
+        let mut service = std::mem::take(&mut self.pulse.service);
         if may_have_successor && let Some((inventory, descriptors)) = self.inventory(Recipient::Successor) {
             // What is too much for it is too much for the watchdog, which says so.
             drop(service.keep(self.ground.instance.path(), &inventory, &descriptors));
         }
-        self.service = service;
+        self.pulse.service = service;
     }
 
     /// Has the watchdog keep nothing for a successor any more: if this process dies from here on, nobody goes on.
@@ -265,7 +265,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             "the watchdog has ended"
         } else if let Some(why) = &successor_needs.unkept {
             why
-        } else if self.journal_alarm.is_raised() {
+        } else if self.warnings.journal_alarm.is_raised() {
             "the journal is full, and flows that are not in it cannot go on"
         } else if is_last(&successor_needs.deaths_ms, watchdog.deaths_max) {
             let deaths = watchdog.deaths_max;
@@ -366,10 +366,10 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.pulse.last_alive = Clock::now();
         self.attachment.own()?;
         // The watchdog that was the main process ends as soon as it hears that.
-        self.service.main_is(self.pulse.main_process());
+        self.pulse.service.main_is(self.pulse.main_process());
         // From here on they are ours.
         stream.iter().try_for_each(|mut stream| stream.write_all(&[TAKEN])).map_err(unheard)?;
-        self.service.forget(directory);
+        self.pulse.service.forget(directory);
         let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();
         let held = processors.iter().map(|processor| processor.memory().1).sum();
         let took_us = Clock::now().saturating_since(began).as_micros();

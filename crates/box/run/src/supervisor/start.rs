@@ -17,10 +17,9 @@ use super::passing::Passing;
 use super::recover::{CrashedInstance, Stored, SuccessorNeeds};
 use super::standby::stand_by;
 use super::upgrade::Adopted;
-use super::upkeep::{Overload, Sides};
 use super::{
-    CONSOLE, Ended, FEEDBACK, HANDOVERS, LIFELINE, LINKS, Links, Pulse, Reports, SHARDS, Supervisor,
-    WATCHDOG, Why,
+    CONSOLE, Ended, FEEDBACK, HANDOVERS, Inputs, LIFELINE, LINKS, Links, Pulse, Reports, SHARDS, Supervisor,
+    UpgradeState, WATCHDOG, Warnings, Why,
 };
 use crate::attachment::{Attachment, Ground, PATHS, Site};
 use crate::console::Console;
@@ -445,60 +444,30 @@ impl<P: Processor + Send + 'static> Start<P> {
             pulse: Pulse {
                 last_alive: Clock::now(),
                 next_beat: Instant::ZERO,
+                service: Service::find(),
                 guardian,
                 is_unsteered: false,
             },
-            waiter: Waiter::new(config.spin_margin())?,
-            lifeline: self.lifeline.take(),
+            inputs: Inputs {
+                waiter: Waiter::new(config.spin_margin())?,
+                lifeline: self.lifeline.take(),
+                console: open_console(ground, &self.broadcaster)?,
+                reports: Reports { receiver: None, next_look: Instant::ZERO },
+                handovers: None,
+            },
             settling: None,
             successor_needs: SuccessorNeeds::with(self.journals),
-            is_succeeded: false,
-            before: None,
-            turn: self.turn.take(),
-            journal_alarm: self.journal_alarm,
-            said_missing: false,
+            upgrade: UpgradeState { turn: self.turn.take(), ..UpgradeState::default() },
+            warnings: Warnings { journal_alarm: self.journal_alarm, ..Warnings::default() },
             patience: Patience::default(),
-            console: open_console(ground, &self.broadcaster)?,
-            reports: Reports { receiver: None, next_look: Instant::ZERO },
-            handovers: None,
-            service: Service::find(),
             started_at: Clock::now(),
-            overload: Overload::default(),
-            sides: Sides::default(),
             ab: None,
             stop: None,
             no_new_flows: Arc::clone(&no_new_flows),
             events,
         };
         supervisor.watch()?;
-        let mut places: Vec<_> = places.collect();
-        supervisor.take_stock(&places)?;
-        if let StartMode::Upgrade(adopted) = &mut self.mode {
-            // Before they are ours: if this process dies then, its watchdog sees by the record whether they are.
-            supervisor.successor_needs.memories = adopted.kept.take_memories();
-            supervisor.successor_needs.history = adopted.kept.inventory.history;
-            supervisor.successor_needs.history.upgrades += 1;
-            supervisor.entrust();
-            supervisor.expect_flows(adopted.kept.inventory.flows as usize, &mut places);
-        }
-        let before = match &self.mode {
-            StartMode::Upgrade(adopted) => Some(adopted.name()),
-            _ => supervisor.attachment.predecessor().map(Predecessor::name),
-        };
-        let before = before.filter(|before| *before != config.instance_name()).map(str::to_owned);
-        supervisor.take_over(feedback, self.mode, &mut places)?;
-        if let (Some(prepared), Some(before)) = (&prepared, before) {
-            prepared.ledger().take_over(&Ledger::path(&config.state_directory, ground.namespace, &before));
-        }
-        // Before the first packet.
-        let notes = prepared.as_ref().map(|prepared| prepared.ledger().read()).unwrap_or_default();
-        supervisor.remember(&notes, &mut places);
-        supervisor.take_stock(&places)?;
-        supervisor.entrust();
-        supervisor.start_shards(places)?;
-        if let Some(prepared) = prepared {
-            supervisor.receive_subscribers(prepared, notes)?;
-        }
+        supervisor.begin(self.mode, feedback, prepared, places.collect())?;
         if !self.removed.indebted.is_empty() {
             supervisor.settling = Some(Settling::of(self.removed.indebted));
         }
@@ -527,6 +496,42 @@ impl<P: Processor + Send + 'static> Start<P> {
 type Place<A, P> = (PacketLoop<<A as Attachment>::Path>, P);
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
+    /// Takes over what there is to take over, and starts all shards; this thread's packets are read after it.
+    fn begin(
+        &mut self,
+        mut mode: StartMode,
+        feedback: Option<FeedbackReceiver>,
+        prepared: Option<handover::Prepared>,
+        mut places: Vec<Place<A, P>>,
+    ) -> Result<(), RunError> {
+        let (config, namespace) = (self.ground.config, self.ground.namespace);
+        self.take_stock(&places)?;
+        if let StartMode::Upgrade(adopted) = &mut mode {
+            // Before they are ours: if this process dies then, its watchdog sees by the record whether they are.
+            self.successor_needs.memories = adopted.kept.take_memories();
+            self.successor_needs.history = adopted.kept.inventory.history;
+            self.successor_needs.history.upgrades += 1;
+            self.entrust();
+            self.expect_flows(adopted.kept.inventory.flows as usize, &mut places);
+        }
+        let before = match &mode {
+            StartMode::Upgrade(adopted) => Some(adopted.name()),
+            _ => self.attachment.predecessor().map(Predecessor::name),
+        };
+        let before = before.filter(|before| *before != config.instance_name()).map(str::to_owned);
+        self.take_over(feedback, mode, &mut places)?;
+        if let (Some(prepared), Some(before)) = (&prepared, before) {
+            prepared.ledger().take_over(&Ledger::path(&config.state_directory, namespace, &before));
+        }
+        // Before the first packet.
+        let notes = prepared.as_ref().map(|prepared| prepared.ledger().read()).unwrap_or_default();
+        self.remember(&notes, &mut places);
+        self.take_stock(&places)?;
+        self.entrust();
+        self.start_shards(places)?;
+        prepared.map_or(Ok(()), |prepared| self.receive_subscribers(prepared, notes))
+    }
+
     /// Makes room for flows that are to come, divided among this shard and the others.
     fn expect_flows(&mut self, flows: usize, others: &mut [Place<A, P>]) {
         let flows = flows / (1 + others.len());
@@ -562,16 +567,16 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Has everything reported that is there from the start.
     fn watch(&self) -> Result<(), RunError> {
-        self.packet_loop.path().watch(&self.waiter, PATHS)?;
+        self.packet_loop.path().watch(&self.inputs.waiter, PATHS)?;
         if let Some(fd) = self.pulse.guardian.as_ref().and_then(Guardian::fd) {
-            self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+            self.inputs.waiter.add(&fd, Interest::Read, WATCHDOG)?;
         }
-        if let Some(line) = &self.lifeline {
-            self.waiter.add(line, Interest::Read, LIFELINE)?;
+        if let Some(line) = &self.inputs.lifeline {
+            self.inputs.waiter.add(line, Interest::Read, LIFELINE)?;
         }
-        self.waiter.add(self.shards.news(), Interest::Read, SHARDS)?;
-        self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
-        Ok(self.waiter.add(&self.links.changes, Interest::Read, LINKS)?)
+        self.inputs.waiter.add(self.shards.news(), Interest::Read, SHARDS)?;
+        self.inputs.waiter.add(&self.inputs.console, Interest::Read, CONSOLE)?;
+        Ok(self.inputs.waiter.add(&self.links.changes, Interest::Read, LINKS)?)
     }
 
     /// Has subscribers go to other boxes and come from them.
@@ -586,8 +591,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let lease = self.processor.debt_timeout();
         let hands = self.shards.hands();
         let handovers = Handovers::start(prepared, hands, shard_of, lease, memory_max, notes)?;
-        self.waiter.add(handovers.woken(), Interest::Read, HANDOVERS)?;
-        self.handovers = Some(handovers);
+        self.inputs.waiter.add(handovers.woken(), Interest::Read, HANDOVERS)?;
+        self.inputs.handovers = Some(handovers);
         Ok(())
     }
 
@@ -600,7 +605,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         others: &mut [(PacketLoop<A::Path>, P)],
     ) -> Result<(), RunError> {
         let config = self.ground.config;
-        self.reports.receiver = feedback;
+        self.inputs.reports.receiver = feedback;
         // Last, so that it goes on where this start fails; before the first packet is read here, so that no
         // flow is taken over by both. It ends by itself once its flows are ours.
         let is_replacing = match mode {
@@ -615,23 +620,24 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 }
                 if !are_taken && self.attachment.predecessor().is_some() {
                     // It may end at once.
-                    self.service.main_is(self.pulse.main_process());
+                    self.pulse.service.main_is(self.pulse.main_process());
                 }
                 are_taken || self.attachment.retire_predecessor()?
             }
         };
         if is_replacing {
             self.events.on_event(&Event::Replacing { name: config.replace.clone().unwrap_or_default() });
-            if let Some(wanted) = config.feedback.as_ref().filter(|_| self.reports.receiver.is_none()) {
+            if let Some(wanted) = config.feedback.as_ref().filter(|_| self.inputs.reports.receiver.is_none())
+            {
                 // The other one has closed its own. There is no way back any more.
                 match FeedbackReceiver::open(wanted) {
-                    Ok(receiver) => self.reports.receiver = Some(receiver),
+                    Ok(receiver) => self.inputs.reports.receiver = Some(receiver),
                     Err(error) => self.events.on_event(&Event::WithoutReports { error: error.to_string() }),
                 }
             }
         }
-        if let Some(receiver) = &self.reports.receiver {
-            self.waiter.add(receiver, Interest::Read, FEEDBACK)?;
+        if let Some(receiver) = &self.inputs.reports.receiver {
+            self.inputs.waiter.add(receiver, Interest::Read, FEEDBACK)?;
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.attachment.beat();
             // One that ends may have been replaced.
             let main = self.stop.is_none().then(|| self.pulse.main_process());
-            self.service.is_alive(main, self.ground.instance.path());
+            self.pulse.service.is_alive(main, self.ground.instance.path());
         }
         let checked = self.check_interfaces();
         self.patience.with(checked, self.events)?;
@@ -84,14 +84,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if are_alive {
             self.keep_directory();
         }
-        if let Some(event) = self.journal_alarm.take() {
+        if let Some(event) = self.warnings.journal_alarm.take() {
             self.events.on_event(&event);
         }
         let refused = self.processor.refusals() + self.shards.refusals();
-        if let Some(event) = self.overload.look(refused, Clock::now()) {
+        if let Some(event) = self.warnings.overload.look(refused, Clock::now()) {
             self.events.on_event(&event);
         }
-        if let Some(event) = self.sides.look(self.processor.openings()) {
+        if let Some(event) = self.warnings.sides.look(self.processor.openings()) {
             self.events.on_event(&event);
         }
         self.processor.gather_measured();
@@ -99,7 +99,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         if self.settling.as_ref().is_some_and(Settling::is_finished) {
             end_settling(self.settling.take(), self.events);
         }
-        if let Some(handovers) = self.handovers.as_ref().filter(|_| self.settling.is_none()) {
+        if let Some(handovers) = self.inputs.handovers.as_ref().filter(|_| self.settling.is_none()) {
             let lost = handovers.take_lost();
             self.settling = (!lost.is_empty()).then(|| Settling::of_flows(lost, self.ground.config));
         }
@@ -168,7 +168,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         match guardian.revive(self.ground.instance) {
             Ok(true) => {
                 if let Some(fd) = guardian.fd() {
-                    self.waiter.add(&fd, Interest::Read, WATCHDOG)?;
+                    self.inputs.waiter.add(&fd, Interest::Read, WATCHDOG)?;
                 }
                 // What leads packets here is as it was, also for a process that is about to take it over.
                 self.entrust_watchdog();
@@ -216,7 +216,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.note_passing();
         }
         let path = self.packet_loop.path_mut();
-        let followed = self.attachment.follow(&self.links.interfaces, path, &self.waiter);
+        let followed = self.attachment.follow(&self.links.interfaces, path, &self.inputs.waiter);
         match followed.and_then(|()| Ok(self.renew_stock()?)) {
             Ok(()) => {
                 self.links.said = None;

@@ -144,22 +144,22 @@ impl Half {
             _ => &[],
         };
         for &host in hosts {
-            self.broken.put((flow.key, host == End::Sink), relay.survivor(host));
+            self.conflicts.broken.put((flow.key, host == End::Sink), relay.survivor(host));
         }
     }
 
     /// Takes in a segment of no flow in the table; true where it only answers a question.
     pub(super) fn hear_broken(&mut self, key: FlowKey, segment: &Segment<'_>) -> bool {
-        self.broken.hear(key, segment)
+        self.conflicts.broken.hear(key, segment)
     }
 
     /// Makes the next question to a host, or a reset for one whose flow was broken off.
     pub(super) fn make_question(&mut self, now: Instant) -> Option<(End, EmittedHeader)> {
-        while let Some((to, spec)) = self.questions.pop_front() {
-            if let Ok(made) = spec.emit_partial(&mut self.header, 0) {
+        while let Some((to, spec)) = self.outgoing.questions.pop_front() {
+            if let Ok(made) = spec.emit_partial(&mut self.outgoing.header, 0) {
                 return Some((to, made));
             }
         }
-        self.broken.make(now, &mut self.header)
+        self.conflicts.broken.make(now, &mut self.outgoing.header)
     }
 }

@@ -39,11 +39,16 @@ impl Half {
 
     /// Time at which [`Half::handle_timeout`] or [`Half::poll`] wants to be called again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let is_idle = self.outbox.is_empty() && self.after_data.is_empty() && self.ready.is_empty();
-        if !(is_idle && self.questions.is_empty() && self.markers.is_empty()) {
+        let is_idle = self.outgoing.outbox.is_empty()
+            && self.outgoing.after_data.is_empty()
+            && self.outgoing.ready.is_empty();
+        if !(is_idle && self.outgoing.questions.is_empty() && self.outgoing.markers.is_empty()) {
             return Some(Instant::ZERO);
         }
-        [self.timers.next(), self.handshake_due(), self.broken.next_due()].into_iter().flatten().min()
+        [self.timers.next(), self.handshake_due(), self.conflicts.broken.next_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Acts on every deadline up to `now`; calling it early does nothing.

@@ -154,7 +154,7 @@ impl Half {
         let Some(flow) = self.flows.get(id) else { return Verdict::Forward };
         let misfit = Misfit::of(flow.key, segment);
         let Weighed { finding, said, is_open, is_settled } = self.weigh(id, misfit, now);
-        self.misfit = Some((misfit, is_settled));
+        self.last.misfit = Some((misfit, is_settled));
         if finding == Finding::Confirmed && self.hand_back_disputed(id) {
             return Verdict::Forward;
         }
@@ -166,8 +166,8 @@ impl Half {
             for host in [End::Source, End::Sink] {
                 let of_peer = said[usize::from(host == End::Source)];
                 let tsval = of_peer.and_then(|misfit| misfit.tsval);
-                if self.questions.len() < REMEMBERED {
-                    self.questions.push_back((host, relay.question(&misfit.key, host, tsval)));
+                if self.outgoing.questions.len() < REMEMBERED {
+                    self.outgoing.questions.push_back((host, relay.question(&misfit.key, host, tsval)));
                 }
             }
         }
@@ -177,7 +177,7 @@ impl Half {
 
     /// Weighs a segment that does not fit.
     fn weigh(&mut self, id: u32, misfit: Misfit, now: Instant) -> Weighed {
-        let (finding, said, is_again) = self.disputes.note(misfit);
+        let (finding, said, is_again) = self.conflicts.disputes.note(misfit);
         let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
         let Some(relay) = relay.filter(|relay| !relay.is_young()) else {
             return Weighed { finding, said, is_open: finding == Finding::Repeated, is_settled: false };
@@ -195,7 +195,7 @@ impl Half {
     /// The segment handled last, if it did not fit, and whether its hosts have agreed for long enough that they are
     /// elsewhere; told once.
     pub(crate) fn take_misfit(&mut self) -> Option<(Misfit, bool)> {
-        self.misfit.take()
+        self.last.misfit.take()
     }
 
     /// The other half, which stands in front, has met a segment that does not fit, and that does not come here; true
@@ -217,7 +217,7 @@ impl Half {
 
     /// The hosts of a flow of which something did not fit are elsewhere: what they say of each other is believed.
     pub(crate) fn doubt_disputed(&mut self, misfit: &Misfit, now: Instant) {
-        self.disputes.forget(&misfit.key);
+        self.conflicts.disputes.forget(&misfit.key);
         if let Some(id) = self.flow_index.get(&misfit.key, &self.flows) {
             self.send_one_away(id, PassReason::Desynchronised, Departure::doubt, now);
         }
@@ -229,7 +229,7 @@ impl Half {
         let may_leave = relay.is_some_and(|relay| relay.is_young() && !relay.owes());
         if may_leave {
             if let Some(flow) = self.flows.get(id) {
-                self.disputes.forget(&flow.key);
+                self.conflicts.disputes.forget(&flow.key);
             }
             self.leave(id, Some(PassReason::Desynchronised));
         }

@@ -13,7 +13,7 @@ impl Half {
     pub(crate) fn handle_feedback(&mut self, client: IpAddr, feedback: &Feedback) -> bool {
         let address = subscriber_key(client, self.config.ipv6_prefix_len);
         let prefix_len = self.config.ipv6_prefix_len;
-        if let Some(id) = self.subscriber_index.get(&SharingKey::Address(address), &self.subscribers) {
+        if let Some(id) = self.clients.index.get(&SharingKey::Address(address), &self.subscribers) {
             self.inform(id, feedback);
             return true;
         }

@@ -30,13 +30,13 @@ impl Half {
     pub(super) fn join_family(&mut self, id: u32) {
         let Some(flow) = self.flows.get(id) else { return };
         let client = self.client_of(&flow.key);
-        self.families.join(client, id, &mut self.flows);
+        self.clients.families.join(client, id, &mut self.flows);
     }
 
     /// Places of a client's flows, the newest first.
     fn places_of(&self, client: IpAddr) -> Vec<u32> {
         let client = subscriber_key(client, self.config.ipv6_prefix_len);
-        self.families.of(client, &self.flows).collect()
+        self.clients.families.of(client, &self.flows).collect()
     }
 
     fn ends_of(&self, key: &FlowKey) -> FlowEnds {

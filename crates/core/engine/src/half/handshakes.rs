@@ -96,7 +96,7 @@ impl Half {
         self.meters.flows_opened += 1;
         self.stats.flows_now += 1;
         self.stats.half_open_now += 1;
-        self.is_news = true;
+        self.last.is_news = true;
     }
 
     /// A segment of a flow whose handshake is under way: it goes on, or is the first of the flow.
@@ -111,7 +111,7 @@ impl Half {
         let handshake = &mut record.known.handshake;
         let before = *handshake;
         let step = handshake.on_packet(segment.tcp, segment.from, now);
-        self.is_news = !handshake.says_as_much_as(&before);
+        self.last.is_news = !handshake.says_as_much_as(&before);
         match step {
             Step::Continue => {}
             Step::Pass(reason) => self.end_handshake(place, Some(reason)),
@@ -142,7 +142,7 @@ impl Half {
         segment: &mut Segment<'_>,
         now: Instant,
     ) -> Verdict {
-        self.is_news = true;
+        self.last.is_news = true;
         let Some(record) = self.half_open.get(place) else { return Verdict::Forward };
         let key = record.key;
         let is_full = self.is_subscriber_full(&key).then_some(PassReason::SubscriberFull);
@@ -189,7 +189,7 @@ impl Half {
             by_sink: segment.from == End::Sink,
             is_uplink_of_both: is_both_ways && self.direction == Direction::Uplink,
             source_rtt: established.known().map(|round_trips| round_trips.to_source),
-            ring: self.pool.no_memory(),
+            ring: self.memory.pool.no_memory(),
         };
         let relay = Relay::new(agreement, completion, &self.config, now);
         Phase::Accelerated(Accelerated { relay })

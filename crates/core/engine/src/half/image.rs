@@ -25,22 +25,22 @@ impl Half {
         self.flows.store_to(out, take);
         self.subscribers.store_to(out, take);
         self.paths.store_to(out, take);
-        self.pool.store(out);
+        self.memory.pool.store(out);
         self.timers.store(out);
-        self.outbox.store(out);
-        self.after_data.store(out);
-        self.ready.store(out);
-        self.unknown.store(out);
-        self.passed_recently.store(out);
-        self.disputes.store(out);
-        self.broken.list().store(out);
+        self.outgoing.outbox.store(out);
+        self.outgoing.after_data.store(out);
+        self.outgoing.ready.store(out);
+        self.last.unknown.store(out);
+        self.observed.passed_recently.store(out);
+        self.conflicts.disputes.store(out);
+        self.conflicts.broken.list().store(out);
         out.len_of_list(self.half_open.len());
         for record in self.half_open.iter() {
             ((record.key, record.began), record.known).store(out);
             out.hand_on(take);
         }
-        self.trickles.store(out);
-        self.markers.store(out);
+        self.clients.trickles.store(out);
+        self.outgoing.markers.store(out);
     }
 
     /// Goes on where another one has stopped; it must not have had a flow yet.
@@ -57,27 +57,27 @@ impl Half {
         self.flows.fill(from)?;
         self.subscribers.fill(from)?;
         self.paths.fill(from)?;
-        self.pool.fill(from)?;
+        self.memory.pool.fill(from)?;
         self.timers = from.value()?;
-        self.outbox = from.value()?;
-        self.after_data = from.value()?;
-        self.ready = from.value()?;
-        self.unknown = from.value::<Option<FlowKey>>()?;
-        self.passed_recently = from.value()?;
-        self.disputes = from.value()?;
-        self.broken = Broken::of(from.value()?);
+        self.outgoing.outbox = from.value()?;
+        self.outgoing.after_data = from.value()?;
+        self.outgoing.ready = from.value()?;
+        self.last.unknown = from.value::<Option<FlowKey>>()?;
+        self.observed.passed_recently = from.value()?;
+        self.conflicts.disputes = from.value()?;
+        self.conflicts.broken = Broken::of(from.value()?);
         for _ in 0..from.len_of_list("a handshake under way")? {
             let ((key, began), opening): ((FlowKey, Instant), Opening) = from.value()?;
             self.half_open.add(key, self.client_of(&key), began, opening);
         }
         if from.version() >= 5 {
-            (self.trickles, self.markers) = from.value()?;
+            (self.clients.trickles, self.outgoing.markers) = from.value()?;
         }
         self.stats.half_open_now = self.half_open.len() as u64;
         self.stats.flows_now = (self.flows.len() + self.half_open.len()) as u64;
         self.reckon_levels();
         index_all(&mut self.flow_index, &self.flows);
-        index_all(&mut self.subscriber_index, &self.subscribers);
+        index_all(&mut self.clients.index, &self.subscribers);
         self.find_families();
         self.want_anew();
         if controller != self.config.controller {
@@ -97,12 +97,12 @@ impl Half {
     pub(crate) fn prepare_for(&mut self, flows: usize) {
         self.flows.reserve(flows);
         self.flow_index.reserve(flows);
-        self.families.reserve(flows);
+        self.clients.families.reserve(flows);
     }
 
     /// Groups all flows by their clients anew.
     pub(super) fn find_families(&mut self) {
-        self.families = Families::new(self.config.hash_seed);
+        self.clients.families = Families::new(self.config.hash_seed);
         for id in 0..self.flows.places() {
             self.join_family(id);
         }

@@ -39,13 +39,15 @@ impl Half {
         self.flows.set_advice(advice);
         self.subscribers.set_advice(advice);
         self.paths.set_advice(advice);
-        self.ahead.set_prefetch(advice.prefetch);
+        self.memory.ahead.set_prefetch(advice.prefetch);
     }
 
     /// Looks at packets that are about to be handled in this order, each with the end that it comes from.
     pub(crate) fn look_ahead<'a>(&mut self, packets: impl Iterator<Item = (End, &'a [u8])>) {
-        self.ahead.clear();
-        let Some(prefetch) = self.ahead.prefetch().filter(|_| self.flows.len() >= FLOWS_MIN) else { return };
+        self.memory.ahead.clear();
+        let Some(prefetch) = self.memory.ahead.prefetch().filter(|_| self.flows.len() >= FLOWS_MIN) else {
+            return;
+        };
         let mut hashes = [None; AHEAD_MAX];
         let mut len = 0;
         for (hash, (from, packet)) in hashes.iter_mut().zip(packets) {
@@ -53,7 +55,7 @@ impl Half {
             len += 1;
         }
         let index = &self.flow_index;
-        self.ahead.expect(hashes[..len].iter().map(|hash| hash.and_then(|hash| index.likely(hash))));
+        self.memory.ahead.expect(hashes[..len].iter().map(|hash| hash.and_then(|hash| index.likely(hash))));
         (0..FLOW_AHEAD).for_each(|index| self.ask_for_flow(index, prefetch));
         (0..SUBSCRIBER_AHEAD).for_each(|index| self.ask_for_subscriber(index, prefetch));
         (0..PATH_AHEAD).for_each(|index| self.ask_for_path(index, prefetch));
@@ -62,27 +64,27 @@ impl Half {
     /// The next packet is about to be handled: asks for what those behind it need.
     #[inline]
     pub(super) fn step_ahead(&mut self) {
-        let Some((next, prefetch)) = self.ahead.step() else { return };
+        let Some((next, prefetch)) = self.memory.ahead.step() else { return };
         self.ask_for_flow(next + FLOW_AHEAD, prefetch);
         self.ask_for_subscriber(next + SUBSCRIBER_AHEAD, prefetch);
         self.ask_for_path(next + PATH_AHEAD, prefetch);
     }
 
     fn ask_for_flow(&self, index: usize, prefetch: Advice) {
-        if let Some(address) = self.ahead.place(index).and_then(|flow| self.flows.address(flow)) {
+        if let Some(address) = self.memory.ahead.place(index).and_then(|flow| self.flows.address(flow)) {
             prefetch(address, size_of::<Flow>());
         }
     }
 
     fn ask_for_subscriber(&self, index: usize, prefetch: Advice) {
-        let flow = self.ahead.place(index).and_then(|flow| self.flows.get(flow));
+        let flow = self.memory.ahead.place(index).and_then(|flow| self.flows.get(flow));
         if let Some(address) = flow.and_then(|flow| self.subscribers.address(flow.subscriber)) {
             prefetch(address, size_of::<Subscriber>());
         }
     }
 
     fn ask_for_path(&self, index: usize, prefetch: Advice) {
-        let Some(flow) = self.ahead.place(index).and_then(|flow| self.flows.get(flow)) else { return };
+        let Some(flow) = self.memory.ahead.place(index).and_then(|flow| self.flows.get(flow)) else { return };
         if let Some(relay) = flow.phase.relay() {
             relay.ask_for_oldest(prefetch);
         }
@@ -94,8 +96,10 @@ impl Half {
 
     /// A deadline has come up: asks for the flows of the next ones, now and then.
     pub(super) fn step_timers_ahead(&mut self) {
-        let Some(prefetch) = self.ahead.prefetch().filter(|_| self.flows.len() >= FLOWS_MIN) else { return };
-        if self.ahead.step_timer() {
+        let Some(prefetch) = self.memory.ahead.prefetch().filter(|_| self.flows.len() >= FLOWS_MIN) else {
+            return;
+        };
+        if self.memory.ahead.step_timer() {
             for address in self.timers.soonest(TIMERS_AHEAD).filter_map(|flow| self.flows.address(flow)) {
                 prefetch(address, HEAD);
             }

@@ -33,17 +33,17 @@ impl Before {
 impl Half {
     /// Has this noted from here on.
     pub(crate) fn set_wants(&mut self, wants: Wants) {
-        self.notices.set_wants(wants);
+        self.observed.notices.set_wants(wants);
     }
 
     /// First notice that is not taken yet.
     pub(crate) fn take_notice(&mut self) -> Option<Notice> {
-        self.notices.take()
+        self.observed.notices.take()
     }
 
     /// Notices that had no room since this was asked last.
     pub(crate) fn take_lost_notices(&mut self) -> u64 {
-        self.notices.take_lost()
+        self.observed.notices.take_lost()
     }
 
     fn name(&self, key: &FlowKey) -> FlowName {
@@ -54,14 +54,14 @@ impl Half {
     /// Present counters, if anything is wanted that shows by them.
     #[inline]
     pub(super) fn before(&self) -> Option<Before> {
-        self.notices.wants().any().then(|| Before::of(&self.stats))
+        self.observed.notices.wants().any().then(|| Before::of(&self.stats))
     }
 
     /// A flow was looked at: what has changed since is its.
     pub(super) fn note_changes(&mut self, id: u32, before: Before, now: Instant) {
         let now_at = Before::of(&self.stats);
         let Some((key, place)) = self.flows.get(id).map(|flow| (flow.key, flow.subscriber)) else { return };
-        if let Some(account) = self.notices.account(id) {
+        if let Some(account) = self.observed.notices.account(id) {
             account.taken_bytes += now_at.taken - before.taken;
             account.delivered_bytes += now_at.delivered - before.delivered;
             account.timeouts += now_at.timeouts - before.timeouts;
@@ -69,13 +69,13 @@ impl Half {
         let Some(subscriber) = self.address_of(place) else { return };
         if now_at.undone > before.undone {
             let name = self.name(&key);
-            self.notices.push(Notice::TimeoutUndone(name));
+            self.observed.notices.push(Notice::TimeoutUndone(name));
         }
         if now_at.timeouts > before.timeouts {
-            self.notices.on_timeout(place, subscriber, now);
+            self.observed.notices.on_timeout(place, subscriber, now);
         }
         if now_at.delivered > before.delivered {
-            self.notices.on_delivery(place, subscriber, now);
+            self.observed.notices.on_delivery(place, subscriber, now);
         }
     }
 
@@ -89,7 +89,7 @@ impl Half {
 
     /// A flow has come into the table, whose handshake began at `began` and was made of this traffic.
     pub(super) fn note_opened(&mut self, id: u32, began: Instant, sides: [Traffic; 2]) {
-        if let Some(account) = self.notices.account(id) {
+        if let Some(account) = self.observed.notices.account(id) {
             (account.began, account.sides) = (Some(began), sides);
         }
     }
@@ -97,7 +97,7 @@ impl Half {
     /// A packet of a flow in the table has come.
     #[inline]
     pub(super) fn note_packet(&mut self, id: u32, segment: &Segment<'_>) {
-        if let Some(account) = self.notices.account(id) {
+        if let Some(account) = self.observed.notices.account(id) {
             let side = &mut account.sides[usize::from(segment.from == End::Sink)];
             side.packets += 1;
             side.bytes += segment.len() as u64;
@@ -108,21 +108,21 @@ impl Half {
     pub(super) fn note_accelerated(&mut self, id: u32) {
         let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
         let name = self.name(&key);
-        self.notices.push(Notice::Accelerated(name));
+        self.observed.notices.push(Notice::Accelerated(name));
     }
 
     /// A flow is passed that was not accelerated.
     pub(super) fn note_passed(&mut self, key: &FlowKey, reason: PassReason) {
         let name = self.name(key);
-        self.notices.push(Notice::Passed(name, reason));
+        self.observed.notices.push(Notice::Passed(name, reason));
     }
 
     /// A flow has left its place `id` in the table.
     pub(super) fn note_left(&mut self, id: u32, flow: &Flow, reason: Option<PassReason>) {
-        if !self.notices.wants().any() {
+        if !self.observed.notices.wants().any() {
             return;
         }
-        let account = self.notices.close_account(id);
+        let account = self.observed.notices.close_account(id);
         if flow.phase.watched().is_some() {
             return;
         }
@@ -144,6 +144,6 @@ impl Half {
             rtt_min: relay.and_then(Relay::rtt_min),
             srtt: relay.and_then(Relay::srtt).or_else(|| windowed.and_then(|windowed| windowed.rtt())),
         };
-        self.notices.push(Notice::Ended(ended));
+        self.observed.notices.push(Notice::Ended(ended));
     }
 }

@@ -41,7 +41,7 @@ impl Half {
     /// The subscriber of a client's address, if there was data for it.
     fn known_subscriber(&self, client: IpAddr) -> Option<(u32, u32)> {
         let key = SharingKey::Address(subscriber_key(client, self.config.ipv6_prefix_len));
-        let id = self.subscriber_index.get(&key, &self.subscribers)?;
+        let id = self.clients.index.get(&key, &self.subscribers)?;
         Some((id, self.subscribers.get(id)?.path()?))
     }
 
@@ -119,7 +119,7 @@ impl Half {
         path.opaque.make().queues.push(key, waiting);
         self.stats.note_memory(before, path.opaque.waiting());
         path.adjust_buffered(before, path.opaque.waiting());
-        self.ready.wake(subscriber, path);
+        self.outgoing.ready.wake(subscriber, path);
         Verdict::Consumed
     }
 
@@ -192,7 +192,7 @@ impl Half {
         if answer.bytes > 0 {
             path.on_answer(answer.bytes, &answer.stamp, in_flight_before, now);
         }
-        self.ready.wake(subscriber, path);
+        self.outgoing.ready.wake(subscriber, path);
     }
 
     /// Has an echo request follow what has left, if it is time for one and nothing else answers.
@@ -205,7 +205,7 @@ impl Half {
         let window = path.controller.control().window;
         let Some(opaque) = path.opaque.get_mut() else { return };
         if let Some(marker) = opaque.markers.ask(window, now) {
-            self.markers.push_back((subscriber, marker));
+            self.outgoing.markers.push_back((subscriber, marker));
         } else if let Some(at) = opaque.markers.due(window) {
             self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
         }
@@ -213,8 +213,8 @@ impl Half {
 
     /// The next echo request to send, written where headers are; its length.
     pub(super) fn make_marker(&mut self, now: Instant) -> Option<usize> {
-        while let Some((subscriber, marker)) = self.markers.pop_front() {
-            let Some(len) = marker.write(self.config.hash_seed, &mut self.header) else { continue };
+        while let Some((subscriber, marker)) = self.outgoing.markers.pop_front() {
+            let Some(len) = marker.write(self.config.hash_seed, &mut self.outgoing.header) else { continue };
             let Some(path) = self.path_of_mut(subscriber) else { continue };
             let in_flight = path.under_way();
             let opaque = path.opaque.make();
@@ -264,7 +264,7 @@ impl Half {
             path.opaque.make().note_sent(&parsed, &packet.bytes, sent, self.config.hash_seed);
             self.consider_marker(subscriber, now);
         }
-        self.opaque_out = Some(packet);
+        self.outgoing.opaque = Some(packet);
         true
     }
 
@@ -274,7 +274,7 @@ impl Half {
         let Some(found) = self.subscribers.get_mut(subscriber) else { return };
         let Some(path) = found.path().and_then(|path| self.paths.get_mut(path)) else { return };
         if let (Some(opaque), Ok(parsed)) =
-            (path.opaque.get_mut(), wire::parse_prefix(&self.header[..header_len]))
+            (path.opaque.get_mut(), wire::parse_prefix(&self.outgoing.header[..header_len]))
         {
             opaque.note_own_class(parsed.ip.traffic_class);
         }
@@ -287,11 +287,11 @@ impl Half {
     fn want(&mut self, subscriber: u32) {
         let Some(found) = self.subscribers.get_mut(subscriber) else { return };
         let Some(path) = found.path().and_then(|path| self.paths.get_mut(path)) else { return };
-        if self.wanted.len() < WANTED_MAX
+        if self.clients.wanted.len() < WANTED_MAX
             && let SharingKey::Address(address) = found.key
         {
             path.opaque.want();
-            self.wanted.push_back((address, true));
+            self.clients.wanted.push_back((address, true));
             let at = path.opaque.active_until();
             self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
         }
@@ -308,7 +308,7 @@ impl Half {
             return None;
         }
         let address = subscriber_key(parsed.ip.dst, self.config.ipv6_prefix_len);
-        let exceeds = self.trickles.add(address, parsed.ip.total_len, self.config.hash_seed, now);
+        let exceeds = self.clients.trickles.add(address, parsed.ip.total_len, self.config.hash_seed, now);
         if !exceeds || self.subscribers.len() >= self.config.flows_max {
             return None;
         }
@@ -325,8 +325,8 @@ impl Half {
         let Some(path) = found.path().and_then(|path| self.paths.get_mut(path)) else { return };
         let SharingKey::Address(address) = found.key else { return };
         let is_over = !path.opaque.is_active(now) && !path.opaque.has_waiting();
-        if is_over && self.wanted.len() < WANTED_MAX && path.opaque.release() {
-            self.wanted.push_back((address, false));
+        if is_over && self.clients.wanted.len() < WANTED_MAX && path.opaque.release() {
+            self.clients.wanted.push_back((address, false));
         } else if path.opaque.is_wanted() {
             let at = path.opaque.active_until().max(now + LOOK_AGAIN);
             self.timers.arm(TimerKey::Subscriber(subscriber), &mut found.armed, at);
@@ -336,10 +336,10 @@ impl Half {
     /// A packet of no subscriber with accelerated flows came here: it need not.
     fn note_unwanted(&mut self, parsed: &Packet) {
         let key = subscriber_key(parsed.ip.dst, self.config.ipv6_prefix_len);
-        let is_said = self.wanted.back() == Some(&(key, false));
+        let is_said = self.clients.wanted.back() == Some(&(key, false));
         // Segments come here until it is known that their flow passes.
-        if parsed.tcp().is_none() && !is_said && self.wanted.len() < WANTED_MAX {
-            self.wanted.push_back((key, false));
+        if parsed.tcp().is_none() && !is_said && self.clients.wanted.len() < WANTED_MAX {
+            self.clients.wanted.push_back((key, false));
         }
     }
 
@@ -350,14 +350,14 @@ impl Half {
             if let SharingKey::Address(address) = subscriber.key
                 && path.is_some_and(|path| path.opaque.is_wanted())
             {
-                self.wanted.push_back((address, true));
+                self.clients.wanted.push_back((address, true));
             }
         }
     }
 
     /// A subscriber all of whose traffic is to come here from now on, or no longer.
     pub(crate) fn take_wanted(&mut self) -> Option<(IpAddr, bool)> {
-        self.wanted.pop_front()
+        self.clients.wanted.pop_front()
     }
 
     /// Class whose turn it is among those of a subscriber.

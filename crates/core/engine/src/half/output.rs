@@ -32,16 +32,16 @@ impl Half {
                 let virtio = VirtioNetHeader::default();
                 return Some(Made { to: End::Sink, virtio, header_len, payload: Payload::Direct });
             }
-            let subscriber_id = self.ready.front()?;
+            let subscriber_id = self.outgoing.ready.front()?;
             let Some(pick) = self.next_transmission(subscriber_id, now) else {
                 self.arm_for_overdue(subscriber_id);
                 let path = self.subscribers.get(subscriber_id).and_then(|subscriber| subscriber.path());
-                self.ready.leave(path.and_then(|path| self.paths.get_mut(path)));
+                self.outgoing.ready.leave(path.and_then(|path| self.paths.get_mut(path)));
                 continue;
             };
-            self.ready.rotate();
+            self.outgoing.ready.rotate();
             let Pick::Own(id, transmission, is_news) = pick else {
-                if let Some(packet) = &self.opaque_out {
+                if let Some(packet) = &self.outgoing.opaque {
                     return Some(Made {
                         to: End::Sink,
                         virtio: packet.virtio,
@@ -79,9 +79,9 @@ impl Half {
 
     /// The header of the packet made last.
     pub(crate) fn made_header(&self, made: &Made) -> &[u8] {
-        match (&made.payload, &self.opaque_out) {
+        match (&made.payload, &self.outgoing.opaque) {
             (Payload::Opaque, Some(packet)) => &packet.bytes,
-            _ => &self.header[..made.header_len],
+            _ => &self.outgoing.header[..made.header_len],
         }
     }
 
@@ -95,15 +95,15 @@ impl Half {
     /// The next flow with a control packet to make now. An acknowledgement for the sink waits until it is
     /// clear that no data goes out in its place.
     fn next_in_outbox(&mut self) -> Option<u32> {
-        while let Some(id) = self.outbox.pop_front() {
+        while let Some(id) = self.outgoing.outbox.pop_front() {
             let relay = self.flows.get(id).and_then(|flow| flow.phase.relay());
             if relay.is_some_and(|relay| relay.outbox().is_only_for_sink() && relay.wants_to_send()) {
-                self.after_data.push_back(id);
+                self.outgoing.after_data.push_back(id);
             } else {
                 return Some(id);
             }
         }
-        if self.ready.is_empty() { self.after_data.pop_front() } else { None }
+        if self.outgoing.ready.is_empty() { self.outgoing.after_data.pop_front() } else { None }
     }
 
     /// Makes one of the control packets a flow waits to have made.
@@ -123,6 +123,6 @@ impl Half {
         transmission: &Transmission,
     ) -> Option<(VirtioNetHeader, EmittedHeader)> {
         let flow = self.flows.get_mut(id)?;
-        flow.phase.relay_mut()?.make_data(&flow.key, transmission, &mut self.header)
+        flow.phase.relay_mut()?.make_data(&flow.key, transmission, &mut self.outgoing.header)
     }
 }

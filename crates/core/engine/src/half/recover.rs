@@ -93,7 +93,7 @@ impl Half {
         let path: &mut Path = self.paths.get_mut(path)?;
         path.on_known(&record.known(), now);
         let stamp = path.sampler.on_send(path.in_flight == 0, now);
-        let origin = self.pool.no_memory();
+        let origin = self.memory.pool.no_memory();
         match held {
             Some(held) => Relay::moved(record, held, &origin, &self.config, stamp).ok(),
             None => Relay::recovered(record, &origin, &self.config, stamp).ok(),

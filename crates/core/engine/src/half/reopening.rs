@@ -64,7 +64,7 @@ impl Half {
     pub(super) fn reopen(&mut self, id: u32, syn: &Segment<'_>, now: Instant) {
         let Some(key) = self.flows.get(id).map(|flow| flow.key) else { return };
         let begun = Handshake::begin(syn.tcp, syn.from, now);
-        self.reopenings.note(Reopening { key, from: syn.from, isn: syn.tcp.seq, begun });
+        self.conflicts.reopenings.note(Reopening { key, from: syn.from, isn: syn.tcp.seq, begun });
     }
 
     /// A segment of a flow may accept or refuse the connection that was to take its place: its key when the flow
@@ -82,7 +82,7 @@ impl Half {
         }
         let may_give_way = |flow: &&Flow| !flow.phase.relay().is_some_and(Relay::owes);
         let key = self.flows.get(id).filter(may_give_way)?.key;
-        let begun = self.reopenings.take(&key, segment)?;
+        let begun = self.conflicts.reopenings.take(&key, segment)?;
         self.leave(id, None);
         match self.reason_to_pass(&key).map_or(begun, Err) {
             Ok(handshake) => self.watch(key, Opening::new(handshake), now),

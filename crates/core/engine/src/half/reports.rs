@@ -26,7 +26,7 @@ impl Half {
 
     /// The flows passed or ended last, newest first, at most 256.
     pub(crate) fn passed_recently(&self) -> impl Iterator<Item = PassedFlow> {
-        self.passed_recently.iter()
+        self.observed.passed_recently.iter()
     }
 
     /// Flows of a client, or of all, at `looks` places from `from` on.
@@ -57,7 +57,7 @@ impl Half {
     /// The subscriber that an address belongs to, if it is known.
     pub(crate) fn subscriber_report(&self, client: IpAddr) -> Option<SubscriberReport> {
         let key = SharingKey::Address(subscriber_key(client, self.config.ipv6_prefix_len));
-        let id = self.subscriber_index.get(&key, &self.subscribers)?;
+        let id = self.clients.index.get(&key, &self.subscribers)?;
         self.subscribers.get(id).map(|subscriber| self.report_subscriber(subscriber))
     }
 

@@ -50,7 +50,7 @@ impl Half {
             subscriber: subscriber_id,
             path,
             flows: &mut self.flows,
-            pool: &mut self.pool,
+            pool: &mut self.memory.pool,
             quantum: control.send_quantum.get().min(PIECE_MAX) as u32,
             control,
             super_packets: self.config.super_packets,

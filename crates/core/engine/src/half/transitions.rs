@@ -73,7 +73,7 @@ impl Half {
 
     /// True when the subscriber of a new flow has as many as one may have (H20).
     pub(super) fn is_subscriber_full(&self, flow: &FlowKey) -> bool {
-        let id = self.subscriber_index.get(&self.sharing_key(flow), &self.subscribers);
+        let id = self.clients.index.get(&self.sharing_key(flow), &self.subscribers);
         let subscriber = id.and_then(|id| self.subscribers.get(id));
         subscriber.is_some_and(|subscriber| subscriber.flows >= self.config.subscriber_flows_max)
     }
@@ -97,11 +97,11 @@ impl Half {
 impl Half {
     /// The subscriber of a key, made if there is none.
     pub(super) fn subscriber_at(&mut self, key: SharingKey, now: Instant) -> u32 {
-        match self.subscriber_index.get(&key, &self.subscribers) {
+        match self.clients.index.get(&key, &self.subscribers) {
             Some(id) => id,
             None => {
                 let id = self.subscribers.insert(Subscriber::new(key, now));
-                self.subscriber_index.insert(&key, id);
+                self.clients.index.insert(&key, id);
                 id
             }
         }
@@ -160,10 +160,10 @@ impl Half {
     /// Settles a flow after anything changed in it: journal, end, deadline, control packets, turn to send.
     pub(super) fn settle(&mut self, id: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        if let Some(journal) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.observed.journal.as_deref_mut() {
             note(journal, id, flow);
         }
-        self.pool.recycle();
+        self.memory.pool.recycle();
         let last_activity = flow.last_activity;
         match &mut flow.phase {
             Phase::Windowed(_) | Phase::Watched(_) => return self.arm_flow(id, now),
@@ -182,7 +182,7 @@ impl Half {
         flow.is_urgent |= becomes_urgent;
         if has_control && !flow.in_outbox {
             flow.in_outbox = true;
-            self.outbox.push_back(id);
+            self.outgoing.outbox.push_back(id);
         }
         arm(&mut self.timers, &self.config, id, flow, now);
         let subscriber_id = flow.subscriber;
@@ -202,14 +202,14 @@ impl Half {
             path.turns.push_fresh(id, &mut self.flows);
         }
         // An acknowledgement may have opened the window for other flows of the subscriber too.
-        self.ready.wake(subscriber_id, path);
+        self.outgoing.ready.wake(subscriber_id, path);
     }
 }
 
 impl Half {
     /// Enters every flow into the journal, unless it has them already.
     pub(crate) fn note_flows(&mut self) {
-        let Some(journal) = self.journal.as_deref_mut() else { return };
+        let Some(journal) = self.observed.journal.as_deref_mut() else { return };
         if journal.continues() {
             return;
         }
@@ -221,28 +221,28 @@ impl Half {
 
     /// Notes that a flow is being looked at: if the process dies of it, it was this one.
     pub(super) fn note_begin(&mut self, id: u32) {
-        if let Some(journal) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.observed.journal.as_deref_mut() {
             journal.begin(id);
         }
     }
 
     /// Notes that it was.
     pub(super) fn note_end(&mut self) {
-        if let Some(journal) = self.journal.as_deref_mut() {
+        if let Some(journal) = self.observed.journal.as_deref_mut() {
             journal.end();
         }
     }
 
     /// Brings the journal up to date with a flow that is about to send.
     pub(super) fn note_flow(&mut self, id: u32) {
-        if let (Some(journal), Some(flow)) = (self.journal.as_deref_mut(), self.flows.get_mut(id)) {
+        if let (Some(journal), Some(flow)) = (self.observed.journal.as_deref_mut(), self.flows.get_mut(id)) {
             note(journal, id, flow);
         }
     }
 
     /// Takes every entry out of the journal, and writes none any more.
     pub(crate) fn settle_all(&mut self) {
-        let Some(mut journal) = self.journal.take() else { return };
+        let Some(mut journal) = self.observed.journal.take() else { return };
         for (id, flow) in self.flows.iter_mut().filter(|(_, flow)| flow.is_journaled) {
             journal.forget(id);
             flow.is_journaled = false;
@@ -286,7 +286,7 @@ impl Half {
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
             path.turns.remove(id, &mut self.flows);
         }
-        self.families.part(client, id, &mut self.flows);
+        self.clients.families.part(client, id, &mut self.flows);
         let Some(flow) = self.flows.remove(id) else { return };
         self.flow_index.remove(&flow.key, id);
         self.note_broken(&flow, reason);
@@ -298,7 +298,7 @@ impl Half {
         if let Some(reason) = reason {
             self.count_pass(flow.key, reason);
         }
-        if let Some(journal) = self.journal.as_deref_mut().filter(|_| flow.is_journaled) {
+        if let Some(journal) = self.observed.journal.as_deref_mut().filter(|_| flow.is_journaled) {
             journal.forget(id);
         }
         if let Some(relay) = flow.phase.relay()
@@ -307,7 +307,7 @@ impl Half {
             path.adjust_in_flight(relay.in_flight(), 0);
             // Its bytes in flight no longer count: others may have waited for just that room,
             // without a timer.
-            self.ready.wake(flow.subscriber, path);
+            self.outgoing.ready.wake(flow.subscriber, path);
             self.stats.bytes_retransmitted += relay.retransmitted_bytes();
             self.stats.note_memory(relay.memory(), 0);
             path.adjust_buffered(relay.memory(), 0);
@@ -342,8 +342,8 @@ impl Half {
     /// Forgets a subscriber without flows.
     pub(super) fn forget_subscriber(&mut self, id: u32) {
         let Some(subscriber) = self.subscribers.remove(id) else { return };
-        self.subscriber_index.remove(&subscriber.key, id);
-        self.notices.forget_subscriber(id);
+        self.clients.index.remove(&subscriber.key, id);
+        self.observed.notices.forget_subscriber(id);
         subscriber.path().map(|path| self.paths.remove(path));
     }
 

@@ -24,12 +24,12 @@ impl Half {
     /// Has flows that begin from here on measured, and those of `group` passed.
     pub(crate) fn begin_trial(&mut self, group: ControlGroup) {
         self.end_trial();
-        self.trial.begin(group);
+        self.observed.trial.begin(group);
     }
 
     /// Lets flows that were passed for a trial go, and measures nothing any more.
     pub(crate) fn end_trial(&mut self) {
-        if self.trial.group().is_none() {
+        if self.observed.trial.group().is_none() {
             return;
         }
         for id in 0..self.flows.places() {
@@ -37,48 +37,48 @@ impl Half {
             if flow.phase.watched().is_some() {
                 self.leave(id, None);
             } else {
-                close(&mut self.trial, id, flow, (self.direction, self.config.ipv6_prefix_len));
+                close(&mut self.observed.trial, id, flow, (self.direction, self.config.ipv6_prefix_len));
             }
         }
-        self.trial.end();
+        self.observed.trial.end();
     }
 
     /// Group of flows that are passed, while a trial is under way.
     pub(crate) fn control_group(&self) -> Option<ControlGroup> {
-        self.trial.group()
+        self.observed.trial.group()
     }
 
     /// First measured flow that is not taken yet.
     pub(crate) fn take_measured(&mut self) -> Option<MeasuredFlow> {
-        self.trial.take()
+        self.observed.trial.take()
     }
 
     /// Measured flows that had no room since this was asked last.
     pub(crate) fn take_lost_measured(&mut self) -> u64 {
-        self.trial.take_lost()
+        self.observed.trial.take_lost()
     }
 
     /// True when a flow that begins is passed for a trial.
     pub(super) fn is_control(&self, key: &FlowKey) -> bool {
-        self.trial.group().is_some_and(|group| {
+        self.observed.trial.group().is_some_and(|group| {
             group.contains(subscriber_of(key, self.direction, self.config.ipv6_prefix_len))
         })
     }
 
     /// A flow begins, accelerated or passed; `rtt` is its handshake's to its sink.
     pub(super) fn open_measured(&mut self, id: u32, rtt: Option<Duration>) {
-        self.trial.open(id, rtt);
+        self.observed.trial.open(id, rtt);
     }
 
     /// A flow has left its place.
     pub(super) fn close_measured(&mut self, id: u32, flow: &Flow) {
-        close(&mut self.trial, id, flow, (self.direction, self.config.ipv6_prefix_len));
+        close(&mut self.observed.trial, id, flow, (self.direction, self.config.ipv6_prefix_len));
     }
 
     /// Present counters, if anything is measured.
     #[inline]
     pub(super) fn stand(&self) -> Option<Stand> {
-        self.trial.group().map(|_| {
+        self.observed.trial.group().map(|_| {
             let round_trip = &self.meters.round_trip;
             Stand {
                 delivered: self.stats.bytes_delivered,
@@ -104,7 +104,7 @@ impl Half {
                 }
             }
         };
-        let least = self.trial.note(id, seen, has_data, now);
+        let least = self.observed.trial.note(id, seen, has_data, now);
         // What is shown of a subscriber whose flows were accelerated before would be that of then.
         if let (true, Some(rtt), Some(least)) = (is_watched, seen.rtt, least)
             && let Some(path) = self.path_of_mut(subscriber)

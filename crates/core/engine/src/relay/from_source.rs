@@ -29,34 +29,11 @@ impl Relay {
         segment: &mut Segment<'_>,
         cx: &mut Context<'_>,
     ) -> Effect {
+        let ack = match self.admit_source_segment(departure, segment, cx) {
+            Ok(ack) => ack,
+            Err(effect) => return effect,
+        };
         let tcp = segment.tcp;
-        if segment.has(TcpFlags::RST) {
-            return self.on_source_reset(segment, cx);
-        }
-        if segment.has(TcpFlags::SYN) {
-            // Its SYN-ACK again: the third packet was lost behind us.
-            self.challenge_source(cx);
-            if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
-                accurate_ecn.on_syn_ack();
-            }
-            return Effect::CONSUMED;
-        }
-        if self.source_reset {
-            return Effect::CONSUMED;
-        }
-        let ack = self.judge_source_ack(departure.as_ref(), tcp);
-        if !ack.is_acceptable() {
-            return self.on_unacceptable_source_ack(departure, ack, tcp, cx);
-        }
-        if self.lacks_timestamp(tcp) && departure.is_none() {
-            let is_exact = tcp.seq == self.receiver.next() || self.is_keep_alive(tcp);
-            if !self.on_missing_timestamp(departure, is_exact, cx) {
-                return Effect::CONSUMED;
-            }
-        }
-        if let Some(departure) = departure.as_mut().filter(|d| d.is_doubtful()) {
-            self.doubt_source(departure, tcp);
-        }
         let is_acceptable = self.is_acceptable(tcp);
         let is_classic = self.accurate_ecn.is_none();
         if is_acceptable && is_classic && segment.ip().ecn() == ECT_1 && tcp.payload_len > 0 {
@@ -108,6 +85,46 @@ impl Relay {
             self.last_progress = cx.now;
         }
         self.answer_arrival(arrival, segment, (is_acceptable, is_overtaken, is_news), cx)
+    }
+
+    /// Judges a segment of the source before anything of it is taken in: its acknowledgement, or the effect of one that
+    /// goes no further.
+    #[inline]
+    fn admit_source_segment(
+        &mut self,
+        departure: &mut Option<Departure>,
+        segment: &mut Segment<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<AckKind, Effect> {
+        let tcp = segment.tcp;
+        if segment.has(TcpFlags::RST) {
+            return Err(self.on_source_reset(segment, cx));
+        }
+        if segment.has(TcpFlags::SYN) {
+            // Its SYN-ACK again: the third packet was lost behind us.
+            self.challenge_source(cx);
+            if let Some(accurate_ecn) = self.accurate_ecn.as_deref_mut() {
+                accurate_ecn.on_syn_ack();
+            }
+            return Err(Effect::CONSUMED);
+        }
+        if self.source_reset {
+            return Err(Effect::CONSUMED);
+        }
+        let ack = self.judge_source_ack(departure.as_ref(), tcp);
+        if !ack.is_acceptable() {
+            return Err(self.on_unacceptable_source_ack(departure, ack, tcp, cx));
+        }
+        if self.lacks_timestamp(tcp) && departure.is_none() {
+            let is_exact = tcp.seq == self.receiver.next() || self.is_keep_alive(tcp);
+            if !self.on_missing_timestamp(departure, is_exact, cx) {
+                return Err(Effect::CONSUMED);
+            }
+        }
+        if let Some(departure) = departure.as_mut().filter(|d| d.is_doubtful()) {
+            self.doubt_source(departure, tcp);
+        }
+        Ok(ack)
     }
 
     /// Answers a segment by what its data was; `is_news` says that its headers are.

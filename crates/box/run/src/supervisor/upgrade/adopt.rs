@@ -100,9 +100,9 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let sum = |name: &str| theirs.iter().map(|report| report.processor.counter(name)).sum::<u64>();
         let held = self.processor.memory().1 + sum("buffer_bytes_now");
         let flows = self.processor.flow_count() as u64 + sum("flows_now");
-        let reports = self.reports.receiver.as_ref().map(AsFd::as_fd);
+        let reports = self.inputs.reports.receiver.as_ref().map(AsFd::as_fd);
         let sent = match self.inventory(Recipient::Instance(reports)) {
-            Some((inventory, _)) if inventory.is_bridge && self.journal_alarm.is_raised() => {
+            Some((inventory, _)) if inventory.is_bridge && self.warnings.journal_alarm.is_raised() => {
                 Err("its journal is full, which has what its flows' frames begin with".to_owned())
             }
             Some((inventory, descriptors)) => {
@@ -156,17 +156,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let took_us = Clock::now().saturating_since(began).as_micros();
         let flows = processors.iter().map(|processor| processor.flow_count() as u64).sum();
         self.events.on_event(&Event::FlowsTakenOver { flows, took_us });
-        self.before = Some(before);
+        self.upgrade.before = Some(before);
         Ok(())
     }
 
     /// Says once that the instance before has ended, whose devices these are.
     pub(in crate::supervisor) fn part_from_before(&mut self) {
-        if self.before.take_if(|before| !before.is_there(self.ground.config)).is_some() {
+        if self.upgrade.before.take_if(|before| !before.is_there(self.ground.config)).is_some() {
             self.events.on_event(&Event::ReplacedEnded);
         }
-        if self.before.is_none() && self.attachment.predecessor().is_none() {
-            self.turn = None;
+        if self.upgrade.before.is_none() && self.attachment.predecessor().is_none() {
+            self.upgrade.turn = None;
         }
     }
 }

@@ -52,7 +52,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let began = Clock::now();
         if offer.process != 0 {
             // Before it has the flows: from then on it names its own watchdog.
-            self.service.main_is(offer.process);
+            self.pulse.service.main_is(offer.process);
         }
         let event = match self.send_flows(offer) {
             Ok(()) => {
@@ -61,7 +61,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                     paused.for_good();
                 }
                 if offer.adopts {
-                    self.is_succeeded = true;
+                    self.upgrade.is_succeeded = true;
                     self.ground.instance.give();
                     self.pulse.guardian.iter_mut().for_each(Guardian::given);
                 } else {
@@ -70,7 +70,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                 Event::HandedOver { flows, held: holder.held, waited_us: waited_us(began) }
             }
             Err(why) => {
-                self.service.main_is(self.pulse.main_process());
+                self.pulse.service.main_is(self.pulse.main_process());
                 Event::NotHandedOver { why }
             }
         };
@@ -81,7 +81,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
 
     /// Has hand-overs wait, if this box has any peers.
     fn pause_handovers(&mut self) -> Result<Option<Paused>, String> {
-        let Some(handovers) = &self.handovers else { return Ok(None) };
+        let Some(handovers) = &self.inputs.handovers else { return Ok(None) };
         let (packet_loop, processor) = (&mut self.packet_loop, &mut self.processor);
         let paused = handovers.pause(|job| {
             // A device that is gone is noticed in the next turn.
@@ -98,7 +98,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.give_up_successor();
         }
         // The other one listens there as soon as it has the flows.
-        let had_reports = !offer.adopts && self.reports.receiver.take().is_some();
+        let had_reports = !offer.adopts && self.inputs.reports.receiver.take().is_some();
         let record = self.ground.instance.path().join(RECORD);
         // All shards store at the same time.
         let freezing = self.shards.freeze();
@@ -141,11 +141,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let Some(wanted) = self.ground.config.feedback.as_ref() else { return };
         let opened = FeedbackReceiver::open(wanted).map_err(|error| error.to_string());
         let watched = opened.and_then(|receiver| {
-            let watched = self.waiter.add(&receiver, Interest::Read, FEEDBACK);
+            let watched = self.inputs.waiter.add(&receiver, Interest::Read, FEEDBACK);
             watched.map(|()| receiver).map_err(|error| error.to_string())
         });
         match watched {
-            Ok(receiver) => self.reports.receiver = Some(receiver),
+            Ok(receiver) => self.inputs.reports.receiver = Some(receiver),
             Err(error) => self.events.on_event(&Event::WithoutReports { error }),
         }
     }
@@ -179,7 +179,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
                         self.pulse.guardian.iter_mut().for_each(Guardian::beat);
                     }
                     // Without a waiter's help it is looked at more often.
-                    drop(self.waiter.wait(Some(Clock::now() + LOOK)));
+                    drop(self.inputs.waiter.wait(Some(Clock::now() + LOOK)));
                 }
                 asking.join()
             });

@@ -30,7 +30,7 @@ impl Notes {
 fn journaled() -> (Bench, Notes) {
     let mut bench = Bench::established(EngineConfig::default());
     let notes = Notes::default();
-    bench.engine.journal = Some(Box::new(notes.clone()));
+    bench.engine.observed.journal = Some(Box::new(notes.clone()));
     (bench, notes)
 }
 
