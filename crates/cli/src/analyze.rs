@@ -229,7 +229,7 @@ fn found<S: Sink>(
         idle: Duration::from_secs(args.idle),
         first_flow,
         on_memory: Some(::io::prefer_huge_pages),
-        fetch: Some(::io::prefetch_lines),
+        fetch: Some(::io::prefetch),
         ..Config::default()
     };
     let pairs = (inputs.len() > 1 || args.by_interface).then(PairFinder::default);

@@ -5,12 +5,11 @@ use units::Instant;
 
 use crate::copies::Identity;
 use crate::event::Event;
-use crate::flow::Flow;
 use crate::packet::PacketView;
 use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;
 use crate::slab::Slab;
-use crate::table::{Config, Hint, Receiver, SHARDS, Table, shard_of};
+use crate::table::{Config, Hint, Receiver, SHARDS, Table, fetch_value, shard_of};
 
 /// Receives what the analysis finds.
 pub trait Sink {
@@ -143,7 +142,7 @@ impl Flows {
     /// Handles up to [`BATCH`] segments in their order.
     ///
     /// With many flows most of the cost is waiting for their state from memory. So their places are looked up
-    /// for the whole batch at once, and what a segment will need is fetched some segments before its turn.
+    /// for the whole batch at once, and what a segment will need of its flow is fetched some segments before its turn.
     pub(crate) fn handle_batch(&mut self, config: &Config, batch: &[SegmentRecord], out: &mut dyn Receiver) {
         let mut hints = [Hint::default(); BATCH];
         for (hint, segment) in hints.iter_mut().zip(batch) {
@@ -170,11 +169,11 @@ impl Flows {
         if let Some(likely) = hint.flow
             && let Some(flow) = self.slab.get(likely.place)
         {
-            fetch(std::ptr::from_ref(flow) as usize, Flow::lines_for(likely.direction, segment));
+            flow.fetch_for(fetch, likely.direction, segment);
         }
         let table = self.tables.get(shard_of(segment));
-        if let Some(place) = table.and_then(|table| table.place_among_copies(hint.identity)) {
-            fetch(place, 1);
+        if let Some(head) = table.and_then(|table| table.place_among_copies(hint.identity)) {
+            fetch_value(fetch, head);
         }
     }
 
@@ -187,15 +186,11 @@ impl Flows {
             && let Some(flow) = self.slab.get(likely.place)
         {
             let table = self.tables.get(shard_of(segment));
-            if let Some(place) = table.and_then(|table| table.place_of_deadline(flow.slot)) {
-                fetch(place, 1);
+            if let Some(deadline) = table.and_then(|table| table.deadline(flow.slot)) {
+                fetch_value(fetch, deadline);
             }
-            if let Some(place) = flow.place_in_flight(likely.direction, segment) {
-                fetch(place, 1);
-            }
-            let edges = flow.lines_for_edges(likely.direction);
-            if edges != 0 {
-                fetch(std::ptr::from_ref(flow) as usize, edges);
+            if let Some(segment) = flow.next_in_flight(likely.direction, segment) {
+                fetch_value(fetch, segment);
             }
         }
     }

@@ -66,8 +66,8 @@ pub(crate) struct Copies {
 impl Copies {
     /// Place where a packet with this identity is looked for and remembered; none before the first packet.
     #[inline]
-    pub(crate) fn place_of(&self, whole: Identity) -> Option<usize> {
-        self.heads.get(list(whole.0)).map(|head| std::ptr::from_ref(head) as usize)
+    pub(crate) fn place_of(&self, whole: Identity) -> Option<&u16> {
+        self.heads.get(list(whole.0))
     }
 
     /// True when `segment`, which is `whole` if it is not cut into pieces, is a copy of one seen before;

@@ -1,6 +1,5 @@
 //! [`Flow`]: both directions of one connection.
 
-mod lines;
 mod packet;
 mod report;
 mod stray;
@@ -16,9 +15,11 @@ use crate::copies::CopyContext;
 use crate::direction::{Direction, PerDirection};
 use crate::event::{Event, EventKind};
 use crate::half::{Half, TIME_OUT};
+use crate::in_flight::Segment as InFlightSegment;
 use crate::opening::{HandshakeTimes, OpeningMark};
 use crate::packet::PacketFindings;
 use crate::segment_record::{Key, SegmentRecord};
+use crate::table::{Fetch, fetch_value};
 use crate::vantage::{Vantage, vantage};
 
 pub(crate) use stray::Reopening;
@@ -27,18 +28,27 @@ pub(crate) use stray::Reopening;
 /// identifications tell nothing.
 const REPEATED_IDS_MAX: u8 = 3;
 
-/// One connection; as in [`Half`], what every packet needs lies together.
+/// One connection.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
 pub(crate) struct Flow {
+    pub(crate) id: u64,
     pub(crate) key: Key,
-    pub(crate) last: Instant,
     /// Its slot in its table.
     pub(crate) slot: u32,
-    scales: PerDirection<Option<WindowScale>>,
     /// The sender of the first packet is the lower end of the key.
     first_is_low: bool,
     is_v4: bool,
+    pub(crate) is_tunnelled: bool,
+    pub(crate) first: Instant,
+    pub(crate) last: Instant,
+    pub(crate) opening: HandshakeTimes,
+    scales: PerDirection<Option<WindowScale>>,
+    /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
+    counts_marks: bool,
+    /// Place of the capture on the path, as far as known yet.
+    vantage: Option<Vantage>,
+    /// A SYN that may open another connection, until its answer tells.
+    waiting_syn: Option<Box<SegmentRecord>>,
     /// It has not ended.
     pub(crate) is_live: bool,
     /// The ACK of the handshake has come, so that nothing more is expected of it.
@@ -47,21 +57,8 @@ pub(crate) struct Flow {
     pub(crate) is_closed: bool,
     /// It has closed and is kept for stragglers.
     pub(crate) lingers: bool,
-    /// [`Flow::waiting_syn`] has one.
-    pub(crate) has_waiting_syn: bool,
-    /// Place of the capture on the path, as far as known yet.
-    vantage: Option<Vantage>,
-    // The next line, with what few packets need.
-    pub(crate) id: u64,
-    pub(crate) first: Instant,
-    pub(crate) cut_by_tool: u32,
     pub(crate) reset_by: Option<Direction>,
-    pub(crate) is_tunnelled: bool,
-    /// ECE, CWR and AE count marks (RFC 9768 §3.1.1), agreed in the handshake: CWR is no answer to a mark.
-    counts_marks: bool,
-    pub(crate) opening: HandshakeTimes,
-    /// A SYN that may open another connection, until its answer tells.
-    waiting_syn: Option<Box<SegmentRecord>>,
+    pub(crate) cut_by_tool: u32,
     pub(crate) halves: PerDirection<Half>,
 }
 
@@ -69,26 +66,25 @@ impl Flow {
     /// The flow that `segment` opens.
     pub(crate) fn new(id: u64, segment: &SegmentRecord) -> Self {
         Self {
+            id,
             key: segment.key,
-            last: segment.time,
             slot: 0,
-            scales: PerDirection::default(),
             first_is_low: segment.is_from_low(),
             is_v4: segment.is_v4(),
+            is_tunnelled: segment.is_tunnelled(),
+            first: segment.time,
+            last: segment.time,
+            opening: HandshakeTimes::default(),
+            scales: PerDirection::default(),
+            counts_marks: false,
+            vantage: None,
+            waiting_syn: None,
             is_live: true,
             is_open: false,
             is_closed: false,
             lingers: false,
-            has_waiting_syn: false,
-            vantage: None,
-            id,
-            first: segment.time,
-            cut_by_tool: 0,
             reset_by: None,
-            is_tunnelled: segment.is_tunnelled(),
-            counts_marks: false,
-            opening: HandshakeTimes::default(),
-            waiting_syn: None,
+            cut_by_tool: 0,
             halves: PerDirection::default(),
         }
     }
@@ -108,7 +104,6 @@ impl Flow {
             is_open,
             is_closed,
             lingers,
-            has_waiting_syn,
             vantage,
             id: own_id,
             first,
@@ -129,7 +124,7 @@ impl Flow {
         (*is_open, *is_closed, *lingers, *counts_marks) = (false, false, false, false);
         (*vantage, *reset_by, *cut_by_tool) = (None, None, 0);
         *opening = HandshakeTimes::default();
-        (*has_waiting_syn, *waiting_syn) = (false, None);
+        *waiting_syn = None;
     }
 
     /// It has ended: only the memory it holds may be of use.
@@ -149,13 +144,19 @@ impl Flow {
     /// Values in both SYNs, if both were seen.
     pub(crate) fn opening_mark(&self) -> Option<OpeningMark> {
         let client = self.opening.client?;
-        let halves = [client, client.reverse()].map(|direction| &self.halves[direction].cold);
-        let [Some(own), Some(other)] = halves.map(|cold| cold.isn) else { return None };
-        let stamps = match halves.map(|cold| cold.offered.stamp) {
+        let halves = [client, client.reverse()].map(|direction| &self.halves[direction].syn);
+        let [Some(own), Some(other)] = halves.map(|syn| syn.isn) else { return None };
+        let stamps = match halves.map(|syn| syn.offered.stamp) {
             [Some(own), Some(other)] => Some([own, other]),
             _ => None,
         };
         Some(OpeningMark { numbers: [own.get(), other.get()], stamps })
+    }
+
+    /// True while a SYN waits for its answer.
+    #[inline]
+    pub(crate) fn has_waiting_syn(&self) -> bool {
+        self.waiting_syn.is_some()
     }
 
     /// The direction that a segment was sent in.
@@ -172,7 +173,7 @@ impl Flow {
 
     fn negotiated_scale(&self, direction: Direction) -> Option<WindowScale> {
         let [own, other] = [&self.halves[direction], &self.halves[direction.reverse()]];
-        let offer = |half: &Half| half.cold.isn.map(|_| half.cold.offered.scale);
+        let offer = |half: &Half| half.syn.isn.map(|_| half.syn.offered.scale);
         match (offer(own), offer(other)) {
             (Some(Some(own)), Some(Some(_))) => Some(own),
             (Some(_), Some(_)) | (Some(None), None) | (None, Some(None)) => Some(WindowScale::NONE),
@@ -183,12 +184,12 @@ impl Flow {
     /// The window that the receiver of `direction`'s data advertised last, bytes.
     #[inline]
     pub(crate) fn window_towards(&self, direction: Direction) -> Option<u64> {
-        self.halves[direction.reverse()].edge.window.get().map(u64::from)
+        self.halves[direction.reverse()].windows.advertised.get().map(u64::from)
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
-        self.halves.iter().all(|half| half.cold.offered.sack_permitted)
-            || self.halves.iter().any(|half| half.cold.acks.with_sack > 0)
+        self.halves.iter().all(|half| half.syn.offered.sack_permitted)
+            || self.halves.iter().any(|half| half.counts.acks.with_sack > 0)
     }
 
     /// Shortest time for the whole path and back that was seen.
@@ -209,23 +210,46 @@ impl Flow {
         late.filter(|late| *late >= TIME_OUT).unwrap_or(Duration::ZERO)
     }
 
+    /// Fetches what `segment`, sent by `direction`, will need.
+    #[inline]
+    pub(crate) fn fetch_for(&self, fetch: Fetch, direction: Direction, segment: &SegmentRecord) {
+        let (has_data, has_stamp) = (segment.len() > 0, segment.stamp().is_some());
+        fetch_value(fetch, &self.key);
+        fetch_value(fetch, &self.opening);
+        self.halves[direction].fetch_for_packet(fetch, has_data, has_stamp);
+        self.halves[direction.reverse()].fetch_for_ack(fetch, !has_data, has_stamp);
+    }
+
+    /// The segment in flight that `segment` will change first.
+    #[inline]
+    pub(crate) fn next_in_flight(
+        &self,
+        direction: Direction,
+        segment: &SegmentRecord,
+    ) -> Option<&InFlightSegment> {
+        match segment.len() > 0 {
+            true => self.halves[direction].stream.in_flight.next_place(),
+            false => self.halves[direction.reverse()].stream.in_flight.first_place(),
+        }
+    }
+
     /// Facts that tell whether `segment` is a copy of one seen before.
     #[inline]
     pub(crate) fn copy_context(&self, direction: Direction, segment: &SegmentRecord) -> CopyContext {
         let (own, other) = (&self.halves[direction], &self.halves[direction.reverse()]);
         let is_at_edge =
-            |half: &Half| half.edge.coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
+            |half: &Half| half.stream.coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
         let is_news = match segment.takes_sequence_space() {
-            true => own.edge.coverage.is_none() || is_at_edge(own),
+            true => own.stream.coverage.is_none() || is_at_edge(own),
             false => {
-                let una = SeqNum::new(other.edge.una as u32);
+                let una = SeqNum::new(other.stream.una as u32);
                 segment.flags.contains(TcpFlags::ACK) && una.is_before(segment.ack)
             }
         };
         CopyContext {
-            piece: own.wire_segment(segment.len()),
-            has_ids: own.packets.repeated_ids < REPEATED_IDS_MAX,
-            has_copies: !is_news && own.cold.copies > 0,
+            piece: own.sizes.wire_segment(segment.len()),
+            has_ids: own.ids.repeated < REPEATED_IDS_MAX,
+            has_copies: !is_news && own.counts.packets.copies > 0,
             is_news,
         }
     }
@@ -291,7 +315,7 @@ impl Flow {
 
     /// Event at a segment, at its place in the stream.
     fn event(&self, direction: Direction, segment: &SegmentRecord, kind: EventKind) -> Event {
-        let coverage = self.halves[direction].edge.coverage.as_ref();
+        let coverage = self.halves[direction].stream.coverage.as_ref();
         let distance = segment.seq.since(wire_seq(coverage.map_or(0, |c| c.first))) as i32;
         Event {
             flow: self.id,
@@ -348,6 +372,6 @@ mod tests {
     #[test]
     fn a_flow_stays_small() {
         // A hundred thousand flows in progress are common in captures of networks.
-        assert!(size_of::<Flow>() <= 3_328, "{}", size_of::<Flow>());
+        assert!(size_of::<Flow>() <= 3_216, "{}", size_of::<Flow>());
     }
 }

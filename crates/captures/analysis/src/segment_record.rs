@@ -36,7 +36,7 @@ impl Hash for Key {
     }
 }
 
-/// One segment as it passed the capture point: of its headers what the analysis needs, in two cache lines.
+/// One segment as it passed the capture point: of its headers what the analysis needs, in 128 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentRecord {
     pub(crate) key: Key,

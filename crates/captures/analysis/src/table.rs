@@ -13,7 +13,6 @@ use crate::copies::{Copies, Identity};
 use crate::direction::Direction;
 use crate::event::Event;
 use crate::flow::{Flow, Reopening};
-use crate::half::{LINE, lines};
 use crate::packet::{PacketFindings, PacketView};
 use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;
@@ -31,9 +30,9 @@ pub struct Config {
     /// Called with address and length of each large piece of memory for flows before it is used, so that the
     /// caller may ask the operating system for huge pages.
     pub on_memory: Option<fn(usize, usize)>,
-    /// Called with the address of a flow and the lines of 64 bytes of it that will be needed soon, a bit for
-    /// each, so that the caller may tell the processor to fetch them from memory.
-    pub fetch: Option<fn(usize, u64)>,
+    /// Called with address and length of what will be needed soon, such as a flow, so that the caller may tell
+    /// the processor to fetch it from memory.
+    pub fetch: Option<Fetch>,
 }
 
 impl Default for Config {
@@ -59,8 +58,17 @@ const LINGERING_MAX: usize = 4_096 / SHARDS;
 /// Slots looked at per packet when searching for flows that have ended: all of 4,096 in as many packets of
 /// the shard.
 const SWEEP: usize = 1;
-/// Deadlines in what the processor fetches at once.
-const DEADLINES_OF_LINE: usize = LINE / size_of::<Instant>();
+/// Deadlines that are fetched together, before the search comes to them.
+const DEADLINES_AHEAD: usize = 8;
+
+/// Asks the processor for memory, by address and length, that will be needed soon.
+pub type Fetch = fn(usize, usize);
+
+/// Fetches a value that will be needed soon.
+#[inline]
+pub(crate) fn fetch_value<T: ?Sized>(fetch: Fetch, value: &T) {
+    fetch(std::ptr::from_ref(value).addr(), size_of_val(value));
+}
 
 /// The shard of a segment.
 #[inline]
@@ -147,16 +155,16 @@ impl Table {
         self.index.find(Entry::spread(segment.hash), is_it).map(|entry| entry.place())
     }
 
-    /// Address of the bytes that a segment of this identity will change of the packets seen.
+    /// Change that a segment of this identity will make to the packets seen.
     #[inline]
-    pub(crate) fn place_among_copies(&self, identity: Identity) -> Option<usize> {
+    pub(crate) fn place_among_copies(&self, identity: Identity) -> Option<&u16> {
         self.copies.place_of(identity)
     }
 
-    /// The address of when the flow in `slot` ends.
+    /// Time when the flow in `slot` ends.
     #[inline]
-    pub(crate) fn place_of_deadline(&self, slot: u32) -> Option<usize> {
-        self.deadlines.get(slot as usize).map(|deadline| std::ptr::from_ref(deadline) as usize)
+    pub(crate) fn deadline(&self, slot: u32) -> Option<&Instant> {
+        self.deadlines.get(slot as usize)
     }
 
     /// Takes a segment; `hint` is what was known of it some segments ago.
@@ -181,10 +189,10 @@ impl Table {
         let Some(flow) = slab.get_mut(place) else { return };
         let direction = flow.direction(segment);
         if self.copies.is_copy(segment, hint.identity, &flow.copy_context(direction, segment)) {
-            flow.halves[direction].cold.copies += 1;
+            flow.halves[direction].counts.packets.copies += 1;
             return;
         }
-        let may_open = flow.has_waiting_syn || segment.flags.contains(TcpFlags::SYN);
+        let may_open = flow.has_waiting_syn() || segment.flags.contains(TcpFlags::SYN);
         let place = match may_open {
             true => self.same_or_reopened(slab, config, place, segment, out),
             false => Some(place),
@@ -206,7 +214,7 @@ impl Table {
         out: &mut dyn Receiver,
     ) -> Option<Place> {
         let flow = slab.get_mut(place)?;
-        if flow.has_waiting_syn
+        if flow.has_waiting_syn()
             && let Some(syn) = flow.settle_waiting_syn(Some(segment))
         {
             let place = self.reopen(slab, place, &syn, segment.number, out);
@@ -262,7 +270,7 @@ impl Table {
             && let Some((slot, _)) = self.closed.front()
             && let Some(flow) = self.flow_in(slab, *slot as usize)
         {
-            fetch(std::ptr::from_ref(flow) as usize, lines(0, size_of::<Flow>()));
+            fetch_value(fetch, flow);
         }
     }
 
@@ -340,7 +348,7 @@ impl Table {
             entry.remove();
         }
         self.free.push(slot as u32);
-        if flow.has_waiting_syn {
+        if flow.has_waiting_syn() {
             flow.settle_waiting_syn(None);
         }
         out.on_flow(segment, flow.report());
@@ -352,10 +360,10 @@ impl Table {
     fn sweep(&mut self, slab: &mut Slab, config: &Config, segment: u64, out: &mut dyn Receiver) {
         for _ in 0..SWEEP {
             self.hand = if self.hand + 1 < self.deadlines.len() { self.hand + 1 } else { 0 };
-            if let Some(fetch) = config.fetch.filter(|_| self.hand.is_multiple_of(DEADLINES_OF_LINE))
-                && let Some(next) = self.deadlines.get(self.hand + DEADLINES_OF_LINE)
+            if let Some(fetch) = config.fetch.filter(|_| self.hand.is_multiple_of(DEADLINES_AHEAD))
+                && let Some(next) = self.deadlines.get(self.hand + DEADLINES_AHEAD..)
             {
-                fetch(std::ptr::from_ref(next) as usize, 1);
+                fetch_value(fetch, &next[..next.len().min(DEADLINES_AHEAD)]);
             }
             let is_due = self.deadlines.get(self.hand).is_some_and(|deadline| *deadline < self.now);
             if is_due {

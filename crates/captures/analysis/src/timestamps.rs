@@ -25,7 +25,7 @@ pub(crate) struct TimestampRtt {
     newest: Option<u32>,
 }
 
-/// A value, and when it was first seen; in twelve bytes, so that all is in one line of 64.
+/// A value, and when it was first seen; in twelve bytes, since each flow has room for four in each direction.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     value: u32,

@@ -23,9 +23,6 @@ pub enum CongestionError {
     /// Nothing to compare.
     #[error("'{0}' would be compared with itself: name another congestion control by --with")]
     WithItself(String),
-    /// It does not end.
-    #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
-    DoesNotEnd(u32),
     /// Nothing to unload.
     #[error("no congestion control is loaded: there is nothing to unload")]
     NothingLoaded,

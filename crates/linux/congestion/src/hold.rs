@@ -1,18 +1,11 @@
 //! [`Held`]: the congestion control at work; [`hold`]: until a signal comes; [`unload`]: the signal.
 
-use std::path::Path;
-
 use io::bpf::congestion_controls;
-use io::{
-    Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, ServiceManager, Signals, Waiter, end_process,
-};
+use io::{Clock, Instance, Interest, Namespace, Recorded, ServiceManager, Signals, Waiter};
 use units::Duration;
 
-use crate::record::{KIND, Record, RunningComparison, running};
+use crate::record::{KIND, Record, RunningComparison};
 use crate::{Chooser, CongestionError, ControlProgram, Setup, Users};
-
-/// Longest time that a process may take to end.
-const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// Interval at which entries of old destinations are removed.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -56,7 +49,7 @@ impl Held {
 /// Loads and registers it.
 pub(crate) fn register(setup: Setup) -> Result<ControlProgram, CongestionError> {
     let mut program = ControlProgram::load(&setup)?;
-    let others = running()?;
+    let others = Recorded::<Record>::all_here(KIND)?;
     if let Err(error) = program.register() {
         let owner = others.iter().find(|other| other.record.name == setup.name);
         return Err(match error.is_already_there() {
@@ -75,7 +68,6 @@ pub(crate) fn enter(
     users: Users,
     comparison: Option<RunningComparison>,
 ) -> Result<Instance, CongestionError> {
-    let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
     let record = Record {
         namespace: Namespace::current()?.id()?,
         name: program.name().to_owned(),
@@ -83,8 +75,7 @@ pub(crate) fn enter(
         comparison,
         connections_map: program.connections()?.id()?,
     };
-    instance.record(&serde_json::to_string_pretty(&record).unwrap_or_default())?;
-    Ok(instance)
+    Ok(Recorded::register(KIND, &record)?)
 }
 
 /// Holds it for `users` until `signals` says to end; `tell` gets one line about each thing of note. A service manager
@@ -135,10 +126,8 @@ pub fn hold(users: &Users, signals: &Signals, tell: &mut dyn FnMut(&str)) -> Res
 /// When there is none, or it does not end.
 pub fn unload() -> Result<Vec<String>, CongestionError> {
     let mut lines = Vec::new();
-    for other in running()? {
-        if !end_process(other.process, END_LIMIT)? {
-            return Err(CongestionError::DoesNotEnd(other.process));
-        }
+    for other in Recorded::<Record>::all_here(KIND)? {
+        other.end()?;
         lines.push(format!("process {}: {} unloaded", other.process, other.record.name));
     }
     if lines.is_empty() { Err(CongestionError::NothingLoaded) } else { Ok(lines) }

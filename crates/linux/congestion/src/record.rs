@@ -2,13 +2,10 @@
 //!
 //! All that is loaded ends with the process; a record of a killed one only has to be forgotten.
 
-use std::path::Path;
-
-use io::{INSTANCE_DIRECTORY, Instance, Leftover};
 use serde::{Deserialize, Serialize};
 
+use crate::Users;
 use crate::split::Unit;
-use crate::{CongestionError, Users};
 
 /// Of the instances' directories.
 pub(crate) const KIND: &str = "server-congestion";
@@ -42,24 +39,4 @@ pub struct RunningComparison {
     pub began_ms: u64,
     /// Duration; none: until it is ended.
     pub planned_ms: Option<u64>,
-}
-
-/// A process that has loaded something.
-#[derive(Clone, Debug)]
-pub(crate) struct Running {
-    pub process: u32,
-    pub record: Record,
-}
-
-/// All that run on this machine; the records of killed ones are forgotten.
-pub(crate) fn running() -> Result<Vec<Running>, CongestionError> {
-    let base = Path::new(INSTANCE_DIRECTORY);
-    for leftover in Leftover::find(base, KIND)? {
-        leftover.forget()?;
-    }
-    let read = |running: io::Running| {
-        let text = std::fs::read_to_string(running.path.join("record")).ok()?;
-        Some(Running { process: running.owner.pid(), record: serde_json::from_str(&text).ok()? })
-    };
-    Ok(Instance::running(base, KIND)?.into_iter().filter_map(read).collect())
 }

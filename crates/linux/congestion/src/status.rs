@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-use io::Namespace;
 use io::bpf::MapView;
+use io::{Namespace, Recorded};
 use serde::Serialize;
 
 use crate::layout::Shown;
 use crate::program::shown;
-use crate::record::{Running, RunningComparison, running};
+use crate::record::{KIND, Record, RunningComparison};
 use crate::{CongestionError, Users};
 
 /// State of the congestion controls on this machine; `schemas/congestion-status.schema.json`.
@@ -74,7 +74,7 @@ pub fn status() -> Result<CongestionStatus, CongestionError> {
     io::bpf::require_objects("look for congestion controls")?;
     let here = Namespace::current()?.id()?;
     let mut loaded = Vec::new();
-    for Running { process, record } in running()? {
+    for Recorded { process, record, .. } in Recorded::<Record>::all_here(KIND)? {
         // One that has ended since is no error.
         let Ok(view) = MapView::by_id(record.connections_map) else { continue };
         let mut connections: Vec<_> = shown(&view).iter().map(|(_, shown)| connection(shown)).collect();

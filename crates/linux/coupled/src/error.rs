@@ -31,9 +31,6 @@ pub enum CoupledError {
         /// The process that chose it.
         owner: u32,
     },
-    /// It does not end.
-    #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
-    DoesNotEnd(u32),
     /// Nothing to unload.
     #[error("no coupled congestion control is loaded: start with `cellerator multipath congestion load`")]
     NothingLoaded,

@@ -1,16 +1,11 @@
 //! [`Held`]: a scheme at work; [`hold`]: until a signal comes; [`unload`]: the signal.
 
-use std::path::Path;
-
 use control::coupled::Scheme;
-use io::{INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
+use io::{Instance, Interest, Namespace, Recorded, Signals, Waiter};
 use units::Duration;
 
-use crate::record::{KIND, Record, Running, running};
+use crate::record::{KIND, Record};
 use crate::{Chooser, CoupledError, SchemeProgram, Setup};
-
-/// Longest time that a process may take to end.
-const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// A scheme that subflows can use, or do; all of it ends with the value, and with the process.
 #[derive(Debug)]
@@ -28,9 +23,10 @@ impl Held {
     /// When the privilege is missing, the kernel cannot do it, or one of that name is there. Nothing is left then.
     pub fn start(scheme: Scheme, is_chosen: bool) -> Result<Self, CoupledError> {
         let setup = Setup::new(scheme);
-        let others = running()?;
+        let others = Recorded::<Record>::all_here(KIND)?;
         let namespace = Namespace::current()?.id()?;
-        let is_chosen_here = |other: &Running| other.record.is_chosen && other.record.namespace == namespace;
+        let is_chosen_here =
+            |other: &Recorded<Record>| other.record.is_chosen && other.record.namespace == namespace;
         if let Some(other) = others.iter().find(|other| is_chosen && is_chosen_here(other)) {
             return Err(CoupledError::AlreadyChosen {
                 scheme: other.record.scheme.clone(),
@@ -48,7 +44,6 @@ impl Held {
             });
         }
         let chooser = is_chosen.then(|| Chooser::start(program.name())).transpose()?;
-        let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
         let record = Record {
             namespace,
             scheme: scheme.name().to_owned(),
@@ -56,8 +51,7 @@ impl Held {
             is_chosen,
             connections_map: program.connections()?.id()?,
         };
-        instance.record(&serde_json::to_string_pretty(&record).unwrap_or_default())?;
-        Ok(Self { program, _chooser: chooser, _instance: instance })
+        Ok(Self { program, _chooser: chooser, _instance: Recorded::register(KIND, &record)? })
     }
 
     /// The congestion control's name in the kernel.
@@ -104,13 +98,9 @@ pub fn hold(
 pub fn unload(scheme: Option<Scheme>) -> Result<Vec<String>, CoupledError> {
     let mut lines = Vec::new();
     let is_meant = |name: &str| scheme.is_none_or(|wanted| wanted.name() == name);
-    for other in running()?.into_iter().filter(|other| is_meant(&other.record.scheme)) {
-        end(other.process)?;
+    for other in Recorded::<Record>::all_here(KIND)?.iter().filter(|other| is_meant(&other.record.scheme)) {
+        other.end()?;
         lines.push(format!("process {}: {} unloaded", other.process, other.record.scheme));
     }
     if lines.is_empty() { Err(CoupledError::NothingLoaded) } else { Ok(lines) }
-}
-
-fn end(process: u32) -> Result<(), CoupledError> {
-    if end_process(process, END_LIMIT)? { Ok(()) } else { Err(CoupledError::DoesNotEnd(process)) }
 }

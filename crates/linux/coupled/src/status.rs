@@ -1,13 +1,13 @@
 //! [`CoupledStatus`]: what is loaded, and the connections that use it.
 
 use control::coupled::Scheme;
-use io::Namespace;
 use io::bpf::MapView;
+use io::{Namespace, Recorded};
 use serde::Serialize;
 
 use crate::CoupledError;
 use crate::program::connections;
-use crate::record::{Running, running};
+use crate::record::{KIND, Record};
 
 /// State of the coupled schemes on this machine; `schemas/coupled-status.schema.json`.
 #[derive(Clone, Debug, Serialize)]
@@ -67,7 +67,7 @@ pub fn status() -> Result<CoupledStatus, CoupledError> {
     io::bpf::require_objects("look for coupled congestion controls")?;
     let here = Namespace::current()?.id()?;
     let mut loaded = Vec::new();
-    for Running { process, record } in running()? {
+    for Recorded { process, record, .. } in Recorded::<Record>::all_here(KIND)? {
         // One that has ended since is no error.
         let Ok(view) = MapView::by_id(record.connections_map) else { continue };
         loaded.push(Loaded {

@@ -1,10 +1,8 @@
 //! [`attach`]: programs at work until a signal comes; [`detach`]: the signal.
 
-use std::path::Path;
-
 use io::bpf::{FILTER_PRIORITY, Hooked, TcDirection, require_objects};
 use io::netlink::{InterfaceIndex, Netlink};
-use io::{Clock, INSTANCE_DIRECTORY, Instance, Interest, Namespace, Signals, Waiter, end_process};
+use io::{Clock, Instance, Interest, Namespace, Recorded, Signals, Waiter};
 use units::Duration;
 
 use crate::buffers::Buffers;
@@ -13,9 +11,6 @@ use crate::{AttachArgs, DrwaError, DrwaPrograms, Setup};
 
 /// Interval of the checks whether an interface has gone or come.
 const LOOK: Duration = Duration::from_secs(1);
-/// Longest time that a process may take to end.
-const END_LIMIT: Duration = Duration::from_secs(10);
-
 /// One interface; its programs remember their connections while it is away.
 struct Port {
     name: String,
@@ -97,13 +92,12 @@ pub fn attach(args: &AttachArgs, signals: &Signals, tell: &mut dyn FnMut(&str)) 
     let netlink = Netlink::open()?;
     let mut ports =
         args.interfaces.iter().map(|name| Port::load(name, args, &netlink)).collect::<Result<Vec<_>, _>>()?;
-    let instance = Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
     let buffers =
         if args.keep_buffers { Buffers { changed: Vec::new() } } else { Buffers::plan(args.rmem.0)? };
     let options = std::env::args().skip_while(|word| word != "attach").skip(1).collect::<Vec<_>>().join(" ");
     let mut record = Record { namespace, attached: Vec::new(), buffers, options };
     // First written, then done: whatever happens in between can be undone.
-    write(&instance, &record)?;
+    let instance = Recorded::register(KIND, &record)?;
     let result = work(args, &mut ports, &mut record, &instance, &netlink, signals, tell);
     drop(ports);
     for kept in record.undo()? {
@@ -181,12 +175,8 @@ pub fn detach(interface: Option<&str>) -> Result<Vec<String>, DrwaError> {
         if other.record.namespace != namespace || !names.iter().any(|name| is_meant(name)) {
             continue;
         }
-        end(other.process)?;
+        other.end()?;
         lines.push(format!("process {}: detached from {}", other.process, names.join(", ")));
     }
     if lines.is_empty() { Err(DrwaError::NothingAttached) } else { Ok(lines) }
-}
-
-fn end(process: u32) -> Result<(), DrwaError> {
-    if end_process(process, END_LIMIT)? { Ok(()) } else { Err(DrwaError::DoesNotEnd(process)) }
 }

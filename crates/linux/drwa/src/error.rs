@@ -26,9 +26,6 @@ pub enum DrwaError {
     /// Too many selections.
     #[error("{0} connections to choose with --only, at most {1}: join some to a shorter prefix")]
     TooManySelections(usize, usize),
-    /// It does not end.
-    #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
-    DoesNotEnd(u32),
     /// Nothing to detach.
     #[error("nothing is attached here: start with `cellerator drwa attach INTERFACE`")]
     NothingAttached,

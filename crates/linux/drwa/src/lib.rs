@@ -23,7 +23,7 @@ pub use attach::{attach, detach};
 pub use buffers::{Buffers, Kept};
 pub use error::DrwaError;
 pub use program::{DrwaPrograms, Ends, Setup, View};
-pub use record::{Attached, AttachedProcess, Record, clean_up, running};
+pub use record::{Attached, Record, clean_up, running};
 pub use selection::Selection;
 pub use settings::{AttachArgs, HookChoice, Method};
 pub use status::{Counted, DrwaStatus, Interface, Line, State, status};

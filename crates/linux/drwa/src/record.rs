@@ -5,7 +5,7 @@ use std::path::Path;
 
 use io::bpf::remove_filters;
 use io::netlink::Netlink;
-use io::{INSTANCE_DIRECTORY, IoError, Leftover, Namespace, namespaces_in_use};
+use io::{INSTANCE_DIRECTORY, IoError, Leftover, Namespace, Recorded, namespaces_in_use};
 use serde::{Deserialize, Serialize};
 
 use crate::DrwaError;
@@ -60,26 +60,12 @@ impl Record {
     }
 }
 
-/// A process that is attached.
-#[derive(Clone, Debug)]
-pub struct AttachedProcess {
-    /// Its number.
-    pub process: u32,
-    /// Record of what it has attached and changed.
-    pub record: Record,
-}
-
-/// All that run on this machine.
+/// All processes of this machine that are attached.
 ///
 /// # Errors
 /// When their records cannot be read.
-pub fn running() -> Result<Vec<AttachedProcess>, DrwaError> {
-    let read = |running: io::Running| {
-        let text = std::fs::read_to_string(running.path.join("record")).ok()?;
-        Some(AttachedProcess { process: running.owner.pid(), record: Record::parse(&text)? })
-    };
-    let base = Path::new(INSTANCE_DIRECTORY);
-    Ok(io::Instance::running(base, KIND)?.into_iter().filter_map(read).collect())
+pub fn running() -> Result<Vec<Recorded<Record>>, DrwaError> {
+    Ok(Recorded::all(Path::new(INSTANCE_DIRECTORY), KIND)?)
 }
 
 /// Undoes what killed processes left in this network namespace, and forgets those whose namespace has gone; one line

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use io::{Clock, Namespace};
+use io::{Clock, Namespace, Recorded};
 use serde::Serialize;
 
 use crate::layout::{Connection, Counters, flag};
-use crate::record::{AttachedProcess, forget_vanished, running};
+use crate::record::{forget_vanished, running};
 use crate::{DrwaError, Ends, View};
 
 /// State of the DRWA programs on this machine; `schemas/drwa-status.schema.json`.
@@ -125,7 +125,7 @@ pub fn status() -> Result<DrwaStatus, DrwaError> {
     let now_us = Clock::now().as_nanos() / 1_000;
     let here = Namespace::current()?.id()?;
     let mut attached = Vec::new();
-    for AttachedProcess { process, record } in running()? {
+    for Recorded { process, record, .. } in running()? {
         for at in &record.attached {
             // One that has ended since is no error.
             let Ok(view) = View::by_ids(at.connections_map, at.counts_map) else { continue };

@@ -24,6 +24,9 @@ pub enum IoError {
         /// Remedy for it.
         remedy: String,
     },
+    /// A process does not end.
+    #[error("process {0} did not end within 10 s of SIGTERM: look at it, or kill it; nothing breaks")]
+    DoesNotEnd(u32),
     /// This program was built without what loads compiled BPF programs.
     #[error(
         "cannot {what}: this program was built without BPF: build it with `make build`, or with clang, libelf-dev and \

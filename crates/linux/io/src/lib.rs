@@ -34,6 +34,7 @@ mod private_file;
 mod process;
 mod put_in_place;
 mod raw_socket;
+mod recorded;
 mod ring_arena;
 mod running_time;
 pub mod sched;
@@ -76,13 +77,14 @@ pub use owned_table::OwnedTable;
 pub use paced_waiter::PacedWaiter;
 pub use packet_socket::{PacketSocket, ReceivedPacket};
 pub use peer_credentials::Caller;
-pub use prefetch::{prefetch, prefetch_lines};
+pub use prefetch::prefetch;
 pub use private_file::{create_private, create_private_directory, effective_user, read_secret};
 pub use process::{
     PidFd, ProcessId, end_process, raise_descriptor_limit, resident_bytes, resident_bytes_of, set_thread_name,
 };
 pub use put_in_place::put_in_place;
 pub use raw_socket::RawSocket;
+pub use recorded::Recorded;
 pub use ring_arena::RingArena;
 pub use running_time::RunningTime;
 pub use segments::{Segments, SilentPort};

@@ -14,16 +14,6 @@ pub fn prefetch(address: usize, len: usize) {
     }
 }
 
-/// As [`prefetch`], of lines of 64 bytes: those of `address` and behind that `lines` has a bit for.
-#[inline]
-pub fn prefetch_lines(address: usize, mut lines: u64) {
-    while lines != 0 {
-        let line = lines.trailing_zeros() as usize;
-        lines &= lines - 1;
-        prefetch_line(address.wrapping_add(line * LINE));
-    }
-}
-
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn prefetch_line(address: usize) {
@@ -55,9 +45,7 @@ mod tests {
         prefetch(here.as_ptr().addr(), here.len());
         for (address, len) in [(0, 0), (0, 1_000), (usize::MAX, 1), (usize::MAX - 100, 1_000), (12_345, 64)] {
             prefetch(address, len);
-            prefetch_lines(address, u64::MAX);
         }
-        prefetch_lines(here.as_ptr().addr(), 0b1111);
         assert_eq!(here, [7; 300]);
     }
 }

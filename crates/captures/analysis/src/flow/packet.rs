@@ -24,25 +24,25 @@ impl Flow {
         let counts_marks = self.counts_marks;
         let own = &mut self.halves[direction];
         let len = segment.len();
-        if let Some(last) = own.packets.last.get() {
-            own.packets.pause_max = own.packets.pause_max.max(now.saturating_since(last));
+        if let Some(last) = own.activity.last.get() {
+            own.activity.pause_max = own.activity.pause_max.max(now.saturating_since(last));
         }
-        own.packets.last = OptionalInstant::at(now);
-        if len > 0 && own.packets.peer_mss.is_none() && segment.ip_len() <= PLAIN_IP_MAX {
-            own.cold.plain_max = own.cold.plain_max.max(len as u32);
+        own.activity.last = OptionalInstant::at(now);
+        if len > 0 && own.sizes.peer_mss.is_none() && segment.ip_len() <= PLAIN_IP_MAX {
+            own.sizes.plain_max = own.sizes.plain_max.max(len as u32);
         }
-        let wire = if len > 0 { own.wire_segments(len) } else { 1 };
-        own.packets.totals.packets += 1;
-        own.packets.totals.ip_bytes += segment.ip_len();
+        let wire = if len > 0 { own.sizes.wire_segments(len) } else { 1 };
+        own.counts.packets.all += 1;
+        own.counts.packets.ip_bytes += segment.ip_len();
         if wire > 1 {
-            own.packets.exceptions.more_segments += wire - 1;
+            own.counts.packets.more_segments += wire - 1;
         }
         let has = |flag| u64::from(segment.flags.contains(flag));
         if segment.flags.contains(TcpFlags::PSH) {
-            own.packets.exceptions.psh += 1;
+            own.counts.flags.psh += 1;
         }
         if !(TcpFlags::ACK | TcpFlags::PSH).contains(segment.flags) {
-            let flags = &mut own.cold.flags;
+            let flags = &mut own.counts.flags;
             flags.urg += has(TcpFlags::URG);
             flags.fin += has(TcpFlags::FIN);
             flags.syn += has(TcpFlags::SYN);
@@ -50,40 +50,41 @@ impl Flow {
             flags.ece += has(TcpFlags::ECE);
             flags.cwr += has(TcpFlags::CWR);
             if !segment.flags.contains(TcpFlags::SYN) && !counts_marks {
-                own.cold.ecn.reductions += has(TcpFlags::CWR);
+                own.counts.ecn.reductions += has(TcpFlags::CWR);
             }
         }
         if segment.ecn() != 0 {
-            let ecn = &mut own.cold.ecn;
+            let ecn = &mut own.counts.ecn;
             ecn.ce += u64::from(segment.ecn() == 3);
             ecn.ect += u64::from(segment.ecn() != 3);
         }
         if len > 0 {
-            let data = &mut own.data.totals;
+            let data = &mut own.counts.data;
             if data.packets == 0 {
-                own.packets.hop_limits.data = Some(segment.hop_limit);
+                own.hop_limits.data = Some(segment.hop_limit);
             }
             data.packets += 1;
             data.payload += len;
             if segment.flags.contains(TcpFlags::RST) {
                 // No part of the stream.
-                own.packets.exceptions.not_unique += len;
+                own.counts.data.not_unique += len;
             }
             let len = u32::try_from(len).unwrap_or(u32::MAX);
-            data.segment_min = if data.segment_min == 0 { len } else { data.segment_min.min(len) };
-            own.edge.segment_max = own.edge.segment_max.max(len);
+            let sizes = &mut own.sizes;
+            sizes.min = if sizes.min == 0 { len } else { sizes.min.min(len) };
+            sizes.max = sizes.max.max(len);
         } else if segment.flags & !(TcpFlags::PSH | TcpFlags::URG | TcpFlags::ECE | TcpFlags::CWR)
             != TcpFlags::ACK
         {
-            own.packets.exceptions.control += 1;
+            own.counts.packets.control += 1;
             if segment.flags.contains(TcpFlags::SYN) {
-                own.packets.hop_limits.syn.get_or_insert(segment.hop_limit);
+                own.hop_limits.syn.get_or_insert(segment.hop_limit);
             }
         }
         if segment.is_mptcp() {
-            own.cold.has_mptcp = true;
+            own.has_mptcp = true;
         }
-        own.packets.has_timestamps |= segment.stamp().is_some();
+        own.sizes.has_timestamps |= segment.stamp().is_some();
     }
 
     pub(super) fn on_control(
@@ -102,7 +103,7 @@ impl Flow {
         }
         if segment.flags.contains(TcpFlags::SYN) {
             // Of the first: one that is sent again may have another, and be the only one at another place.
-            let stamp = self.halves[direction].cold.offered.stamp.or(segment.stamp());
+            let stamp = self.halves[direction].syn.offered.stamp.or(segment.stamp());
             self.on_offer(direction, segment.seq, SynOptions { stamp, ..offer(segment) });
             let ecn = [TcpFlags::AE, TcpFlags::CWR, TcpFlags::ECE].map(|flag| segment.flags.contains(flag));
             let opening = &mut self.opening;
@@ -143,10 +144,10 @@ impl Flow {
     /// A SYN of `direction` with number `isn` offers this.
     pub(super) fn on_offer(&mut self, direction: Direction, isn: SeqNum, offered: SynOptions) {
         let own = &mut self.halves[direction];
-        (own.cold.isn, own.cold.offered) = (Some(isn), offered);
-        self.halves[direction.reverse()].packets.peer_mss = offered.mss.and_then(NonZeroU16::new);
+        (own.syn.isn, own.syn.offered) = (Some(isn), offered);
+        self.halves[direction.reverse()].sizes.peer_mss = offered.mss.and_then(NonZeroU16::new);
         self.scales = PerDirection::each(|direction| self.negotiated_scale(direction));
-        self.halves.iter_mut().for_each(|half| half.packets.window.rescale());
+        self.halves.iter_mut().for_each(|half| half.windows.field.rescale());
     }
 
     /// The first SYN-ACK, of `server`: the capture may have it after what the client answered. How long that took
@@ -154,12 +155,12 @@ impl Flow {
     #[cold]
     fn open_if_acknowledged(&mut self, server: Direction, now: Instant) {
         let client = &self.halves[server.reverse()];
-        let openings = client.cold.flags.syn + client.cold.flags.rst;
-        if client.packets.totals.packets <= openings {
+        let openings = client.counts.flags.syn + client.counts.flags.rst;
+        if client.counts.packets.all <= openings {
             return;
         }
         self.is_open = true;
-        let answered = client.packets.last.get().map(|last| now.saturating_since(last));
+        let answered = client.activity.last.get().map(|last| now.saturating_since(last));
         if answered.is_some_and(|late| late <= NEAR) {
             self.opening.ack = OptionalInstant::at(now);
         }
@@ -181,13 +182,13 @@ impl Flow {
         let scale = if is_syn { Some(WindowScale::NONE) } else { self.scale(direction) };
         let id = self.id;
         let half = &mut self.halves[direction];
-        let last = half.packets.window;
+        let last = half.windows.field;
         let is_same = last.is(segment.window);
         if last.is_counted(segment.window) && !is_syn && segment.window != 0 {
             // As most packets: nothing changes.
             return is_same;
         }
-        let windows = &mut half.packets.windows;
+        let windows = &mut half.windows;
         if let Some(bytes) = scale.map(|scale| scale.window(segment.window)) {
             windows.max = windows.max.max(bytes);
             if !is_syn {
@@ -195,25 +196,25 @@ impl Flow {
             }
         }
         if segment.window == 0 && !is_syn && !segment.flags.contains(TcpFlags::FIN) {
-            half.cold.window_events.zero += 1;
+            windows.zero += 1;
             if windows.zero_since.is_none() {
                 windows.zero_since = OptionalInstant::at(now);
                 let kind = EventKind::ZeroWindow;
                 emit(Event { flow: id, time_ns: now.as_nanos(), direction, offset: 0, len: 0, kind });
             }
         } else if let Some(since) = windows.zero_since.take() {
-            half.cold.window_events.zero_time += now.saturating_since(since);
+            windows.zero_time += now.saturating_since(since);
         }
         // In a SYN the field is not scaled: it says nothing about the same window later.
         let bytes =
             if segment.window == 0 { Some(0) } else { scale.map(|scale| scale.window(segment.window)) };
         let keeps = !is_syn || self.scale(direction) == Some(WindowScale::NONE);
         let half = &mut self.halves[direction];
-        half.packets.window = match scale {
+        half.windows.field = match scale {
             Some(_) if !is_syn => LastWindow::counted(segment.window),
             _ => LastWindow::new(Some(segment.window).filter(|_| keeps)),
         };
-        half.edge.window = Window::new(bytes.filter(|_| keeps));
+        half.windows.advertised = Window::new(bytes.filter(|_| keeps));
         is_same
     }
 
@@ -224,9 +225,9 @@ impl Flow {
         segment: &'a SegmentRecord,
         seen: &PacketFindings,
     ) -> PacketView<'a> {
-        let edge = |direction: Direction| self.halves[direction].edge.top();
+        let edge = |direction: Direction| self.halves[direction].stream.top();
         let other = &self.halves[direction.reverse()];
-        let reference = if other.edge.una > 0 { Some(other.edge.una) } else { edge(direction.reverse()) };
+        let reference = if other.stream.una > 0 { Some(other.stream.una) } else { edge(direction.reverse()) };
         let has_ack = segment.flags.contains(TcpFlags::ACK) && !segment.flags.contains(TcpFlags::RST);
         PacketView {
             number: segment.number,

@@ -22,16 +22,16 @@ impl Flow {
         self.spend_all();
         self.halves.iter_mut().for_each(Half::close_bin);
         for half in &mut self.halves {
-            if let Some(since) = half.packets.windows.zero_since.take() {
-                half.cold.window_events.zero_time += self.last.saturating_since(since);
+            if let Some(since) = half.windows.zero_since.take() {
+                half.windows.zero_time += self.last.saturating_since(since);
             }
         }
         let place = self.place();
         let receiver_rtt = receiver_rtt(self);
         let budget = budget(self);
         let ends = self.ends();
-        let packets: u64 = self.halves.iter().map(|half| half.packets.totals.packets).sum();
-        let [by_first, by_second] = self.halves.as_array().each_ref().map(|half| half.cold.flags.rst);
+        let packets: u64 = self.halves.iter().map(|half| half.counts.packets.all).sum();
+        let [by_first, by_second] = self.halves.as_array().each_ref().map(|half| half.counts.flags.rst);
         let opening = &self.opening;
         let halves = opening.to_server().zip(opening.to_client());
         let mut report = FlowReport {
@@ -44,7 +44,7 @@ impl Flow {
             start_ns: self.first.as_nanos(),
             duration_s: self.last.saturating_since(self.first).as_secs_f64(),
             is_tunnelled: self.is_tunnelled,
-            mptcp: self.halves.iter().any(|half| half.cold.has_mptcp),
+            mptcp: self.halves.iter().any(|half| half.has_mptcp),
             end: end(self),
             resets: ResetCount {
                 by_first,
@@ -117,11 +117,11 @@ fn budget(flow: &mut Flow) -> TimeBudget {
 }
 
 fn end(flow: &Flow) -> End {
-    match (flow.reset_by, flow.halves.iter().all(|half| half.data.fin_acked)) {
+    match (flow.reset_by, flow.halves.iter().all(|half| half.stream.fin_acked)) {
         (_, true) => End::Closed,
         (Some(Direction::FromFirst), _) => End::ResetByFirst,
         (Some(_), _) => End::ResetBySecond,
-        (None, _) if flow.halves.iter().any(|half| half.data.fin_seen) => End::HalfClosed,
+        (None, _) if flow.halves.iter().any(|half| half.stream.fin_end.is_some()) => End::HalfClosed,
         (None, _) => End::Open,
     }
 }
@@ -139,15 +139,15 @@ fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -
     let half = &flow.halves[direction];
     let sees_sender = place.is_none_or(|place| place.sees_sender(direction));
     let karn = summary(&half.rtt.karn);
-    let bins = half.cold.throughput.bins.percentiles([50, 95]);
+    let bins = half.throughput.bins.percentiles([50, 95]);
     let [p50, p95] = bins.map(|bin| bin.map(|bytes| bytes.get() as f64 * 8.0 / BIN.as_secs_f64()));
-    let totals = &half.data.totals;
+    let totals = &half.counts.data;
     DirectionReport {
         volume: Volume {
-            packets: half.packets.totals.packets,
+            packets: half.counts.packets.all,
             wire_segments: half.all_wire_segments(),
-            ip_bytes: half.packets.totals.ip_bytes,
-            duplicates: half.cold.copies,
+            ip_bytes: half.counts.packets.ip_bytes,
+            duplicates: half.counts.packets.copies,
             data_packets: totals.packets,
             data_segments: half.data_wire_segments(),
             payload_bytes: totals.payload,
@@ -155,13 +155,17 @@ fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -
         },
         flags: flag_report(half),
         sizes: SegmentSizes {
-            mss: half.cold.offered.mss,
-            min: (totals.segment_min > 0).then_some(u64::from(totals.segment_min)),
-            max: (half.edge.segment_max > 0).then_some(u64::from(half.edge.segment_max)),
+            mss: half.syn.offered.mss,
+            min: (half.sizes.min > 0).then_some(u64::from(half.sizes.min)),
+            max: (half.sizes.max > 0).then_some(u64::from(half.sizes.max)),
         },
         throughput: ThroughputReport {
             elapsed_bps: rate_bps(half.unique(), Some(flow.first), Some(flow.last)),
-            active_bps: rate_bps(half.unique(), half.edge.first_data.get(), half.data.last.get()),
+            active_bps: rate_bps(
+                half.unique(),
+                half.activity.first_data.get(),
+                half.activity.last_data.get(),
+            ),
             p50_bps: p50,
             p95_bps: p95,
         },
@@ -169,25 +173,25 @@ fn direction_report(flow: &Flow, direction: Direction, place: Option<Vantage>) -
         loss: loss(flow, direction, sees_sender),
         rtt: RttReport {
             karn,
-            tcptrace: half.data.rtt_tcptrace.as_deref().map_or(karn, summary),
+            tcptrace: half.rtt.tcptrace.as_deref().map_or(karn, summary),
             timestamps: summary(&half.rtt.timestamps),
-            ambiguous_acks: half.cold.acks.ambiguous,
+            ambiguous_acks: half.counts.acks.ambiguous,
         },
         window: window(flow, direction),
         sender: sender_report(flow, direction, sees_sender),
-        hop_limits: HopLimitReport { syn: half.packets.hop_limits.syn, data: half.packets.hop_limits.data },
+        hop_limits: HopLimitReport { syn: half.hop_limits.syn, data: half.hop_limits.data },
         acks: ack_report(half),
         not_captured_bytes: half.not_captured(),
     }
 }
 
 fn flag_report(half: &Half) -> FlagReport {
-    let (flags, ecn) = (&half.cold.flags, &half.cold.ecn);
+    let (flags, ecn) = (&half.counts.flags, &half.counts.ecn);
     FlagReport {
         syn: flags.syn,
         fin: flags.fin,
         rst: flags.rst,
-        psh: half.packets.exceptions.psh,
+        psh: half.counts.flags.psh,
         urg: flags.urg,
         pure_acks: half.pure_acks(),
         ece: flags.ece,
@@ -199,29 +203,29 @@ fn flag_report(half: &Half) -> FlagReport {
 
 fn sender_report(flow: &Flow, direction: Direction, sees_sender: bool) -> SenderReport {
     let half = &flow.halves[direction];
-    let (shares, gaps, episodes) = (&half.time.shares, &half.cold.idle_gaps, &half.cold.recovery.episodes);
+    let (shares, gaps, episodes) = (&half.time.shares, &half.activity.idle_gaps, &half.recovery.episodes);
     SenderReport {
-        in_flight_max: sees_sender.then_some(half.data.totals.in_flight_max),
+        in_flight_max: sees_sender.then_some(half.counts.data.in_flight_max),
         window_limited_ms: flow
             .scale(direction.reverse())
-            .filter(|_| !half.edge.first_data.is_none() && sees_sender)
+            .filter(|_| !half.activity.first_data.is_none() && sees_sender)
             .map(|_| shares.window_limited.as_millis_f64()),
         idle_ms: sees_sender.then(|| shares.idle.as_millis_f64()),
-        pause_max_ms: half.packets.pause_max.as_millis_f64(),
+        pause_max_ms: half.activity.pause_max.as_millis_f64(),
         idle_gaps: sees_sender.then_some(u64::from(gaps.count)),
         idle_gap_max_ms: sees_sender.then(|| gaps.longest.as_millis_f64()),
         window_reductions: sees_sender.then(|| WindowReductions {
             fast: episodes.fast,
             time_outs: episodes.time_outs,
             undone: episodes.undone,
-            ecn: half.cold.ecn.reductions,
-            throughput_loss: half.cold.throughput.loss.mean(),
+            ecn: half.counts.ecn.reductions,
+            throughput_loss: half.throughput.loss.mean(),
         }),
     }
 }
 
 fn ack_report(half: &Half) -> AckReport {
-    let acks = &half.cold.acks;
+    let acks = &half.counts.acks;
     AckReport {
         duplicate_acks: acks.duplicate,
         triple_duplicate_acks: acks.triple_duplicate,
@@ -232,7 +236,7 @@ fn ack_report(half: &Half) -> AckReport {
 }
 
 fn retransmissions(half: &Half, sees_sender: bool) -> Retransmissions {
-    let counts = &half.cold.retransmissions;
+    let counts = &half.counts.retransmissions;
     let spurious = &counts.spurious;
     let typed = |cause: Cause| sees_sender.then(|| counts.by_cause[cause]);
     Retransmissions {
@@ -250,27 +254,27 @@ fn retransmissions(half: &Half, sees_sender: bool) -> Retransmissions {
         spurious_dsack: spurious.dsack,
         spurious_timestamp: spurious.timestamp,
         spurious_acknowledged: spurious.acknowledged,
-        window_probes: half.cold.probes.window,
-        keep_alives: half.cold.probes.keep_alive,
+        window_probes: half.counts.probes.window,
+        keep_alives: half.counts.probes.keep_alive,
     }
 }
 
 /// Acknowledgements of `direction` that are missing.
 fn lost_acks(flow: &Flow, direction: Direction) -> Option<u64> {
     let [own, other] = [&flow.halves[direction], &flow.halves[direction.reverse()]];
-    let first = other.edge.coverage.as_ref()?.first;
-    let all = AckTotals { bytes: other.edge.una.saturating_sub(first), pure: own.pure_acks() };
-    let counts = own.packets.ids.is_sound() && all.pure > own.data.totals.packets;
-    own.cold.ack_gaps.missing(all).filter(|_| counts)
+    let first = other.stream.coverage.as_ref()?.first;
+    let all = AckTotals { bytes: other.stream.una.saturating_sub(first), pure: own.pure_acks() };
+    let counts = own.ids.packets.is_sound() && all.pure > own.counts.data.packets;
+    own.ids.ack_gaps.missing(all).filter(|_| counts)
 }
 
 fn loss(flow: &Flow, direction: Direction, sees_sender: bool) -> LossReport {
     let half = &flow.halves[direction];
-    let (data, holes) = (&half.data.totals, &half.cold.holes);
-    let RetransmissionCounts { wire_segments, bytes, spurious, .. } = half.cold.retransmissions;
+    let (data, holes) = (&half.counts.data, &half.counts.holes);
+    let RetransmissionCounts { wire_segments, bytes, spurious, .. } = half.counts.retransmissions;
     let needed = wire_segments - spurious.sum().min(wire_segments);
     // What the capture missed is missing among the identifications too, but was not lost.
-    let by_ids = half.packets.ids.missing();
+    let by_ids = half.ids.packets.missing();
     let by_ids = by_ids.map(|missing| missing.saturating_sub(holes.packets_not_captured));
     let before = by_ids.unwrap_or(holes.lost_before);
     LossReport {
@@ -291,11 +295,11 @@ fn window(flow: &Flow, direction: Direction) -> WindowReport {
     let half = &flow.halves[direction];
     let is_known = flow.scale(direction).is_some();
     WindowReport {
-        scale: half.cold.offered.scale.map(|scale| scale.shift()),
-        min: half.packets.windows.min.get().filter(|_| is_known).map(u64::from),
-        max: is_known.then_some(u64::from(half.packets.windows.max)),
-        zero: half.cold.window_events.zero,
-        zero_ms: half.cold.window_events.zero_time.as_millis_f64(),
-        updates: half.cold.window_events.updates,
+        scale: half.syn.offered.scale.map(|scale| scale.shift()),
+        min: half.windows.min.get().filter(|_| is_known).map(u64::from),
+        max: is_known.then_some(u64::from(half.windows.max)),
+        zero: half.windows.zero,
+        zero_ms: half.windows.zero_time.as_millis_f64(),
+        updates: half.windows.updates,
     }
 }

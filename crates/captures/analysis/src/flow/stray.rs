@@ -33,34 +33,34 @@ impl Flow {
     pub(crate) fn is_reopened_by(&self, direction: Direction, segment: &SegmentRecord) -> Reopening {
         let own = &self.halves[direction];
         let seq = segment.seq;
-        if !segment.flags.contains(TcpFlags::SYN) || own.cold.isn == Some(seq) {
+        if !segment.flags.contains(TcpFlags::SYN) || own.syn.isn == Some(seq) {
             return Reopening::No;
         }
         let is_answer = segment.flags.contains(TcpFlags::ACK);
-        let is_idle = own.cold.isn.is_none() && own.edge.coverage.is_none();
+        let is_idle = own.syn.isn.is_none() && own.stream.coverage.is_none();
         if is_idle && (is_answer || self.opening.client.is_none()) {
             // The answer to the SYN seen, or the start of a connection of which only the other side was seen.
             return Reopening::No;
         }
-        if own.cold.isn.is_none() && !self.is_closed {
+        if own.syn.isn.is_none() && !self.is_closed {
             // The handshake comes after its data: packets out of order in the file.
-            let is_first = own.edge.coverage.as_ref().is_none_or(|c| c.first as u32 == (seq + 1).get());
+            let is_first = own.stream.coverage.as_ref().is_none_or(|c| c.first as u32 == (seq + 1).get());
             if is_first {
                 return Reopening::No;
             }
         }
         if is_answer {
-            let is_ours = own.cold.isn.is_some() && self.answers_the_same_syn(direction, segment);
+            let is_ours = own.syn.isn.is_some() && self.answers_the_same_syn(direction, segment);
             return if is_ours { Reopening::No } else { Reopening::Yes };
         }
-        let has_data = self.halves.iter().any(|half| !half.edge.first_data.is_none());
+        let has_data = self.halves.iter().any(|half| !half.activity.first_data.is_none());
         let may_go_on = !self.is_closed && (self.is_open || has_data);
         if may_go_on { Reopening::IfAnswered } else { Reopening::Yes }
     }
 
     /// True when a SYN-ACK answers the SYN that another one has answered.
     fn answers_the_same_syn(&self, direction: Direction, segment: &SegmentRecord) -> bool {
-        match self.halves[direction.reverse()].cold.isn {
+        match self.halves[direction.reverse()].syn.isn {
             Some(isn) => (1..=EARLY_MAX).contains(&segment.ack.since(isn)),
             None => segment.ack == self.opening.answered,
         }
@@ -71,10 +71,10 @@ impl Flow {
     pub(super) fn is_stray(&mut self, direction: Direction, segment: &SegmentRecord) -> bool {
         if segment.flags.contains(TcpFlags::SYN) {
             let own = &mut self.halves[direction];
-            let Some(isn) = own.cold.isn.filter(|isn| *isn != segment.seq) else { return false };
+            let Some(isn) = own.syn.isn.filter(|isn| *isn != segment.seq) else { return false };
             let is_answer = segment.flags.contains(TcpFlags::ACK);
-            if is_answer && own.edge.una as u32 == isn.get() {
-                own.cold.rival = Some(Box::new((segment.seq, offer(segment))));
+            if is_answer && own.stream.una as u32 == isn.get() {
+                own.syn.rival = Some(Box::new((segment.seq, offer(segment))));
             }
             return is_answer;
         }
@@ -88,8 +88,8 @@ impl Flow {
             return false;
         };
         let half = &self.halves[client];
-        let (Some(isn), flags) = (half.cold.isn, &half.cold.flags) else { return false };
-        let has_acknowledged = half.packets.totals.packets > flags.syn + flags.rst;
+        let (Some(isn), flags) = (half.syn.isn, &half.counts.flags) else { return false };
+        let has_acknowledged = half.counts.packets.all > flags.syn + flags.rst;
         let number = match direction == client {
             true if segment.flags.contains(TcpFlags::RST) => segment.seq,
             false if segment.flags.contains(TcpFlags::ACK) => segment.ack,
@@ -104,7 +104,7 @@ impl Flow {
         self.share_time(direction, segment, now);
         self.last = self.last.max(now);
         self.count(direction, segment, now);
-        self.halves[direction].packets.exceptions.not_unique += segment.len();
+        self.halves[direction].counts.data.not_unique += segment.len();
         if segment.flags.contains(TcpFlags::SYN | TcpFlags::ACK) {
             self.opening.syn_acks = self.opening.syn_acks.saturating_add(1);
         }
@@ -113,10 +113,10 @@ impl Flow {
     /// The client acknowledges a SYN-ACK: takes that one of two whose number it is.
     pub(super) fn choose_syn_ack(&mut self, client: Direction, segment: &SegmentRecord) {
         let server = &mut self.halves[client.reverse()];
-        let Some(rival) = server.cold.rival.take() else { return };
+        let Some(rival) = server.syn.rival.take() else { return };
         let (isn, offered) = *rival;
         let beyond = |isn: SeqNum| segment.ack.since(isn + 1);
-        if server.cold.isn.is_some_and(|first| beyond(isn) < beyond(first)) {
+        if server.syn.isn.is_some_and(|first| beyond(isn) < beyond(first)) {
             server.begin_at(isn);
             self.on_offer(client.reverse(), isn, offered);
         }
@@ -124,13 +124,12 @@ impl Flow {
 
     /// Keeps a SYN until its answer tells what it opens.
     pub(crate) fn wait_for_answer(&mut self, syn: &SegmentRecord) {
-        (self.has_waiting_syn, self.waiting_syn) = (true, Some(Box::new(*syn)));
+        self.waiting_syn = Some(Box::new(*syn));
     }
 
     /// Gives the SYN that waits, if `segment` says that it opens another connection: its answer, or the same again.
     /// Else that SYN is one that nobody took.
     pub(crate) fn settle_waiting_syn(&mut self, segment: Option<&SegmentRecord>) -> Option<SegmentRecord> {
-        self.has_waiting_syn = false;
         let syn = *self.waiting_syn.take()?;
         let is_confirmed = segment.is_some_and(|segment| {
             let answers = segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST)

@@ -19,23 +19,23 @@ impl Flow {
         let (len, kind) = (segment.len(), seen.kind);
         let own = &mut self.halves[direction];
         if len > 0 && kind == PacketKind::Usual {
-            let repeated = &mut own.packets.repeated_ids;
-            *repeated = match own.packets.ids.is_new(segment.id) {
+            let repeated = &mut own.ids.repeated;
+            *repeated = match own.ids.packets.is_new(segment.id) {
                 true => repeated.saturating_sub(1),
                 false => repeated.saturating_add(1),
             };
         }
-        let segments = own.wire_segments(len).max(1);
-        if own.packets.ids.is_expected(segment.id) {
-            own.packets.ids.on_expected(segment.id, segments);
+        let segments = own.sizes.wire_segments(len).max(1);
+        if own.ids.packets.is_expected(segment.id) {
+            own.ids.packets.on_expected(segment.id, segments);
             return;
         }
         let standing = packet_context(own, segment, kind, segments);
-        match own.packets.ids.on_packet(segment.id, &standing) {
+        match own.ids.packets.on_packet(segment.id, &standing) {
             AckStep::Usual => {}
-            AckStep::Ahead(missing) => own.cold.ack_gaps.ahead(missing, seen.delivered),
-            AckStep::Late if own.cold.ack_gaps.late() => {}
-            AckStep::Late => own.packets.ids.on_unsound(),
+            AckStep::Ahead(missing) => own.ids.ack_gaps.ahead(missing, seen.delivered),
+            AckStep::Late if own.ids.ack_gaps.late() => {}
+            AckStep::Late => own.ids.packets.on_unsound(),
         }
     }
 
@@ -54,17 +54,17 @@ impl Flow {
         let echo = segment.echo();
         let plain = !segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN | TcpFlags::RST);
         let is_bare = segment.len() == 0 && plain && is_same_window;
-        if let Some(value) = echo.filter(|value| own.packets.settled_echo != *value || *value == 0) {
-            seen.rtt_timestamps = other.data.echo.0.on_echo(value, now);
+        if let Some(value) = echo.filter(|value| other.rtt.settled_echo != *value || *value == 0) {
+            seen.rtt_timestamps = other.rtt.waiting.on_echo(value, now);
             if let Some(rtt) = seen.rtt_timestamps {
                 other.rtt.timestamps.record(rtt);
             }
-            own.packets.settled_echo = if other.data.echo.0.is_settled(value) { value } else { 0 };
+            other.rtt.settled_echo = if other.rtt.waiting.is_settled(value) { value } else { 0 };
         }
-        let before = other.edge.una;
+        let before = other.stream.una;
         let has_sack = !segment.sack().is_empty();
-        let acks_before = if has_sack { other.cold.acks } else { AckCounts::default() };
-        let first = other.edge.coverage.as_ref().map_or(0, |c| c.first);
+        let acks_before = if has_sack { other.counts.acks } else { AckCounts::default() };
+        let first = other.stream.coverage.as_ref().map_or(0, |c| c.first);
         let ack = Ack { number: segment.ack, now, echo, sack: segment.sack(), is_bare };
         let outcome = other.on_ack(&ack, |retransmission| {
             emit(spurious(id, direction.reverse(), now, first, retransmission));
@@ -72,19 +72,19 @@ impl Flow {
         (seen.rtt_karn, seen.is_duplicate_ack) = (outcome.rtt(), outcome.is_duplicate);
         if has_sack {
             // Counted for who says it.
-            let (own, other) = (&mut own.cold.acks, &mut other.cold.acks);
+            let (own, other) = (&mut own.counts.acks, &mut other.counts.acks);
             own.with_sack += 1;
             own.dsacks += other.dsacks - acks_before.dsacks;
             own.dsacks_unexplained += other.dsacks_unexplained - acks_before.dsacks_unexplained;
             (other.dsacks, other.dsacks_unexplained) = (acks_before.dsacks, acks_before.dsacks_unexplained);
         }
         if outcome.is_duplicate {
-            own.cold.acks.duplicate += 1;
-            own.cold.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
+            own.counts.acks.duplicate += 1;
+            own.counts.acks.triple_duplicate += u64::from(other.duplicate_acks() == 3);
         }
-        let is_progress = before != other.edge.una;
+        let is_progress = before != other.stream.una;
         seen.delivered = outcome.delivered;
-        let wants_edge = beside && own.packets.wants_edge(now);
+        let wants_edge = beside && other.time.edges.wants(now);
         // Round trips are asked for of the direction with most data.
         if let Some(stamp) = segment.stamp().filter(|_| beside && other.extent() > own.extent()) {
             other.time.on_receiver_stamp(now, stamp);
@@ -98,11 +98,11 @@ impl Flow {
             self.on_edge(direction, segment, now);
         }
         let [own, other] = self.halves.pair_mut(direction);
-        let is_update = plain && segment.len() == 0 && !is_same_window && before == other.edge.una;
+        let is_update = plain && segment.len() == 0 && !is_same_window && before == other.stream.una;
         if is_update && before != 0 {
-            own.cold.window_events.updates += 1;
+            own.windows.updates += 1;
         }
-        if before != other.edge.una && other.data.fin_acked && own.data.fin_acked {
+        if before != other.stream.una && other.stream.fin_acked && own.stream.fin_acked {
             self.spend_all();
             self.is_closed = true;
         }
@@ -112,9 +112,8 @@ impl Flow {
     fn on_edge(&mut self, direction: Direction, segment: &SegmentRecord, now: Instant) {
         let Some(rtt) = self.path_rtt() else { return };
         let [own, other] = self.halves.pair_mut(direction);
-        if let Some(window) = own.edge.window.get() {
-            own.packets.edge_noted(now, rtt);
-            other.time.on_edge(now, segment.ack.get().wrapping_add(window));
+        if let Some(window) = own.windows.advertised.get() {
+            other.time.edges.note(now, segment.ack.get().wrapping_add(window), rtt);
         }
     }
 
@@ -127,8 +126,11 @@ impl Flow {
     ) -> PacketKind {
         let stamp = segment.stamp();
         let is_unusual = segment.len() <= 1 || segment.flags.intersects(TcpFlags::SYN | TcpFlags::FIN);
-        let is_next =
-            self.halves[direction].edge.coverage.as_ref().is_some_and(|c| c.next as u32 == segment.seq.get());
+        let is_next = self.halves[direction]
+            .stream
+            .coverage
+            .as_ref()
+            .is_some_and(|c| c.next as u32 == segment.seq.get());
         let needs_facts = is_unusual || !is_next;
         let sent = SentSegment {
             seq: segment.seq,
@@ -141,16 +143,16 @@ impl Flow {
             wire_segments: if is_next {
                 1
             } else {
-                self.halves[direction].wire_segments(segment.len()).max(1)
+                self.halves[direction].sizes.wire_segments(segment.len()).max(1)
             },
             path_rtt: if is_next { None } else { self.path_rtt() },
         };
         let own = &mut self.halves[direction];
         let kind = own.on_segment(&sent);
         if let Some(stamp) = stamp.filter(|_| segment.takes_sequence_space()) {
-            own.data.echo.0.on_sent(stamp, now);
+            own.rtt.waiting.on_sent(stamp, now);
         }
-        if segment.len() > 0 && own.time.until.is_none() && !own.edge.first_data.is_none() {
+        if segment.len() > 0 && own.time.until.is_none() && !own.activity.first_data.is_none() {
             own.time.until = OptionalInstant::at(self.last);
         }
         if kind == PacketKind::Usual {
@@ -178,9 +180,9 @@ impl Flow {
 /// Place of a packet of `own`, which stands for `segments`, in its stream.
 #[cold]
 fn packet_context(own: &Half, segment: &SegmentRecord, kind: PacketKind, segments: u64) -> PacketContext {
-    let coverage = own.edge.coverage.as_ref();
+    let coverage = own.stream.coverage.as_ref();
     let fills = matches!(kind, PacketKind::Repaired | PacketKind::Reordered);
-    let open = coverage.map_or(0, |coverage| coverage.open_packets(own.largest_segment()));
+    let open = coverage.map_or(0, |coverage| coverage.open_packets(own.sizes.largest()));
     let last = coverage.and_then(|coverage| coverage.holes().last());
     PacketContext {
         has_data: segment.len() > 0,

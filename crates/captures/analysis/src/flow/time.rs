@@ -23,9 +23,9 @@ impl Flow {
         let rtt = if is_beside_receiver { self.path_rtt() } else { None };
         // The last piece of a merged packet, too, is full while there is more to send.
         let own = &self.halves[direction];
-        let piece = own.largest_segment();
+        let piece = own.sizes.largest();
         let is_short = !segment.len().is_multiple_of(piece);
-        // Asked for once: it lies where packets of this direction have nothing to fetch.
+        // Only the first data asks for it.
         let repaired_before = match own.has_begun() {
             true => Duration::ZERO,
             false => {
@@ -66,8 +66,8 @@ impl Flow {
     /// True when a segment with data tells the other sender something besides.
     #[inline]
     fn tells_news(&self, direction: Direction, segment: &SegmentRecord) -> bool {
-        let una = SeqNum::new(self.halves[direction.reverse()].edge.una as u32);
-        let is_same_window = self.halves[direction].packets.window.is(segment.window);
+        let una = SeqNum::new(self.halves[direction.reverse()].stream.una as u32);
+        let is_same_window = self.halves[direction].windows.field.is(segment.window);
         segment.ack != una || !is_same_window || !segment.sack().is_empty()
     }
 
@@ -75,7 +75,7 @@ impl Flow {
     #[inline]
     fn spend_until(&mut self, direction: Direction, passed: Duration) {
         let is_beside_receiver = self.is_beside_receiver(direction);
-        let is_answered = self.halves[direction.reverse()].edge.coverage.is_some();
+        let is_answered = self.halves[direction.reverse()].stream.coverage.is_some();
         let window = self.window_towards(direction);
         let (last, is_closed) = (self.last, self.is_closed);
         let half = &mut self.halves[direction];
@@ -89,12 +89,12 @@ impl Flow {
         if outstanding == 0 {
             half.time.shares.idle += unspent;
             if passed >= IDLE_GAP {
-                half.cold.idle_gaps.count += 1;
-                half.cold.idle_gaps.longest = half.cold.idle_gaps.longest.max(passed);
+                half.activity.idle_gaps.count += 1;
+                half.activity.idle_gaps.longest = half.activity.idle_gaps.longest.max(passed);
             }
         }
         half.spend(&Spending { passed: unspent, window, is_closed, is_beside_receiver, is_answered });
-        if window.is_some_and(|window| outstanding + u64::from(half.edge.segment_max) > window) {
+        if window.is_some_and(|window| outstanding + u64::from(half.sizes.max) > window) {
             half.time.shares.window_limited += unspent;
         }
     }

@@ -4,37 +4,46 @@ use std::ops::{Index, IndexMut};
 
 use crate::recovery::{Cause, SpuriousBy};
 
-/// Counts that every packet of one direction changes.
+/// Counts of one direction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PacketTotals {
-    pub(crate) packets: u64,
-    pub(crate) ip_bytes: u64,
+pub(crate) struct Counts {
+    pub(crate) packets: PacketCounts,
+    pub(crate) data: DataCounts,
+    pub(crate) flags: FlagCounts,
+    pub(crate) ecn: EcnCounts,
+    pub(crate) acks: AckCounts,
+    pub(crate) probes: ProbeCounts,
+    pub(crate) holes: HoleCounts,
+    pub(crate) retransmissions: RetransmissionCounts,
 }
 
-/// Fields that only some packets of one direction change, so that the others need not fetch it.
+/// Packets of all kinds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PacketExceptions {
+pub(crate) struct PacketCounts {
+    pub(crate) all: u64,
+    pub(crate) ip_bytes: u64,
     /// Segments on the wire, beyond one for each packet.
     pub(crate) more_segments: u64,
-    pub(crate) psh: u64,
     /// Neither with data nor pure acknowledgements.
     pub(crate) control: u64,
-    /// Payload bytes that were counted before, or are no part of the stream.
-    pub(crate) not_unique: u64,
+    /// Packets that the capture has more than once, but for the first of each.
+    pub(crate) copies: u64,
 }
 
-/// Fields that every packet with data changes.
+/// Packets with data.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct DataTotals {
+pub(crate) struct DataCounts {
     pub(crate) packets: u64,
     pub(crate) payload: u64,
+    /// Payload bytes that were counted before, or are no part of the stream.
+    pub(crate) not_unique: u64,
     pub(crate) in_flight_max: u64,
-    pub(crate) segment_min: u32,
 }
 
-/// Packets with a flag that few have.
+/// Packets by their flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlagCounts {
+    pub(crate) psh: u64,
     pub(crate) syn: u64,
     pub(crate) fin: u64,
     pub(crate) rst: u64,

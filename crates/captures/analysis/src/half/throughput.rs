@@ -12,20 +12,26 @@ const EMPTY_BINS_MAX: u64 = 599;
 
 /// The bin in progress.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bin {
+pub(super) struct Bin {
     /// Its number from the clock's zero, plus one; zero for no bin, also with a clock that starts at zero.
     number: u64,
     bytes: Bytes,
 }
 
-/// Bins that have ended, and what they lost at loss events.
+/// The bin in progress, those that have ended, and what they lost at loss events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Throughput {
+    bin: Bin,
     pub(crate) bins: Samples<Bytes>,
     pub(crate) loss: ThroughputLoss,
 }
 
-impl Bin {
+impl Throughput {
+    /// The bin in progress.
+    pub(super) fn in_progress(&self) -> &Bin {
+        &self.bin
+    }
+
     fn number_at(now: Instant) -> u64 {
         now.as_nanos() / BIN.as_nanos() + 1
     }
@@ -33,41 +39,39 @@ impl Bin {
     /// Counts `bytes` sent at `now`; false, and they are not counted, if that is in another bin.
     #[inline]
     pub(crate) fn add(&mut self, now: Instant, bytes: u64) -> bool {
-        let is_here = Self::number_at(now) == self.number;
+        let is_here = Self::number_at(now) == self.bin.number;
         if is_here {
-            self.bytes += Bytes::new(bytes);
+            self.bin.bytes += Bytes::new(bytes);
         }
         is_here
     }
 
     /// Begins another bin with `bytes` sent at `now`; `loss_events` happened so far.
-    pub(crate) fn begin(&mut self, now: Instant, bytes: u64, loss_events: u64, ended: &mut Throughput) {
+    pub(crate) fn begin(&mut self, now: Instant, bytes: u64, loss_events: u64) {
         let number = Self::number_at(now);
-        let last = self.number;
-        self.close(loss_events, ended);
+        let last = self.bin.number;
+        self.close(loss_events);
         if last > 0 && number > last + 1 {
-            ended.loss.on_bin(Bytes::ZERO, loss_events);
+            self.loss.on_bin(Bytes::ZERO, loss_events);
             for _ in 0..(number - last - 1).min(EMPTY_BINS_MAX) {
-                ended.bins.record(Bytes::ZERO);
+                self.bins.record(Bytes::ZERO);
             }
         }
-        *self = Self { number, bytes: Bytes::new(bytes) };
+        self.bin = Bin { number, bytes: Bytes::new(bytes) };
     }
 
-    /// Puts it to those that have ended.
-    pub(crate) fn close(&mut self, loss_events: u64, ended: &mut Throughput) {
-        if self.number > 0 {
-            ended.bins.record(self.bytes);
-            ended.loss.on_bin(self.bytes, loss_events);
-            *self = Self::default();
+    /// Puts the bin in progress to those that have ended.
+    pub(crate) fn close(&mut self, loss_events: u64) {
+        let ended = std::mem::take(&mut self.bin);
+        if ended.number > 0 {
+            self.bins.record(ended.bytes);
+            self.loss.on_bin(ended.bytes, loss_events);
         }
     }
-}
 
-impl Throughput {
     /// A new one with the memory that this one holds.
     pub(crate) fn renewed(&mut self) -> Self {
-        Self { bins: self.bins.renewed(), loss: ThroughputLoss::default() }
+        Self { bins: self.bins.renewed(), ..Self::default() }
     }
 }
 
@@ -110,30 +114,30 @@ mod tests {
 
     #[test]
     fn bins_between_data_are_empty_ones_up_to_a_minute() {
-        let (mut bin, mut ended) = (Bin::default(), Throughput::default());
-        assert!(!bin.add(at(0), 100), "there is none yet");
-        bin.begin(at(0), 100, 0, &mut ended);
-        assert!(bin.add(at(99), 50));
-        assert_eq!(ended.bins.count(), 0, "still in the first bin");
-        bin.begin(at(400), 70, 0, &mut ended);
-        assert_eq!((ended.bins.count(), ended.bins.max()), (4, Some(Bytes::new(150))));
-        bin.begin(at(3_600_000), 70, 0, &mut ended);
-        assert_eq!(ended.bins.count(), 5 + EMPTY_BINS_MAX);
-        bin.close(0, &mut ended);
-        bin.close(0, &mut ended);
-        assert_eq!(ended.bins.count(), 6 + EMPTY_BINS_MAX, "closed once");
+        let mut throughput = Throughput::default();
+        assert!(!throughput.add(at(0), 100), "there is none yet");
+        throughput.begin(at(0), 100, 0);
+        assert!(throughput.add(at(99), 50));
+        assert_eq!(throughput.bins.count(), 0, "still in the first bin");
+        throughput.begin(at(400), 70, 0);
+        assert_eq!((throughput.bins.count(), throughput.bins.max()), (4, Some(Bytes::new(150))));
+        throughput.begin(at(3_600_000), 70, 0);
+        assert_eq!(throughput.bins.count(), 5 + EMPTY_BINS_MAX);
+        throughput.close(0);
+        throughput.close(0);
+        assert_eq!(throughput.bins.count(), 6 + EMPTY_BINS_MAX, "closed once");
     }
 
     #[test]
     fn loss_of_throughput_is_taken_at_loss_events_only() {
-        let (mut bin, mut ended) = (Bin::default(), Throughput::default());
+        let mut throughput = Throughput::default();
         // What is counted when the next bin begins: 1000 bytes; 600 with the first event; 300 with the
         // second.
         for (ms, bytes, events) in [(0, 1_000, 0), (100, 600, 0), (200, 300, 1), (400, 900, 2)] {
-            assert!(!bin.add(at(ms), bytes));
-            bin.begin(at(ms), bytes, events, &mut ended);
+            assert!(!throughput.add(at(ms), bytes));
+            throughput.begin(at(ms), bytes, events);
         }
-        assert_eq!(ended.loss.mean(), Some(f64::midpoint(0.4, 0.5)), "1000 to 600, and 600 to 300");
+        assert_eq!(throughput.loss.mean(), Some(f64::midpoint(0.4, 0.5)), "1000 to 600, and 600 to 300");
         assert_eq!(ThroughputLoss::default().mean(), None);
     }
 }

@@ -2,7 +2,8 @@
 
 use units::{Duration, Instant};
 
-use super::{Half, Packets};
+use super::Half;
+use super::windows::WindowEdges;
 use crate::budget::{Parts, TimeCause};
 use crate::coverage::Coverage;
 use crate::echoes::Echoes;
@@ -21,16 +22,6 @@ const LOST_MIN: u64 = 20;
 const LOST_SHARE: u64 = 50;
 /// Time after the first acknowledgement within which acknowledged data counts as sent at first, on paths however short.
 const FIRST_FLIGHT_MIN: Duration = Duration::from_millis(5);
-/// Edges of the window remembered: one in each eighth of a round trip.
-const EDGES: usize = 8;
-
-/// An edge that the receiver advertised: its sequence number, and when, in microseconds that wrap.
-#[derive(Clone, Copy, Debug, Default)]
-struct AdvertisedEdge {
-    seq: u32,
-    at_us: u32,
-}
-
 /// Shares of time by cause, for the sender of this direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeShares {
@@ -39,11 +30,7 @@ pub(crate) struct TimeShares {
 }
 
 /// State of a direction's time so far; it begins with its first data.
-///
-/// The first line of 64 bytes is what packets of the direction need, the second what acknowledgements of it
-/// need besides.
 #[derive(Clone, Debug, Default)]
-#[repr(C, align(64))]
 pub(crate) struct TimeSpent {
     /// Up to when time has been given to its causes; none before the first data.
     pub(crate) until: OptionalInstant,
@@ -65,10 +52,8 @@ pub(crate) struct TimeSpent {
     was_pushed: bool,
     is_at_edge: bool,
     has_stamps: bool,
-    // The second line: all parts but the last three.
     longest_stall: Duration,
     parts: Parts,
-    // The rest is what few packets need.
     pub(crate) shares: TimeShares,
     /// Time when the first data came.
     begin: Instant,
@@ -86,9 +71,8 @@ pub(crate) struct TimeSpent {
     echoes: Option<Box<Echoes>>,
     /// Timestamp values of the first data and of the last; meaningless without `has_stamps`.
     stamps: (u32, u32),
-    newest_edge: u8,
-    edges: u8,
-    advertised: [AdvertisedEdge; EDGES],
+    /// Edges of the window that the receiver advertised.
+    pub(crate) edges: WindowEdges,
 }
 
 /// Facts known besides of the time since the last packet, for [`Half::spend`].
@@ -223,50 +207,6 @@ impl TimeSpent {
     pub(crate) fn on_receiver_stamp(&mut self, now: Instant, stamp: u32) {
         self.echoes.get_or_insert_with(|| Box::new(Echoes::new(now, stamp))).on_stamp(now, stamp);
     }
-
-    /// The receiver advertised that it takes data up to `seq`; told as often as [`Packets::wants_edge`] says.
-    pub(crate) fn on_edge(&mut self, now: Instant, seq: u32) {
-        let at_us = (now.as_nanos() / 1_000) as u32;
-        self.newest_edge = (self.newest_edge + 1) % EDGES as u8;
-        self.edges = (self.edges + 1).min(EDGES as u8);
-        self.advertised[usize::from(self.newest_edge)] = AdvertisedEdge { seq, at_us };
-    }
-
-    fn oldest_edge(&self) -> Option<u32> {
-        let oldest = (usize::from(self.newest_edge) + 1 + EDGES - usize::from(self.edges)) % EDGES;
-        (self.edges > 0).then(|| self.advertised[oldest].seq)
-    }
-
-    /// True when data up to `end` that comes now used what the sender knew of the window: less than two
-    /// segments of it were left.
-    fn reaches_edge(&self, now: Instant, end: u32, segment: u64, rtt: Duration) -> bool {
-        let now_us = (now.as_nanos() / 1_000) as u32;
-        let way = rtt.as_micros() + rtt.as_micros() / EDGES as u64;
-        let known = (0..usize::from(self.edges)).find_map(|age| {
-            let edge = self.advertised[(usize::from(self.newest_edge) + EDGES - age) % EDGES];
-            (u64::from(now_us.wrapping_sub(edge.at_us)) >= way).then_some(edge.seq)
-        });
-        // In the first round trip it is that of the handshake.
-        let is_first = known.is_none() && usize::from(self.edges) < EDGES;
-        let known = known.or_else(|| is_first.then(|| self.oldest_edge()).flatten());
-        known.is_some_and(|seq| i64::from(seq.wrapping_sub(end) as i32) < 2 * segment as i64)
-    }
-}
-
-impl Packets {
-    /// True when an edge that this sender advertises now is to be remembered: an eighth of a round trip after
-    /// the last one.
-    #[inline]
-    pub(crate) fn wants_edge(&self, now: Instant) -> bool {
-        let at_us = (now.as_nanos() / 1_000) as u32;
-        self.edge_gap_us == 0 || at_us.wrapping_sub(self.edge_at_us) >= self.edge_gap_us
-    }
-
-    /// It was remembered; the path takes `rtt` there and back.
-    pub(crate) fn edge_noted(&mut self, now: Instant, rtt: Duration) {
-        self.edge_at_us = (now.as_nanos() / 1_000) as u32;
-        self.edge_gap_us = u32::try_from(rtt.as_micros() / EDGES as u64 + 1).unwrap_or(u32::MAX);
-    }
 }
 
 impl Half {
@@ -279,14 +219,14 @@ impl Half {
         }
         let outstanding = self.outstanding();
         // As long as there is room for the largest packet, how large its pieces are need not be known.
-        let room = outstanding + u64::from(self.edge.segment_max).max(1);
+        let room = outstanding + u64::from(self.sizes.max).max(1);
         let segment = match window.is_some_and(|window| window < room) {
-            true => self.wire_segment(u64::from(self.edge.segment_max)).max(1),
+            true => self.sizes.wire_segment(u64::from(self.sizes.max)).max(1),
             false => 0,
         };
         let is_recovering = self.is_recovering();
-        let has_hole = self.edge.coverage.as_ref().is_some_and(Coverage::has_open_hole);
-        let is_done = self.data.fin_seen && self.edge.una + 1 >= self.cold.fin_end;
+        let has_hole = self.stream.coverage.as_ref().is_some_and(Coverage::has_open_hole);
+        let is_done = self.stream.fin_end.is_some_and(|end| self.stream.una + 1 >= end);
         let is_full = match spending.is_beside_receiver {
             true => window.is_some_and(|window| window < segment),
             false => window.is_some_and(|window| {
@@ -320,7 +260,7 @@ impl Half {
         if !self.time.has_begun {
             return;
         }
-        let una = self.edge.una;
+        let una = self.stream.una;
         let rtt = path_rtt.or_else(|| self.smoothed_rtt());
         if !is_beside_receiver {
             let is_outage = self.time.has_timed_out;
@@ -382,14 +322,15 @@ impl Half {
         }
         spent.settle(true);
         spent.was_pushed = s.is_pushed;
-        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
-        self.time.is_at_edge = s.rtt.is_some_and(|rtt| self.time.reaches_edge(s.now, s.end, segment, rtt));
+        let segment = self.sizes.wire_segment(u64::from(self.sizes.max)).max(1);
+        self.time.is_at_edge =
+            s.rtt.is_some_and(|rtt| self.time.edges.are_reached(s.now, s.end, segment, rtt));
     }
 
     /// True when the losses so far are those of a policer.
     pub(crate) fn is_policed(&self, rtt: Option<Duration>) -> bool {
-        let lost = self.cold.retransmissions.wire_segments + self.cold.holes.lost_before;
-        let segment = self.wire_segment(u64::from(self.edge.segment_max)).max(1);
+        let lost = self.counts.retransmissions.wire_segments + self.counts.holes.lost_before;
+        let segment = self.sizes.wire_segment(u64::from(self.sizes.max)).max(1);
         let is_much = lost >= LOST_MIN && lost * LOST_SHARE >= self.data_wire_segments();
         let line = self.time.loss_line.as_ref().filter(|_| is_much);
         let path = PathFacts {
