@@ -214,8 +214,10 @@ impl Flow {
     #[inline]
     pub(crate) fn fetch_for(&self, fetch: Fetch, direction: Direction, segment: &SegmentRecord) {
         let (has_data, has_stamp) = (segment.len() > 0, segment.stamp().is_some());
+        fetch_value(fetch, &self.id);
         fetch_value(fetch, &self.key);
         fetch_value(fetch, &self.opening);
+        fetch_value(fetch, &self.vantage);
         self.halves[direction].fetch_for_packet(fetch, has_data, has_stamp);
         self.halves[direction.reverse()].fetch_for_ack(fetch, !has_data, has_stamp);
     }

@@ -574,17 +574,18 @@ impl Half {
         delivered
     }
 
-    /// Fetches what a packet of this direction will need.
+    /// Fetches what a packet of this direction will need, with data or without.
     #[inline]
     pub(crate) fn fetch_for_packet(&self, fetch: Fetch, has_data: bool, has_stamp: bool) {
+        fetch_value(fetch, &self.stream);
+        fetch_value(fetch, &self.windows);
         fetch_value(fetch, &self.activity);
         fetch_value(fetch, &self.counts.packets);
-        fetch_value(fetch, &self.windows.field);
-        fetch_value(fetch, &self.sizes);
+        fetch_value(fetch, &self.ids);
         if has_data {
-            fetch_value(fetch, &self.stream);
             fetch_value(fetch, &self.counts.data);
             fetch_value(fetch, self.throughput.in_progress());
+            fetch_value(fetch, &self.recovery);
             fetch_value(fetch, &self.time);
             if has_stamp {
                 fetch_value(fetch, &self.rtt.waiting);
@@ -592,18 +593,18 @@ impl Half {
         }
     }
 
-    /// The same for an acknowledgement of this direction's data, with data of the other one's or bare.
+    /// The same for an acknowledgement of this direction's data, bare or with data of the other's.
     #[inline]
     pub(crate) fn fetch_for_ack(&self, fetch: Fetch, is_bare: bool, has_stamp: bool) {
-        fetch_value(fetch, &self.acked);
         fetch_value(fetch, &self.stream);
+        fetch_value(fetch, &self.acked);
+        fetch_value(fetch, &self.windows);
         if is_bare {
-            fetch_value(fetch, &self.rtt.karn);
-            fetch_value(fetch, &self.rtt.smoothed);
+            fetch_value(fetch, &self.recovery);
             fetch_value(fetch, &self.time);
-            if has_stamp {
-                fetch_value(fetch, &self.rtt.timestamps);
-                fetch_value(fetch, &self.rtt.waiting);
+            match has_stamp {
+                true => fetch_value(fetch, &self.rtt),
+                false => fetch_value(fetch, &self.rtt.karn),
             }
         }
     }
