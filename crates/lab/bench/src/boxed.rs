@@ -64,8 +64,7 @@ impl BoxProgram {
         let file = fs::File::create(&log).doing(|| format!("create {}", log.display()))?;
         let errors = file.try_clone().doing(|| format!("share {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let child = Tethered::spawn(&network.middle, command, options)?;
+        let child = Tethered::spawn(&network.middle, command, SpawnOptions::KILLED_WITH_PARENT)?;
         let mut running = Self { way, child, log, proxy };
         let give_up = Clock::now() + PATIENCE;
         while !running.is_ready() {

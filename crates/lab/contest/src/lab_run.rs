@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use io::{Clock, Namespace, Signals, Waiter};
-use lab::{AcceleratorCommand, Host, Instance, Keep, LabError, Session, server_address};
+use lab::{AcceleratorCommand, Instance, Keep, LabError, Role, Session, server_address};
 use link::{Percentiles, Summary};
 use scenario::results::Interrupted;
 use scenario::{Case, Family, Quantity};
@@ -144,13 +144,13 @@ impl LabContest<'_> {
             .engine()
             .map(|_| AcceleratorCommand::new(&self.program, case).with_feedback(scheme.feedback.is_some()));
         let mut session = Session::build(self.instance, case, command.as_ref())?;
-        let server = session.network().namespace(Host::Server);
+        let server = session.network().namespace(Role::Server);
         let listen = |port: u16| {
             let address = server_address(Family::Ipv4);
             server.run(|| TcpListener::bind((address, port)))?.map_err(|e| socket_error(&e))
         };
         let listeners = (listen(PING_PORT)?, listen(BULK_PORT)?);
-        let client = Namespace::open(session.network().namespace(Host::Client).name())?;
+        let client = Namespace::open(session.network().namespace(Role::Client).name())?;
         // Last, so that the links' time begins together with the flows.
         session.begin(&line_up.plan(), Keep::Everything)?;
         let traffic =

@@ -141,8 +141,7 @@ impl Running {
         let messages = fs::File::create(log).doing(|| format!("create {}", log.display()))?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut child = Tethered::spawn(namespace, command, options)?;
+        let mut child = Tethered::spawn(namespace, command, SpawnOptions::KILLED_WITH_PARENT)?;
         let lines = child.stdout.take().map(lines_of);
         let mut running = Self { name, child, log: log.to_owned(), said: Vec::new() };
         if let Some(lines) = lines {

@@ -55,11 +55,11 @@ impl Session {
         let family = case.workload.family();
         let mut session = Self { accelerating: None, managing: None, emulator: None, network, family };
         if let Some(command) = accelerator {
-            let namespace = session.network.namespace(crate::Host::Accelerator);
+            let namespace = session.network.namespace(crate::Role::Accelerator);
             session.accelerating = Some(command.start(namespace, instance.directory())?);
         }
         if let Some(command) = drwa {
-            let namespace = session.network.namespace(crate::Host::Client);
+            let namespace = session.network.namespace(crate::Role::Client);
             session.managing = Some(command.start(namespace, instance.directory())?);
         }
         Ok(session)
@@ -74,7 +74,7 @@ impl Session {
         let devices =
             devices.ok_or_else(|| LabError::Which("the lab's links are running already".to_owned()))?;
         let reporter = plan.feedback.filter(|_| self.accelerating.is_some()).map(|config| {
-            let accelerator = self.network.namespace(crate::Host::Accelerator);
+            let accelerator = self.network.namespace(crate::Role::Accelerator);
             Reporter::open(config, accelerator, client_address(self.family))
         });
         self.emulator = Some(Emulator::start(devices, plan, keep, Waking::Early, reporter.transpose()?)?);

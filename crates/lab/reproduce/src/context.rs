@@ -274,15 +274,10 @@ impl<'a> Context<'a> {
             self.runs.extend(result.runs.iter().map(|run| RunRecord::of_radios(&scenario.name, run)));
             return Ok(Some(result));
         }
-        let radios = lab::radios::MultiPathRunner {
-            instance: runner.instance,
-            signals: runner.signals,
-            program: runner.program.clone(),
-            traces: PathBuf::from("experiments"),
-        };
+        let runner = lab::Runner { traces: PathBuf::from("experiments"), ..runner.clone() };
         let of = scenario.cases.len() * scenario.repetitions as usize;
         let mut done = 0;
-        let result = radios.run(&scenario, None, None, &mut |run| {
+        let result = runner.run_radios(&scenario, None, None, &mut |run| {
             done += 1;
             self.tell(done, of, &run.case);
         });
@@ -303,14 +298,9 @@ impl<'a> Context<'a> {
         let hash = fingerprint(text.as_bytes());
         let (seed, description) = (scenario.seed, scenario.description.trim().to_owned());
         self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed, description, text });
-        let moving = lab::moves::MovesRunner {
-            instance: runner.instance,
-            signals: runner.signals,
-            program: runner.program.clone(),
-            traces: PathBuf::from("experiments"),
-        };
+        let runner = lab::Runner { traces: PathBuf::from("experiments"), ..runner.clone() };
         let mut done = 0;
-        let result = moving.run(&scenario, &mut |run| {
+        let result = runner.run_moves(&scenario, &mut |run| {
             done += 1;
             self.tell(done, scenario.cases.len(), &run.case);
         });

@@ -74,13 +74,8 @@ impl LabRuns<'_> {
         captures: Option<&PathBuf>,
     ) -> Result<Vec<Run>, ReproduceError> {
         let mut runs = Vec::new();
-        let runner = lab::Runner {
-            instance: self.runner.instance,
-            signals: self.runner.signals,
-            program: self.runner.program.clone(),
-            traces: self.traces.to_owned(),
-            captures: captures.cloned(),
-        };
+        let (traces, captures) = (self.traces.to_owned(), captures.cloned());
+        let runner = lab::Runner { traces, captures: captures.clone(), ..self.runner.clone() };
         let of = scenario.cases.len() * scenario.repetitions as usize;
         let (radio, mut radios) = (RefCell::new(RadioLog::default()), Vec::new());
         let result = runner.run(scenario, None, &mut |progress| match progress {
@@ -101,7 +96,7 @@ impl LabRuns<'_> {
             }
         })?;
         for (result, radio) in result.cases.into_iter().zip(radios) {
-            let seen = match captures {
+            let seen = match &captures {
                 Some(folder) => self.look(folder, scenario, &result)?,
                 None => Seen::default(),
             };

@@ -70,7 +70,8 @@ pub use mptcp_socket::{
     connect_multi_path, find_congestion_control, is_multi_path, listen_multi_path, set_congestion_control,
 };
 pub use netns::{
-    CableEnd, Host, Namespace, NamespaceId, SpawnOptions, lay_cable, namespaces_in_use, set_death_signal,
+    CableEnd, Host, Namespace, NamespaceId, OwnedChild, SpawnOptions, lay_cable, namespaces_in_use,
+    set_death_signal,
 };
 pub use owned_table::OwnedTable;
 pub use paced_waiter::PacedWaiter;
