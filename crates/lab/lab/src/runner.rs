@@ -129,16 +129,9 @@ impl Runner<'_> {
         let command =
             is_accelerated.then(|| AcceleratorCommand::new(&self.program, case).with_feedback(has_feedback));
         let mut result = CaseResult {
-            name: case.name.clone(),
-            repetition,
-            seed,
-            settings: case.clone(),
             accelerator_command: command.as_ref().map(AcceleratorCommand::line),
             skipped: command.as_ref().and_then(AcceleratorCommand::lack),
-            problems: Vec::new(),
-            doubts: Vec::new(),
-            figures: None,
-            simulation: None,
+            ..CaseResult::new(case.clone(), repetition, seed)
         };
         if result.skipped.is_none() {
             let time_limit = scenario.time_limit.0;

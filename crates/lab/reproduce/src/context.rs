@@ -395,16 +395,11 @@ impl<'a> Context<'a> {
             let (outcome, radio, seen) = outcome.ok_or_else(interrupted)??;
             runs.push(Run {
                 result: CaseResult {
-                    name: case.name.clone(),
-                    repetition,
-                    seed,
-                    settings: case,
-                    accelerator_command: None,
-                    skipped: None,
                     problems: outcome.problems,
                     doubts: outcome.doubts,
                     figures: Some(outcome.figures),
                     simulation: Some(outcome.simulation),
+                    ..CaseResult::new(case, repetition, seed)
                 },
                 radio,
                 seen,

@@ -150,18 +150,7 @@ fn from_start(records: &[PacketRecord]) -> Vec<PacketRecord> {
 
 /// A case that was not run, and why.
 pub(crate) fn skipped(case: Case, seed: u64, why: String) -> Run {
-    let result = CaseResult {
-        name: case.name.clone(),
-        repetition: 1,
-        seed,
-        settings: case,
-        accelerator_command: None,
-        skipped: Some(why),
-        problems: Vec::new(),
-        doubts: Vec::new(),
-        figures: None,
-        simulation: None,
-    };
+    let result = CaseResult { skipped: Some(why), ..CaseResult::new(case, 1, seed) };
     Run { result, radio: RadioLog::default(), seen: Seen::default(), repeated: 0 }
 }
 
