@@ -88,13 +88,7 @@ impl LabRuns<'_> {
             }
             _ => {}
         });
-        let result = result.map_err(|error| {
-            let run = experiment.to_owned();
-            match error {
-                lab::LabError::Interrupted => ReproduceError::Interrupted { run },
-                error => ReproduceError::Lab { run, problem: error.to_string() },
-            }
-        })?;
+        let result = result.map_err(|error| ReproduceError::lab(experiment, &error))?;
         for (result, radio) in result.cases.into_iter().zip(radios) {
             let seen = match &captures {
                 Some(folder) => self.look(folder, scenario, &result)?,

@@ -330,8 +330,6 @@ fn made_of(text: &mut String, result: &Reproduction) {
 /// Every run of the lab with its seed and the emulator's own error; below it what was skipped, and what
 /// went wrong.
 fn runs(text: &mut String, result: &Reproduction) {
-    let number =
-        |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let measured = || result.runs.iter().filter(|run| run.skipped.is_none());
     let _ = write!(
         text,
@@ -354,16 +352,11 @@ fn runs(text: &mut String, result: &Reproduction) {
         };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {verdict} |",
+            "| {} | {} | {} | {} | {verdict} |",
             plain(&run.scenario),
             plain(&run.case),
             run.seed,
-            number(run.simulated_goodput_mbps, 2),
-            number(run.goodput_mbps, 2),
-            number(run.queue_p95_ms, 0),
-            number(run.late_p50_us, 0),
-            number(run.late_p99_us, 0),
-            number(run.late_max_us, 0)
+            run.numbers().join(" | ")
         );
     }
     text.push_str("\n</details>\n");

@@ -15,8 +15,7 @@ use crate::ReproduceError;
 /// # Errors
 /// A file cannot be read, is of another scenario of this name, or runs are missing.
 pub(crate) fn earlier_runs(folder: &Path, scenario: &MultiPath) -> Result<MultiPathResult, ReproduceError> {
-    let failed =
-        |file: &Path, problem: String| ReproduceError::Meaning { file: file.display().to_string(), problem };
+    let failed = |file: &Path, problem: String| ReproduceError::meaning(file.display(), problem);
     let entries = fs::read_dir(folder).map_err(|error| failed(folder, error.to_string()))?;
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "json"));

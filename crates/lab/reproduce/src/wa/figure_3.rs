@@ -191,7 +191,7 @@ fn figure(runs: &Runs<Scheme>) -> Figure {
             Axis::linear("queue, packets"),
             vec![
                 line("NewReno of 2007", Source::Ours, queue(Scheme::Old)),
-                line("limit", Source::Limit, vec![Point::new(0.0, 20.0), Point::new(RUN_S, 20.0)]),
+                Series::level("limit", Source::Limit, all, 20.0),
             ],
         )
         .panel(
