@@ -20,6 +20,7 @@ mod huge_pages;
 mod instance;
 mod lifeline;
 mod lines;
+mod logged_program;
 mod mapping;
 mod mptcp_socket;
 pub mod netlink;
@@ -66,6 +67,7 @@ pub use instance::{
 };
 pub use lifeline::{Lifeline, Tethered, await_hang_up};
 pub use lines::{one_line, say};
+pub use logged_program::{LoggedProgram, ProgramFailure};
 pub use mptcp_socket::{
     connect_multi_path, find_congestion_control, is_multi_path, listen_multi_path, set_congestion_control,
 };
