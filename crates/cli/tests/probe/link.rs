@@ -5,9 +5,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use io::SpawnOptions;
-use lab::{Emulation, Emulator, HostSettings, Instance, Keep, Network, Role, Waking};
+use lab::{Emulation, Emulator, Instance, Keep, Network, Role, Waking};
 use link::{Capacity, DelayModel, LinkConfig, LossModel, QueueLimit};
-use scenario::LinkPlan;
+use scenario::{Client, LinkPlan, Server};
 use units::{Bytes, Duration, Rate};
 
 /// One lab at a time: two would share the processors that the emulator needs to be punctual.
@@ -60,7 +60,7 @@ impl Bed {
         let name = format!("probe-{what}-{}", std::process::id());
         let instance = Instance::register(Some(&name), "a test")
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
-        let mut network = Network::create(&name, &HostSettings::default()).unwrap();
+        let mut network = Network::create(&name, &Server::default(), &Client::default()).unwrap();
         let devices = network.take_devices().unwrap();
         let wan = |seed| LinkConfig { delay: DelayModel::Fixed(DELAYS[1]), seed, ..LinkConfig::default() };
         let plan = LinkPlan { wan_down: wan(1), wan_up: wan(2), radio_down, radio_up, feedback: None };

@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io::{Clock, INSTANCE_DIRECTORY, SpawnOptions, Waiter};
-use lab::{Emulator, HostSettings, Keep, Network, Role, Waking};
+use lab::{Emulator, Keep, Network, Role, Waking};
 use link::{DelayModel, LinkConfig, LossModel};
-use scenario::LinkPlan;
+use scenario::{Client, LinkPlan};
 use serde_json::Value;
 use units::Duration;
 
@@ -66,7 +66,7 @@ struct Lab {
 
 impl Lab {
     fn build(name: &str, rtt_ms: u64, loss_percent: u32) -> Self {
-        let mut network = Network::create(name, &HostSettings::default()).unwrap();
+        let mut network = Network::create(name, &scenario::Server::default(), &Client::default()).unwrap();
         let devices = network.take_devices().unwrap();
         let ppm = loss_percent * 10_000;
         let link = |seed: u64, is_lossy: bool| LinkConfig {

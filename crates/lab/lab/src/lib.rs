@@ -44,4 +44,4 @@ pub use recorder::{Dropped, Recording, Truth};
 pub use reporter::Reporter;
 pub use runner::{Progress, Runner, made_by, run_name};
 pub use session::{Session, read_trace};
-pub use topology::{HostSettings, Network, RADIO, Role, WAN, client_address, radio_gateway, server_address};
+pub use topology::{Network, RADIO, Role, WAN, client_address, radio_gateway, server_address};

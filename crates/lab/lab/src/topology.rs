@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use io::netlink::Cidr;
 use io::{Framing, Host, Namespace, Tun, TunConfig};
-use scenario::{CongestionControl, Family};
+use scenario::{Client, CongestionControl, Family, Server};
 
 use crate::LabError;
 
@@ -78,21 +78,6 @@ pub const WAN: &str = "wan0";
 /// Name of the devices of the radio link.
 pub const RADIO: &str = "radio0";
 
-/// Settings of the three hosts.
-#[derive(Clone, Debug, Default)]
-pub struct HostSettings {
-    /// The server's congestion control; the kernel's default otherwise.
-    pub congestion_control: Option<CongestionControl>,
-    /// The client's `tcp_rmem`; the kernel's default otherwise.
-    pub client_rmem: Option<String>,
-    /// The server's `tcp_wmem`; the kernel's default otherwise.
-    pub server_wmem: Option<String>,
-    /// The client does not offer SACK.
-    pub without_sack: bool,
-    /// The client does not offer timestamps.
-    pub without_timestamps: bool,
-}
-
 /// The namespaces, named until dropped, and the four devices in the order the emulator wants them:
 /// server `wan0`, accelerator `wan0`, accelerator `radio0`, client `radio0`.
 #[derive(Debug)]
@@ -108,32 +93,32 @@ impl Network {
         format!("cellab-{instance}-{}", host.name())
     }
 
-    /// Makes the network of the lab called `instance`.
+    /// Makes the network of the lab called `instance`, with these settings of the server and the client.
     ///
     /// # Errors
     /// Without root, or when the names are taken.
-    pub fn create(instance: &str, settings: &HostSettings) -> Result<Self, LabError> {
+    pub fn create(instance: &str, server: &Server, client: &Client) -> Result<Self, LabError> {
         let create = |host| Host::create(&Self::namespace_name(instance, host));
         let hosts = [create(Role::Server)?, create(Role::Accelerator)?, create(Role::Client)?];
         for host in &hosts {
             let netlink = host.netlink()?;
             netlink.set_up(netlink.index_of("lo")?)?;
         }
-        let [server, accelerator, client] = &hosts;
+        let [at_server, accelerator, at_client] = &hosts;
         let device = |host, name, net, last| {
             device(host, name, &FAMILIES.map(|(family, prefix)| (address(family, net, last), prefix)))
         };
         let tuns = [
-            device(server, WAN, 1, 2)?,
+            device(at_server, WAN, 1, 2)?,
             device(accelerator, WAN, 1, 1)?,
             device(accelerator, RADIO, 2, 1)?,
-            device(client, RADIO, 2, 2)?,
+            device(at_client, RADIO, 2, 2)?,
         ];
-        for (host, net) in [(server, 1), (client, 2)] {
+        for (host, net) in [(at_server, 1), (at_client, 2)] {
             FAMILIES.iter().try_for_each(|(family, _)| host.add_default_route(address(*family, net, 1)))?;
         }
         let network = Self { hosts, tuns: Some(tuns) };
-        network.configure(settings)?;
+        network.configure(server, client)?;
         Ok(network)
     }
 
@@ -148,30 +133,28 @@ impl Network {
         self.tuns.take()
     }
 
-    fn configure(&self, settings: &HostSettings) -> Result<(), LabError> {
+    fn configure(&self, server: &Server, client: &Client) -> Result<(), LabError> {
         for host in Role::ALL {
             // Figures of one transfer must not shape the next.
             self.set(host, "net/ipv4/tcp_no_metrics_save", "1")?;
         }
         self.set(Role::Accelerator, "net/ipv4/ip_forward", "1")?;
         self.set(Role::Accelerator, "net/ipv6/conf/all/forwarding", "1")?;
-        if let Some(control) = settings.congestion_control {
+        if let Some(control) = server.congestion_control {
             for (host, device, net) in [(Role::Server, WAN, 1), (Role::Client, RADIO, 2)] {
                 for (family, _) in FAMILIES {
                     self.set_congestion_control(host, address(family, net, 1), device, control)?;
                 }
             }
         }
-        if let Some(wmem) = &settings.server_wmem {
-            self.set(Role::Server, "net/ipv4/tcp_wmem", wmem)?;
+        if let Some(wmem) = server.wmem() {
+            self.set(Role::Server, "net/ipv4/tcp_wmem", &wmem)?;
         }
-        if let Some(rmem) = &settings.client_rmem {
-            self.set(Role::Client, "net/ipv4/tcp_rmem", rmem)?;
+        if let Some(rmem) = client.rmem() {
+            self.set(Role::Client, "net/ipv4/tcp_rmem", &rmem)?;
         }
-        for (setting, is_off) in
-            [("tcp_sack", settings.without_sack), ("tcp_timestamps", settings.without_timestamps)]
-        {
-            if is_off {
+        for (setting, is_on) in [("tcp_sack", client.sack), ("tcp_timestamps", client.timestamps)] {
+            if is_on == Some(false) {
                 self.set(Role::Client, &format!("net/ipv4/{setting}"), "0")?;
             }
         }

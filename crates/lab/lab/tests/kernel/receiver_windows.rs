@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use ::io::{Clock, INSTANCE_DIRECTORY, PidFd, SpawnOptions, sysctl};
-use lab::{HostSettings, RADIO, Role};
-use scenario::{CongestionControl, Family};
+use lab::{RADIO, Role};
+use scenario::{CongestionControl, Family, Server};
 use socket2::Protocol;
 use units::{Bytes, Duration, Rate};
 
@@ -31,8 +31,7 @@ fn deep() -> Radio {
 
 fn bed(name: &str) -> Testbed {
     // Which fills the queue at once: CUBIC's start ends before that.
-    let reno =
-        HostSettings { congestion_control: CongestionControl::named("reno"), ..HostSettings::default() };
+    let reno = Server { congestion_control: CongestionControl::named("reno"), ..Server::default() };
     let bed = Testbed::build_with(name, &deep(), &reno);
     bed.set(Role::Client, RMEM, OWN_RMEM);
     bed

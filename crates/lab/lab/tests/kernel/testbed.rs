@@ -9,11 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use io::netlink::Family as NetFamily;
 use io::{Clock, Namespace, PidFd, SpawnOptions, Tethered, Waiter};
-use lab::{
-    Emulation, Emulator, HostSettings, Instance, Keep, Network, RADIO, Role, WAN, Waking, server_address,
-};
+use lab::{Emulation, Emulator, Instance, Keep, Network, RADIO, Role, WAN, Waking, server_address};
 use link::{Capacity, DelayModel, Harq, LinkConfig, LinkDirection, LossModel, Preset, QueueLimit};
-use scenario::{Family, LinkPlan};
+use scenario::{Client, Family, LinkPlan, Server};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::{Bytes, Duration, Rate};
 
@@ -121,16 +119,16 @@ pub struct Testbed {
 impl Testbed {
     /// Builds the network and lets packets move; nothing accelerates.
     pub fn build(what: &str, radio: &Radio) -> Self {
-        Self::build_with(what, radio, &HostSettings::default())
+        Self::build_with(what, radio, &Server::default())
     }
 
-    /// The same with these settings of the hosts.
-    pub fn build_with(what: &str, radio: &Radio, hosts: &HostSettings) -> Self {
+    /// The same with these settings of the server.
+    pub fn build_with(what: &str, radio: &Radio, server: &Server) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let name = format!("kernel-{what}-{}", std::process::id());
         let instance = Instance::register(Some(&name), "a test")
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
-        let mut network = Network::create(&name, hosts).unwrap();
+        let mut network = Network::create(&name, server, &Client::default()).unwrap();
         let devices = network.take_devices().unwrap();
         let emulator =
             Emulator::start(devices, &radio.plan(7), Keep::Nothing, Waking::OnTimer, None).unwrap();

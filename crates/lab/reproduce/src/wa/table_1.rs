@@ -1,5 +1,6 @@
 //! [WA] Table I: throughput and link utilisation for three speeds of change.
 
+use super::figure_3::Scheme;
 use super::{dropped, mean, packets_per_second, percent, upper_bound};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
@@ -24,18 +25,6 @@ case_ids! {
     /// `wa/table-1-collapse.toml`.
     pub(super) enum Holds { S2 = "T = 2 s", Ms200 = "T = 200 ms", Ms20 = "T = 20 ms" }
 }
-case_ids! {
-    /// The other half in `wa/table-1.toml`.
-    enum Scheme {
-        Old = "NewReno of 2007",
-        Today = "NewReno of today",
-        PerStep = "proxy, (18) per step",
-        InFlight = "proxy, (18) in flight",
-        Predictive = "proxy, predictive",
-        Adaptive = "adaptive",
-    }
-}
-
 impl Holds {
     /// All, as they stand over an axis of time.
     pub(super) fn shortest_first() -> impl Iterator<Item = Self> {
