@@ -426,10 +426,10 @@ mod tests {
     }
 
     /// A folder of this test alone, with these files.
-    fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("cellerator-context-{name}-{}", std::process::id()));
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
-            let path = folder.join(path);
+            let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
@@ -440,11 +440,10 @@ mod tests {
     fn a_file_without_a_case_that_is_looked_up_is_one_line() {
         let experiment = experiment("ma-figure-2");
         let typo = experiment.files[0].text.replace("name = \"adaptive\"", "name = \"adaptve\"");
-        let folder = folder("typo", &[("ma/figure-2.toml", &typo)]);
-        let said = experiment.check(Some(&folder), false).unwrap_err().to_string();
+        let folder = folder(&[("ma/figure-2.toml", &typo)]);
+        let said = experiment.check(Some(folder.path()), false).unwrap_err().to_string();
         let wanted = "experiments/ma/figure-2.toml: has no case `adaptive`, which ma-figure-2 looks up";
         assert_eq!(said, wanted);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     /// Time is real there: a shorter file may leave out what the longer one has, but not have another
