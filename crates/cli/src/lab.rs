@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitCode};
 
 use clap::Subcommand;
 use io::{Clock, Interest, Namespace, PidFd, Signals, SpawnOptions, Waiter};
-use lab::{AcceleratorCommand, Host, Instance, Keep, Network, Running, Session};
+use lab::{AcceleratorCommand, Instance, Keep, Network, Role, Running, Session};
 use scenario::{Case, Family, Scenario};
 use units::Duration;
 
@@ -57,7 +57,7 @@ struct UpArgs {
     name: Option<String>,
     /// Host on which the command runs
     #[arg(long, default_value = "client", value_parser = host)]
-    on: Host,
+    on: Role,
     /// Command to run; the lab ends with it
     #[arg(last = true)]
     command: Vec<String>,
@@ -67,7 +67,7 @@ struct UpArgs {
 struct ExecArgs {
     /// server, accelerator or client
     #[arg(value_parser = host)]
-    host: Host,
+    host: Role,
     /// Name of the lab [default: the only one]
     #[arg(long)]
     name: Option<String>,
@@ -80,7 +80,7 @@ struct ExecArgs {
 struct ShellArgs {
     /// server, accelerator or client
     #[arg(value_parser = host)]
-    host: Host,
+    host: Role,
     /// Name of the lab [default: the only one]
     #[arg(long)]
     name: Option<String>,
@@ -124,8 +124,8 @@ struct BenchmarkArgs {
     markdown: Option<PathBuf>,
 }
 
-fn host(text: &str) -> Result<Host, String> {
-    Host::from_name(text).ok_or_else(|| "allowed are server, accelerator and client".to_owned())
+fn host(text: &str) -> Result<Role, String> {
+    Role::from_name(text).ok_or_else(|| "allowed are server, accelerator and client".to_owned())
 }
 
 /// Runs `cellerator lab`; an error is one clear line: what, where, what to do.
@@ -237,9 +237,9 @@ fn announce(instance: &Instance, scenario: &Scenario, case: &Case, is_named: boo
     println!("Lab `{name}` is up: {}{case}. Ctrl-C ends it.\n", scenario.heading());
     let v6 = Family::Ipv6;
     let rows = [
-        (Host::Server, vec![server, lab::server_address(v6)]),
-        (Host::Accelerator, vec![lab::radio_gateway(Family::Ipv4), lab::radio_gateway(v6)]),
-        (Host::Client, vec![lab::client_address(Family::Ipv4), lab::client_address(v6)]),
+        (Role::Server, vec![server, lab::server_address(v6)]),
+        (Role::Accelerator, vec![lab::radio_gateway(Family::Ipv4), lab::radio_gateway(v6)]),
+        (Role::Client, vec![lab::client_address(Family::Ipv4), lab::client_address(v6)]),
     ];
     for (host, addresses) in rows {
         let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
@@ -268,7 +268,7 @@ fn wait(session: &mut Session, signals: &Signals) -> Result<(), String> {
     Ok(())
 }
 
-fn exec(name: Option<&str>, host: Host, command: &[String]) -> Result<ExitCode, String> {
+fn exec(name: Option<&str>, host: Role, command: &[String]) -> Result<ExitCode, String> {
     let running = Running::find(name).map_err(text)?;
     // Ctrl-C is for the command, which ends or not as it likes; this process only waits for it.
     let _signals = Signals::terminating().map_err(text)?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use io::Signals;
-use lab::moves::{MovesRun, MovesRunner};
-use lab::{Instance, LabError};
+use lab::moves::MovesRun;
+use lab::{Instance, LabError, Runner};
 use scenario::{Moves, Quantity, Traffic};
 use units::Duration;
 
@@ -52,8 +52,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     let instance = Instance::register(args.name.as_deref(), "moves").map_err(|e| e.to_string())?;
     let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
     let traces = path.parent().unwrap_or(Path::new(".")).to_owned();
-    let runner = MovesRunner { instance: &instance, signals: &signals, program, traces };
-    let result = match runner.run(&scenario, &mut |run| words.say(&text_of(run))) {
+    let runner = Runner { instance: &instance, signals: &signals, program, traces, captures: None };
+    let result = match runner.run_moves(&scenario, &mut |run| words.say(&text_of(run))) {
         Ok(result) => result,
         Err(LabError::Interrupted) => return Ok(interruption::code(signals.taken())),
         Err(error) => return Err(error.to_string()),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use io::Signals;
-use lab::radios::{MultiPathResult, MultiPathResults, MultiPathRun, MultiPathRunner, SCHEMA};
-use lab::{Instance, LabError};
+use lab::radios::{MultiPathResult, MultiPathResults, MultiPathRun, SCHEMA};
+use lab::{Instance, LabError, Runner};
 use scenario::MultiPath;
 
 use crate::output::{self, Words};
@@ -79,16 +79,15 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     };
     let mut code = ExitCode::SUCCESS;
     for (path, scenario) in &scenarios {
-        let traces = path.parent().unwrap_or(Path::new(".")).to_owned();
-        let runner =
-            MultiPathRunner { instance: &instance, signals: &signals, program: program.clone(), traces };
+        let (program, traces) = (program.clone(), path.parent().unwrap_or(Path::new(".")).to_owned());
+        let runner = Runner { instance: &instance, signals: &signals, program, traces, captures: None };
         let mut tell = |run: &MultiPathRun| {
             eprintln!("{}: {}", scenario.name, line(run));
             if args.events {
                 run.events.iter().for_each(|event| eprintln!("    {event}"));
             }
         };
-        match runner.run(scenario, args.case.as_deref(), args.run, &mut tell) {
+        match runner.run_radios(scenario, args.case.as_deref(), args.run, &mut tell) {
             Ok(result) => {
                 words.say(&lab::radios::table(&result));
                 if result.runs.iter().any(|run| run.error.is_some() || !run.is_intact) {

@@ -278,16 +278,12 @@ impl Job {
             Unfinished::Stopped => text(sim::SimError::Stopped),
         })?;
         let result = CaseResult {
-            name: self.case.name.clone(),
-            repetition: self.repetition,
-            seed: self.seed,
-            settings: self.case,
             accelerator_command: self.accelerator_command,
-            skipped: None,
             problems: outcome.problems,
             doubts: outcome.doubts,
             figures: Some(outcome.figures),
             simulation: Some(outcome.simulation),
+            ..CaseResult::new(self.case, self.repetition, self.seed)
         };
         Ok((result, outcome.log))
     }

@@ -12,8 +12,8 @@ mod draw;
 mod marks;
 mod path;
 
-use serde::Serialize;
 use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize};
 
 pub use draw::{Width, key};
 pub use marks::class;
@@ -270,7 +270,7 @@ pub enum Ink {
 }
 
 /// Mark of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     /// Line from point to point.

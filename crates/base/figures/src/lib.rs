@@ -12,4 +12,4 @@ mod words;
 
 pub use table::Table;
 pub use terminal::for_terminal;
-pub use words::wrapped;
+pub use words::{distinct, number, wrapped};

@@ -1,4 +1,4 @@
-//! Words in lines of a given width.
+//! Words in lines of a given width, numbers as words, and lists of them.
 
 /// `text` in lines of at most `columns`, unless a word alone is longer.
 #[must_use]
@@ -33,6 +33,23 @@ pub(crate) fn shortened(text: &str, columns: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A value with `digits` behind the point; a dash for none.
+#[must_use]
+pub fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// Each of them once, in the order of the first.
+pub fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
 }
 
 #[cfg(test)]

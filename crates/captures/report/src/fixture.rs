@@ -5,16 +5,5 @@ use scenario::results::{CaseResult, Figures};
 
 /// The first repetition of a case, that went as it should, with its figures.
 pub(crate) fn case_with(settings: Case, figures: Option<Figures>) -> CaseResult {
-    CaseResult {
-        name: settings.name.clone(),
-        repetition: 1,
-        seed: 1,
-        settings,
-        accelerator_command: None,
-        skipped: None,
-        problems: Vec::new(),
-        doubts: Vec::new(),
-        figures,
-        simulation: None,
-    }
+    CaseResult { figures, ..CaseResult::new(settings, 1, 1) }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::Child;
 
-use lab::Host;
+use lab::Role;
 use link::{Capacity, DelayModel, LinkConfig, LossModel, QueueLimit};
 use serde_json::{Value, json};
 use units::{Bytes, Duration, Rate};
@@ -173,7 +173,7 @@ fn ended(child: &mut Child) -> String {
 
 fn output(bed: &Bed, program: &str, arguments: &[&str]) -> Option<String> {
     // One whose server does not run may wait for ever.
-    let child = bed.start(Host::Client, "timeout", &[&["40", program], arguments].concat())?;
+    let child = bed.start(Role::Client, "timeout", &[&["40", program], arguments].concat())?;
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
@@ -205,9 +205,9 @@ fn what_other_programs_say_of_the_same_link() {
         ("xfr", &["serve", "--no-mdns", "-p", XFR_PORT][..]),
     ]
     .into_iter()
-    .filter_map(|(program, arguments)| bed.start(Host::Server, program, arguments).map(Serving))
+    .filter_map(|(program, arguments)| bed.start(Role::Server, program, arguments).map(Serving))
     .collect();
-    bed.run(Host::Client, "sleep", &["1"]);
+    bed.run(Role::Client, "sleep", &["1"]);
     // One that does not understand its arguments would be a column of nothing.
     for Serving(server) in &mut servers {
         assert!(server.try_wait().unwrap().is_none(), "{}", ended(server));

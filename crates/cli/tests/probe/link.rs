@@ -5,9 +5,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use io::SpawnOptions;
-use lab::{Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, Waking};
+use lab::{Emulation, Emulator, Instance, Keep, Network, Role, Waking};
 use link::{Capacity, DelayModel, LinkConfig, LossModel, QueueLimit};
-use scenario::LinkPlan;
+use scenario::{Client, LinkPlan, Server};
 use units::{Bytes, Duration, Rate};
 
 /// One lab at a time: two would share the processors that the emulator needs to be punctual.
@@ -60,7 +60,7 @@ impl Bed {
         let name = format!("probe-{what}-{}", std::process::id());
         let instance = Instance::register(Some(&name), "a test")
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
-        let mut network = Network::create(&name, &HostSettings::default()).unwrap();
+        let mut network = Network::create(&name, &Server::default(), &Client::default()).unwrap();
         let devices = network.take_devices().unwrap();
         let wan = |seed| LinkConfig { delay: DelayModel::Fixed(DELAYS[1]), seed, ..LinkConfig::default() };
         let plan = LinkPlan { wan_down: wan(1), wan_up: wan(2), radio_down, radio_up, feedback: None };
@@ -72,7 +72,7 @@ impl Bed {
     }
 
     /// Starts a program on a host; none where it is not installed.
-    pub fn start(&self, host: Host, program: &str, arguments: &[&str]) -> Option<Child> {
+    pub fn start(&self, host: Role, program: &str, arguments: &[&str]) -> Option<Child> {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.network.namespace(host).spawn(command, SpawnOptions::default()).ok()
@@ -81,7 +81,7 @@ impl Bed {
     /// Has another server take the place of the one that runs; waits until it listens.
     pub fn serve(&mut self, program: &str, arguments: &[&str]) {
         self.stop_server();
-        let mut server = self.start(Host::Server, program, arguments).unwrap();
+        let mut server = self.start(Role::Server, program, arguments).unwrap();
         let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains("listening at")), "{program} {arguments:?}");
         std::thread::spawn(move || lines.for_each(drop));
@@ -98,7 +98,7 @@ impl Bed {
     /// Starts a measurement.
     pub fn client(&self, arguments: &[&str]) -> Child {
         let program = env!("CARGO_BIN_EXE_cellerator");
-        self.start(Host::Client, program, &[&["probe"], arguments].concat()).unwrap()
+        self.start(Role::Client, program, &[&["probe"], arguments].concat()).unwrap()
     }
 
     /// Makes a measurement; its document.
@@ -107,7 +107,7 @@ impl Bed {
     }
 
     /// Runs a program on a host.
-    pub fn run(&self, host: Host, program: &str, arguments: &[&str]) {
+    pub fn run(&self, host: Role, program: &str, arguments: &[&str]) {
         let mut command = Command::new(program);
         command.args(arguments);
         let mut child = self.network.namespace(host).spawn(command, SpawnOptions::default()).unwrap();
@@ -115,7 +115,7 @@ impl Bed {
     }
 
     /// Does something on a host.
-    pub fn on<T: Send>(&self, host: Host, job: impl FnOnce() -> T + Send) -> T {
+    pub fn on<T: Send>(&self, host: Role, job: impl FnOnce() -> T + Send) -> T {
         self.network.namespace(host).run(job).unwrap()
     }
 

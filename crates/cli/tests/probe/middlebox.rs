@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io::{Clock, INSTANCE_DIRECTORY, SpawnOptions, Waiter};
-use lab::{Emulator, Host, HostSettings, Keep, Network, Waking};
+use lab::{Emulator, Keep, Network, Role, Waking};
 use link::{DelayModel, LinkConfig, LossModel};
-use scenario::LinkPlan;
+use scenario::{Client, LinkPlan};
 use serde_json::Value;
 use units::Duration;
 
@@ -66,7 +66,7 @@ struct Lab {
 
 impl Lab {
     fn build(name: &str, rtt_ms: u64, loss_percent: u32) -> Self {
-        let mut network = Network::create(name, &HostSettings::default()).unwrap();
+        let mut network = Network::create(name, &scenario::Server::default(), &Client::default()).unwrap();
         let devices = network.take_devices().unwrap();
         let ppm = loss_percent * 10_000;
         let link = |seed: u64, is_lossy: bool| LinkConfig {
@@ -90,33 +90,33 @@ impl Lab {
         Self { running: Vec::new(), _emulator: emulator, network, directory }
     }
 
-    fn spawn(&self, host: Host, command: Command) -> Child {
+    fn spawn(&self, host: Role, command: Command) -> Child {
         let mut command = command;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.network.namespace(host).spawn(command, SpawnOptions::default()).unwrap()
     }
 
-    fn cellerator(&self, host: Host, arguments: &[&str]) -> Child {
+    fn cellerator(&self, host: Role, arguments: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cellerator"));
         command.args(arguments);
         self.spawn(host, command)
     }
 
     /// Runs a program to its end.
-    fn run(&self, host: Host, program: &str, arguments: &[&str]) {
+    fn run(&self, host: Role, program: &str, arguments: &[&str]) {
         let mut command = Command::new(program);
         command.args(arguments);
         let output = self.spawn(host, command).wait_with_output().unwrap();
         assert!(output.status.success(), "{program} {arguments:?}: {}", words(&output));
     }
 
-    fn nft(&self, host: Host, rules: &str) {
+    fn nft(&self, host: Role, rules: &str) {
         self.run(host, "nft", &[rules]);
     }
 
     /// Starts the server, which says that it listens.
     fn serve(&mut self, ports: &[&str]) {
-        let mut child = self.cellerator(Host::Server, &[&["probe", "server"], ports].concat());
+        let mut child = self.cellerator(Role::Server, &[&["probe", "server"], ports].concat());
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains("listening at")));
         std::thread::spawn(move || lines.for_each(drop));
@@ -127,7 +127,7 @@ impl Lab {
         match between {
             Between::Engine => {
                 let arguments = ["run", "--wired", lab::WAN, "--mobile", lab::RADIO];
-                let mut child = self.cellerator(Host::Accelerator, &arguments);
+                let mut child = self.cellerator(Role::Accelerator, &arguments);
                 let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
                 assert!(lines.any(|line| line.unwrap().starts_with("ready")), "the accelerator is not ready");
                 std::thread::spawn(move || lines.for_each(drop));
@@ -138,7 +138,7 @@ impl Lab {
             }
             Between::HaProxy => self.put_haproxy(),
             Between::Nat => self.nft(
-                Host::Accelerator,
+                Role::Accelerator,
                 "add table ip t; add chain ip t c { type nat hook postrouting priority 100; }; \
                  add rule ip t c oifname wan0 masquerade",
             ),
@@ -148,7 +148,7 @@ impl Lab {
     /// The packet filter gives it the clients' connections; it makes its own from the client's address.
     fn put_haproxy(&mut self) {
         const PORT: u16 = 3_129;
-        let host = Host::Accelerator;
+        let host = Role::Accelerator;
         for arguments in ["rule add fwmark 1 lookup 3129", "route add local 0.0.0.0/0 dev lo table 3129"] {
             self.run(host, "ip", &arguments.split(' ').collect::<Vec<_>>());
         }
@@ -186,7 +186,7 @@ impl Lab {
         let path = self.directory.join("nginx.conf");
         std::fs::write(&path, configuration).unwrap();
         self.nft(
-            Host::Accelerator,
+            Role::Accelerator,
             "add table ip t; add chain ip t c { type nat hook prerouting priority -100; }; \
              add rule ip t c iifname radio0 tcp dport { 80, 443 } redirect to :8080",
         );
@@ -197,7 +197,7 @@ impl Lab {
 
     /// Starts a program in the box, and waits until it listens.
     fn start_listening(&mut self, command: Command, port: u16) {
-        let mut child = self.spawn(Host::Accelerator, command);
+        let mut child = self.spawn(Role::Accelerator, command);
         let mut waiter = Waiter::new(Duration::ZERO).unwrap();
         let give_up = Clock::now() + Duration::from_secs(20);
         let local = format!(":{port:04X} 00000000:0000 0A");
@@ -215,7 +215,7 @@ impl Lab {
     fn measure(&self, arguments: &[&str]) -> Value {
         let fixed = ["probe", "middlebox", SERVER, "--json", "-", "--patience", "30 s"];
         let output =
-            self.cellerator(Host::Client, &[&fixed[..], arguments].concat()).wait_with_output().unwrap();
+            self.cellerator(Role::Client, &[&fixed[..], arguments].concat()).wait_with_output().unwrap();
         document(&output)
     }
 }
@@ -237,7 +237,7 @@ fn find(program: &str) -> Option<PathBuf> {
 fn register(names: &[String]) -> io::Instance {
     let registered = io::Instance::register(Path::new(INSTANCE_DIRECTORY), "lab")
         .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
-    let namespaces = names.iter().flat_map(|name| Host::ALL.map(|host| Network::namespace_name(name, host)));
+    let namespaces = names.iter().flat_map(|name| Role::ALL.map(|host| Network::namespace_name(name, host)));
     let record = serde_json::json!({
         "name": names[0], "title": "a test", "namespaces": namespaces.collect::<Vec<_>>()
     });
@@ -277,7 +277,7 @@ fn cell(cell: &Cell, number: usize) -> Result<String, String> {
     if cell.is_stretched {
         // In front of the box: whatever it is, it sees one of four.
         lab.nft(
-            Host::Client,
+            Role::Client,
             "add table ip s; add chain ip s c { type filter hook output priority 0; }; \
              add rule ip s c meta length 40-79 tcp flags & (syn|ack|psh|rst|fin) == ack \
              numgen inc mod 4 != 0 drop",
@@ -355,11 +355,11 @@ fn split_connections_are_told_in_every_cell_of_the_matrix() {
 fn a_path_without_a_middlebox_is_clear_and_everything_follows_the_schema() {
     let (found, six) = in_lab(20, |lab| {
         lab.serve(&["--ports", "80,5201"]);
-        lab.run(Host::Server, "sysctl", &["-qw", "net.ipv4.tcp_ecn=1"]);
+        lab.run(Role::Server, "sysctl", &["-qw", "net.ipv4.tcp_ecn=1"]);
         let found = lab.measure(&["--delay", "500 ms"]);
         let arguments =
             ["probe", "middlebox", "fd00:1::2", "--delay", "300 ms", "--ports", "80", "--json", "-"];
-        (found, document(&lab.cellerator(Host::Client, &arguments).wait_with_output().unwrap()))
+        (found, document(&lab.cellerator(Role::Client, &arguments).wait_with_output().unwrap()))
     });
     assert_eq!((&six["server"]["ip_version"], six["connections"].as_array().unwrap().len()), (&6.into(), 20));
     let is_clear = |finding: &Value| finding["outcome"] == "clear";
@@ -390,7 +390,7 @@ fn what_nftables_does_to_options_is_found() {
     let found = in_lab(20, |lab| {
         lab.serve(&["--ports", "80"]);
         lab.nft(
-            Host::Accelerator,
+            Role::Accelerator,
             "add table ip t; add chain ip t c { type filter hook forward priority 0; }; \
              add rule ip t c tcp flags syn tcp option maxseg size set 1200; \
              add rule ip t c tcp flags syn reset tcp option sack-perm; \
@@ -436,7 +436,7 @@ fn a_caching_proxy_of_port_80_is_found_and_nothing_at_other_ports() {
         let found = lab.measure(&["--delay", "500 ms", "--ports", "80,443"]);
         let mut command = without_raw_sockets();
         command.args(["probe", "middlebox", SERVER, "--ports", "80", "--json", "-"]);
-        (found, document(&lab.spawn(Host::Client, command).wait_with_output().unwrap()))
+        (found, document(&lab.spawn(Role::Client, command).wait_with_output().unwrap()))
     });
     // The server does not say whether somebody listens at port 443 of its host.
     let ports = found["ports"].as_array().unwrap();
@@ -483,7 +483,7 @@ fn failures_are_one_line_and_what_was_learned_is_kept() {
     let output = in_lab(100, |lab| {
         lab.serve(&[]);
         let arguments = ["probe", "middlebox", SERVER, "--delay", "80 ms"];
-        lab.cellerator(Host::Client, &arguments).wait_with_output().unwrap()
+        lab.cellerator(Role::Client, &arguments).wait_with_output().unwrap()
     });
     // The longest round trip of a busy machine may be any length above the path's.
     let last = words(&output).lines().last().unwrap().to_owned();

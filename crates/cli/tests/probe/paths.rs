@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use lab::Host;
+use lab::Role;
 use link::LossModel;
 use serde_json::Value;
 use units::{Bytes, Rate};
@@ -53,7 +53,7 @@ fn an_mtu_below_the_packets_is_named() {
     let bed = Bed::build("mtu", &radio(20, 0));
     let rules = "add table ip t; add chain ip t c { type filter hook forward priority 0; }; \
         add rule ip t c meta length > 1280 drop";
-    bed.run(Host::Accelerator, "nft", &[rules]);
+    bed.run(Role::Accelerator, "nft", &[rules]);
     let found = sweep(&bed, "2 Mbit/s", &["--packet", "1400"]);
     for way in found["directions"].as_array().unwrap() {
         assert_eq!(way["longest_packet_bytes"], 1_280, "{}", found["verdict"]);
@@ -67,7 +67,7 @@ fn an_mtu_below_the_packets_is_named() {
 fn the_server_answers_from_the_address_that_was_asked() {
     let bed = Bed::build("homes", &radio(20, 0));
     for address in ["10.1.0.77/24", "10.1.0.78/32"] {
-        bed.run(Host::Server, "ip", &["address", "add", address, "dev", "lo"]);
+        bed.run(Role::Server, "ip", &["address", "add", address, "dev", "lo"]);
     }
     for host in ["10.1.0.2", "10.1.0.77", "10.1.0.78"] {
         let found = bed.measure(&["rtt", host, "--idle", "--time", "1 s"]);
@@ -115,7 +115,7 @@ fn a_blocked_port_is_named_and_nothing_else_of_it() {
             "flush ruleset; add table ip t; add chain ip t c {{ type filter hook forward priority 0; }}; \
              add rule ip t c tcp dport 80 {rule}"
         );
-        bed.run(Host::Accelerator, "nft", &[&rules]);
+        bed.run(Role::Accelerator, "nft", &[&rules]);
         let found = bed.measure(&["middlebox", SERVER, "--ports", "80,443", "--delay", "500 ms"]);
         let findings = found["findings"].as_array().unwrap();
         let of_80: Vec<&Value> = findings.iter().filter(|finding| finding["port"] == 80).collect();

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use io::{Clock, Waiter};
-use lab::{Emulation, Host};
+use lab::{Emulation, Role};
 use link::{DelayModel, LinkConfig, LossModel, PacketRecord};
 use serde_json::{Value, json};
 use units::{Bytes, Duration, Instant, Rate};
@@ -170,7 +170,7 @@ fn plain_echo_ms(bed: &Bed, count: usize) -> Vec<f64> {
         socket.set_read_timeout(patience).unwrap();
         socket
     };
-    let (server, client) = (socket(Host::Server), socket(Host::Client));
+    let (server, client) = (socket(Role::Server), socket(Role::Client));
     client.connect("10.1.0.2:9001").unwrap();
     let answer = move || {
         let mut packet = [0; LEN];
@@ -329,17 +329,17 @@ fn it_works_over_ipv6_through_nat_and_with_an_address_that_changes() {
         assert_eq!((&way["steps"][0]["lost"], &way["steps"][0]["packet_bytes"]), (&0.into(), &PACKET.into()));
     }
     bed.run(
-        Host::Accelerator,
+        Role::Accelerator,
         "nft",
         &["add table ip t; add chain ip t c { type nat hook postrouting priority 100; }; \
         add rule ip t c oifname wan0 masquerade"],
     );
-    bed.run(Host::Client, "sh", &["-c", "echo 1 > /proc/sys/net/ipv4/conf/radio0/promote_secondaries"]);
-    bed.run(Host::Client, "ip", &["address", "add", "10.2.0.3/24", "dev", "radio0"]);
+    bed.run(Role::Client, "sh", &["-c", "echo 1 > /proc/sys/net/ipv4/conf/radio0/promote_secondaries"]);
+    bed.run(Role::Client, "ip", &["address", "add", "10.2.0.3/24", "dev", "radio0"]);
     let moving = [&["sweep", "10.1.0.2", "--ways", "up"], &rates[..], &["2 s", "--json", "-"]].concat();
     let client = bed.client(&moving);
-    bed.run(Host::Client, "sleep", &["1"]);
-    bed.run(Host::Client, "ip", &["address", "delete", "10.2.0.2/24", "dev", "radio0"]);
+    bed.run(Role::Client, "sleep", &["1"]);
+    bed.run(Role::Client, "ip", &["address", "delete", "10.2.0.2/24", "dev", "radio0"]);
     let moved = document(&client.wait_with_output().unwrap());
     let step = &moved["directions"][0]["steps"][0];
     assert_eq!(
@@ -386,10 +386,10 @@ fn time_outs_of_connection_tracking_are_found() {
     let bed = Bed::build("timeout", &radio);
     let rules = "add table ip t; add chain ip t c { type nat hook postrouting priority 100; }; \
         add rule ip t c oifname wan0 masquerade";
-    bed.run(Host::Accelerator, "nft", &[rules]);
+    bed.run(Role::Accelerator, "nft", &[rules]);
     let times = "cd /proc/sys/net/netfilter; echo 5 > nf_conntrack_udp_timeout; \
         echo 5 > nf_conntrack_udp_timeout_stream; echo 7 > nf_conntrack_tcp_timeout_established";
-    bed.run(Host::Accelerator, "sh", &["-c", times]);
+    bed.run(Role::Accelerator, "sh", &["-c", times]);
     let silences = ["--silences", "2 s,4 s,4.8 s,5.2 s,6 s,6.7 s,7.3 s"];
     let document = bed.measure(&[&["timeout", "10.1.0.2"], &silences[..]].concat());
     crate::schema::check_against(&document, include_str!("../../../../schemas/probe-timeout.schema.json"));

@@ -173,6 +173,23 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
+    /// A run of the case `settings` that nothing is known of yet.
+    #[must_use]
+    pub fn new(settings: Case, repetition: u32, seed: u64) -> Self {
+        Self {
+            name: settings.name.clone(),
+            repetition,
+            seed,
+            settings,
+            accelerator_command: None,
+            skipped: None,
+            problems: Vec::new(),
+            doubts: Vec::new(),
+            figures: None,
+            simulation: None,
+        }
+    }
+
     /// Congestion control of the sending host, `cubic` unless the scenario says otherwise; `udp` without one.
     #[must_use]
     pub fn sender(&self) -> &'static str {

@@ -1,14 +1,12 @@
 //! [`BoxProgram`]: the program in the box.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use io::{Clock, INSTANCE_DIRECTORY, PidFd, SpawnOptions, Tethered};
+use io::{INSTANCE_DIRECTORY, LoggedProgram};
 use run::{Answer, Question, Snapshot, Status};
 use units::Duration;
 
-use crate::error::Context;
 use crate::haproxy::{self, Proxy};
 use crate::pause::Pause;
 use crate::topology::{MOBILE, Network, WIRED};
@@ -17,8 +15,6 @@ use crate::{BenchError, Way};
 
 /// Longest time that it may take to say that it is ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-const POLL: Duration = Duration::from_millis(5);
 
 /// Beginning of the line that says that packets go through it.
 const READY: &str = "ready";
@@ -30,8 +26,7 @@ const ACCELERATED: &str = "accelerated: ";
 #[derive(Debug)]
 pub(crate) struct BoxProgram {
     way: Way,
-    child: Tethered,
-    log: PathBuf,
+    running: LoggedProgram,
     /// Proxy that leads packets to it, where it does not do so itself.
     proxy: Option<Proxy>,
 }
@@ -48,7 +43,7 @@ impl BoxProgram {
         pause: &mut Pause<'_>,
     ) -> Result<Option<Self>, BenchError> {
         let Some(wanted) = way.program(WIRED, MOBILE) else { return Ok(None) };
-        let (mut command, proxy) = match wanted {
+        let (command, proxy) = match wanted {
             Program::Cellerator(arguments) => {
                 let mut command = Command::new(program);
                 command.args(arguments).args(more);
@@ -61,33 +56,18 @@ impl BoxProgram {
         // One that is replaced has its own.
         let unused = (1..).map(|n| directory.join(format!("box-{n}.log"))).find(|log| !log.exists());
         let log = unused.unwrap_or_else(|| directory.join("box.log"));
-        let file = fs::File::create(&log).doing(|| format!("create {}", log.display()))?;
-        let errors = file.try_clone().doing(|| format!("share {}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(file).stderr(errors);
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let child = Tethered::spawn(&network.middle, command, options)?;
-        let mut running = Self { way, child, log, proxy };
-        let give_up = Clock::now() + PATIENCE;
-        while !running.is_ready() {
-            running.check()?;
-            if Clock::now() >= give_up {
-                return Err(running.failed(&format!("it was not ready within {PATIENCE}")));
-            }
-            pause.wait(POLL)?;
-        }
-        Ok(Some(running))
-    }
-
-    fn is_ready(&self) -> bool {
-        match self.proxy {
-            Some(_) => haproxy::is_listening(self.pid()),
-            None => self.said().lines().any(|line| line.starts_with(READY)),
-        }
+        let mut running = LoggedProgram::start(way.name(), command, &network.middle, log)?;
+        let is_ready = |own: &LoggedProgram| match proxy {
+            Some(_) => haproxy::is_listening(own.pid()),
+            None => own.said().lines().any(|line| line.starts_with(READY)),
+        };
+        running.wait_until_ready(PATIENCE, is_ready, |time| pause.wait(time))?;
+        Ok(Some(Self { way, running, proxy }))
     }
 
     /// Its process number.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.pid()
     }
 
     /// True when it is `cellerator`, which answers questions.
@@ -120,24 +100,13 @@ impl BoxProgram {
 
     /// Refuses to go on when it has ended by itself.
     pub fn check(&mut self) -> Result<(), BenchError> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(self.failed(&format!("it ended by itself, {status}"))),
-            Err(error) => Err(self.failed(&error.to_string())),
-        }
+        Ok(self.running.check()?)
     }
 
     /// Waits until it ends by itself, because another one has its place; gives what it has said.
     pub fn replaced(mut self, pause: &mut Pause<'_>) -> Result<String, BenchError> {
-        let give_up = Clock::now() + PATIENCE;
-        loop {
-            match self.child.try_wait().doing(|| "wait for the program in the box".to_owned())? {
-                Some(status) if status.success() => return Ok(self.said()),
-                Some(status) => return Err(self.failed(&format!("it ended badly, {status}"))),
-                None if Clock::now() >= give_up => return Err(self.failed("it was not replaced")),
-                None => pause.wait(POLL)?,
-            }
-        }
+        self.running.wait_for_end(PATIENCE, |time| pause.wait(time))?;
+        Ok(self.running.said())
     }
 
     /// Ends it in good order; gives the flows it says it accelerated.
@@ -155,23 +124,9 @@ impl BoxProgram {
             // It would wait for its connections; they have ended as far as the benchmark is concerned.
             return Ok(None);
         }
-        PidFd::open(self.pid())?.send_signal(libc::SIGTERM)?;
-        let give_up = Clock::now() + patience;
-        let status = loop {
-            if let Some(status) =
-                self.child.try_wait().doing(|| "wait for the program in the box".to_owned())?
-            {
-                break status;
-            }
-            if Clock::now() >= give_up {
-                return Err(self.failed(&format!("it did not end within {patience}")));
-            }
-            pause.wait(POLL)?;
-        };
-        if !status.success() {
-            return Err(self.failed(&format!("it ended badly, {status}")));
-        }
-        Ok(accelerated_flows(&self.said()))
+        self.running.ask_to_end()?;
+        self.running.wait_for_end(patience, |time| pause.wait(time))?;
+        Ok(accelerated_flows(&self.running.said()))
     }
 
     /// As [`BoxProgram::stop`]; if its way is to accelerate, it must have done so with `flows` flows.
@@ -186,19 +141,9 @@ impl BoxProgram {
         Ok(())
     }
 
-    fn said(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
     /// `what`, with the last lines of what it said itself.
     fn failed(&self, what: &str) -> BenchError {
-        let said = self.said();
-        let lines: Vec<&str> = said.lines().collect();
-        let last = lines[lines.len().saturating_sub(5)..].join("\n");
-        BenchError::Box {
-            way: self.way.name().to_owned(),
-            message: format!("{what}\n{last}").trim_end().to_owned(),
-        }
+        self.running.failure(what).into()
     }
 }
 

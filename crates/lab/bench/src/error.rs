@@ -42,6 +42,12 @@ pub enum BenchError {
     Interrupted,
 }
 
+impl From<io::ProgramFailure> for BenchError {
+    fn from(io::ProgramFailure { name, message }: io::ProgramFailure) -> Self {
+        Self::Box { way: name, message }
+    }
+}
+
 /// Adds what was tried to a system error.
 pub(crate) trait Context<T> {
     /// `what` begins with a verb and names the object.

@@ -4,14 +4,15 @@
 //! client's address (`usesrc clientip`), so that both ends see each other's. Everything else is as
 //! Debian ships it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use io::Namespace;
+use io::features::find_program;
 
 use crate::BenchError;
 use crate::error::Context;
-use crate::tool::run_tool;
+use crate::tool::{Rules, run_tool};
 use crate::topology::{MOBILE, Network};
 
 /// Port on which it listens: no client sees it.
@@ -24,42 +25,43 @@ const TABLE: &str = "3129";
 #[derive(Debug)]
 pub(crate) struct Proxy {
     middle: Namespace,
+    rules: Option<Rules>,
 }
 
 impl Proxy {
     /// Has the box deliver TCP of clients to [`PORT`].
     pub fn steer(network: &Network) -> Result<Self, BenchError> {
-        let proxy = Self { middle: Namespace::open(network.middle.name())? };
-        proxy.run("ip", &["link", "set", "lo", "up"], "")?;
-        proxy.run("ip", &["rule", "add", "fwmark", "1", "lookup", TABLE], "")?;
-        proxy.run("ip", &["route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", TABLE], "")?;
-        let rules = format!(
-            "table ip cbench {{\n chain in {{\n  type filter hook prerouting priority mangle;\n  \
+        let mut proxy = Self { middle: Namespace::open(network.middle.name())?, rules: None };
+        proxy.ip(&["link", "set", "lo", "up"])?;
+        proxy.ip(&["rule", "add", "fwmark", "1", "lookup", TABLE])?;
+        proxy.ip(&["route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", TABLE])?;
+        let chain = format!(
+            " chain in {{\n  type filter hook prerouting priority mangle;\n  \
              meta l4proto tcp socket transparent 1 meta mark set 1 accept\n  \
-             iifname \"{MOBILE}\" meta l4proto tcp tproxy to :{PORT} meta mark set 1 accept\n }}\n}}\n"
+             iifname \"{MOBILE}\" meta l4proto tcp tproxy to :{PORT} meta mark set 1 accept\n }}\n"
         );
-        proxy.run("nft", &["-f", "-"], &rules)?;
+        proxy.rules = Some(Rules::load(&proxy.middle, "HAProxy", &chain)?);
         Ok(proxy)
     }
 
-    fn run(&self, program: &str, arguments: &[&str], input: &str) -> Result<(), BenchError> {
-        run_tool(&self.middle, program, arguments, input, "HAProxy")
+    fn ip(&self, arguments: &[&str]) -> Result<(), BenchError> {
+        run_tool(&self.middle, "ip", arguments, "", "HAProxy")
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
         // What was not set up cannot be taken down; what matters is that later ways do not meet it.
-        drop(self.run("nft", &["delete", "table", "ip", "cbench"], ""));
-        drop(self.run("ip", &["rule", "del", "fwmark", "1", "lookup", TABLE], ""));
-        drop(self.run("ip", &["route", "flush", "table", TABLE], ""));
-        drop(self.run("ip", &["link", "set", "lo", "down"], ""));
+        drop(self.rules.take());
+        drop(self.ip(&["rule", "del", "fwmark", "1", "lookup", TABLE]));
+        drop(self.ip(&["route", "flush", "table", TABLE]));
+        drop(self.ip(&["link", "set", "lo", "down"]));
     }
 }
 
 /// The command that runs it, its configuration in `directory`.
 pub(crate) fn command(splice: bool, directory: &Path) -> Result<Command, BenchError> {
-    let program = find().ok_or_else(|| BenchError::Missing {
+    let program = find_program("haproxy").ok_or_else(|| BenchError::Missing {
         what: "HAProxy".to_owned(),
         why: "it is not installed; `apt-get install --no-install-recommends haproxy`".to_owned(),
     })?;
@@ -79,16 +81,9 @@ fn configuration(splice: bool) -> String {
     )
 }
 
-/// Debian puts it where only root's PATH leads.
-fn find() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    places.map(|place| place.join("haproxy")).find(|program| program.is_file())
-}
-
 /// Its version as it says itself, such as `2.6.12-1+deb12u4`.
 pub(crate) fn version() -> Option<String> {
-    let output = Command::new(find()?).arg("-v").output().ok()?;
+    let output = Command::new(find_program("haproxy")?).arg("-v").output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     said.split_ascii_whitespace().skip_while(|word| *word != "version").nth(1).map(str::to_owned)
 }

@@ -41,7 +41,8 @@ mod tests {
 
     #[test]
     fn the_next_start_removes_what_a_killed_one_left() {
-        let base = std::env::temp_dir().join(format!("ct-bench-{}", std::process::id()));
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path();
         let name = format!("ct-bench-{}", std::process::id());
         // As after kill -9: a record, a namespace, and nobody who holds the lock.
         let directory = base.join("bench-999999999");
@@ -49,11 +50,9 @@ mod tests {
         std::fs::write(directory.join("owner"), "999999999:1").unwrap();
         std::fs::write(directory.join("record"), format!("{name}\n{name}-never-made")).unwrap();
         Namespace::create(&name).unwrap_or_else(|e| panic!("this test needs root: {e}"));
-        let instance = register_below(&base, &["one".to_owned(), "two".to_owned()]).unwrap();
+        let instance = register_below(base, &["one".to_owned(), "two".to_owned()]).unwrap();
         assert!(Namespace::open(&name).is_err());
         assert!(!directory.exists());
         assert_eq!(std::fs::read_to_string(instance.path().join("record")).unwrap(), "one\ntwo");
-        drop(instance);
-        std::fs::remove_dir_all(base).unwrap();
     }
 }

@@ -15,6 +15,7 @@ mod error;
 mod haproxy;
 mod hold;
 mod instance;
+mod listed;
 mod load;
 mod machine;
 mod markdown;

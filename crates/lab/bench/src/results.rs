@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use figures::stats;
+use figures::{distinct, stats};
 use serde::{Deserialize, Serialize};
 
 use crate::Machine;
@@ -259,14 +259,8 @@ impl Part {
 
 /// The rows that `samples` come to, in the order of cases first, then of ways as they were first measured.
 pub(crate) fn rows(samples: &[Sample], ways: &[&str]) -> Vec<Row> {
-    let mut cases: Vec<&str> = Vec::new();
-    for sample in samples {
-        if !cases.contains(&sample.case.as_str()) {
-            cases.push(&sample.case);
-        }
-    }
     let mut rows = Vec::new();
-    for case in cases {
+    for case in distinct(samples.iter().map(|sample| sample.case.as_str())) {
         for way in ways {
             let of = || samples.iter().filter(|sample| sample.case == case && sample.way == *way);
             let mut names: Vec<&String> = of().flat_map(|sample| sample.values.keys()).collect();

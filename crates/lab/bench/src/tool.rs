@@ -1,12 +1,8 @@
-//! [`run_tool`]: `ip` and `nft` in a namespace, for what only comparisons need.
+//! [`run_tool`]: `ip` and `nft` in a namespace, for what only comparisons need; [`Rules`] of a packet filter.
 
-use std::io::{ErrorKind, Write};
-use std::process::{Command, Stdio};
-
-use io::{Namespace, SpawnOptions};
+use io::Namespace;
 
 use crate::BenchError;
-use crate::error::Context;
 
 /// Runs `program` in `namespace` with `input`; a failure means that `what` cannot be measured.
 pub(crate) fn run_tool(
@@ -16,22 +12,40 @@ pub(crate) fn run_tool(
     input: &str,
     what: &str,
 ) -> Result<(), BenchError> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: false };
-    let doing = || format!("run `{program} {}`", arguments.join(" "));
     let missing = |why: String| BenchError::Missing { what: what.to_owned(), why };
-    let mut child = namespace.spawn(command, options).map_err(|error| missing(error.to_string()))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        match stdin.write_all(input.as_bytes()) {
-            Err(e) if e.kind() != ErrorKind::BrokenPipe => return Err(e).doing(doing),
-            _ => {}
-        }
-    }
-    let output = child.wait_with_output().doing(doing)?;
+    let words = [&[program], arguments].concat();
+    let output = namespace.output_of(&words, input).map_err(|error| missing(error.to_string()))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(missing(format!("cannot {}: {}", doing(), said.lines().next().unwrap_or("it failed").trim())))
+    let said = said.lines().next().unwrap_or("it failed").trim();
+    Err(missing(format!("cannot run `{}`: {said}", words.join(" "))))
+}
+
+/// Rules of a packet filter in a namespace, as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    namespace: Namespace,
+    what: &'static str,
+}
+
+impl Rules {
+    /// Loads some chains, for `what` is measured by them.
+    pub fn load(namespace: &Namespace, what: &'static str, chains: &str) -> Result<Self, BenchError> {
+        let rules = Self { namespace: Namespace::open(namespace.name())?, what };
+        rules.nft(&["-f", "-"], &format!("table ip cbench {{\n{chains}}}\n"))?;
+        Ok(rules)
+    }
+
+    fn nft(&self, arguments: &[&str], input: &str) -> Result<(), BenchError> {
+        run_tool(&self.namespace, "nft", arguments, input, self.what)
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        // With the namespace it goes anyway.
+        drop(self.nft(&["delete", "table", "ip", "cbench"], ""));
+    }
 }

@@ -1,58 +1,62 @@
 //! [`Way`]: what carries packets through the box.
 
-/// One way through the box.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Way {
+use crate::listed::listed;
+
+listed! {
+    /// One way through the box.
+    enum Way;
+    /// Title of the way, in a few words.
+    fn title;
     /// The kernel forwards; no program takes part.
-    Kernel,
+    Kernel: "kernel", "kernel forwarding";
     /// The path of `cellerator run` around a processor that passes everything: the limit of this path.
-    Echo,
+    Echo: "echo", "bare TUN echo";
     /// The same, exchanging ordinary packets with the kernel.
-    EchoPlain,
+    EchoPlain: "echo-no-gso", "bare TUN echo, no GSO";
     /// The same as [`Way::Echo`], never sleeping.
-    EchoBusy,
+    EchoBusy: "echo-busy-poll", "bare TUN echo, busy polling";
     /// The engine, passing every flow.
-    Pass,
+    Pass: "pass", "engine passing";
     /// The engine accelerating at a constant rate that no machine reaches.
-    Fixed,
+    Fixed: "accelerate-fixed", "accelerating, `fixed`";
     /// The engine accelerating at a rate it finds itself.
-    Rate,
+    Rate: "accelerate-rate", "accelerating, `rate`";
     /// The engine accelerating with its defaults.
-    Adaptive,
+    Adaptive: "accelerate", "accelerating";
     /// The same, exchanging ordinary packets with the kernel.
-    AdaptivePlain,
+    AdaptivePlain: "accelerate-no-gso", "accelerating, no GSO";
     /// The same as [`Way::Adaptive`], never sleeping.
-    AdaptiveBusy,
+    AdaptiveBusy: "accelerate-busy-poll", "accelerating, busy polling";
     /// The same as [`Way::Adaptive`], without records for a successor.
-    AdaptiveAlone,
+    AdaptiveAlone: "accelerate-no-successor", "accelerating, no successor";
     /// The same as [`Way::Adaptive`] with a thread for each processor.
-    AdaptiveShards,
+    AdaptiveShards: "accelerate-shards", "accelerating, a shard per processor";
     /// HAProxy as transparent TCP proxy, which copies what it carries.
-    Haproxy,
+    Haproxy: "haproxy", "HAProxy, no splice";
     /// The same, which has the kernel move what it carries (`splice`).
-    HaproxySplice,
+    HaproxySplice: "haproxy-splice", "HAProxy, splice";
     /// The engine accelerating, policy rules lead packets to it.
-    AdaptiveRules,
+    AdaptiveRules: "accelerate-rules", "accelerating, rules";
     /// The same, a BPF program at the interfaces does.
-    AdaptiveTcx,
+    AdaptiveTcx: "accelerate-tcx", "accelerating, tcx";
     /// The kernel forwards, filters by state, and translates.
-    KernelFiltered,
+    KernelFiltered: "kernel-filtered", "kernel forwarding, filter by state";
     /// The engine accelerating, policy rules lead packets to it, beside such a filter.
-    AdaptiveFiltered,
+    AdaptiveFiltered: "accelerate-filtered", "accelerating, rules, filter by state";
     /// The engine passing every flow, by policy rules.
-    PassRules,
+    PassRules: "pass-rules", "passing, rules";
     /// The same by a BPF program, which sends it every packet.
-    PassTcxAll,
+    PassTcxAll: "pass-tcx-no-bypass", "passing, tcx, through the engine";
     /// The same by a BPF program that leaves passed flows to the kernel.
-    PassTcx,
+    PassTcx: "pass-tcx", "passing, tcx, left to the kernel";
     /// A bridge of the kernel's; no program takes part.
-    KernelBridge,
+    KernelBridge: "kernel-bridge", "kernel bridge";
     /// The engine as a bridge, accelerating.
-    Inline,
+    Inline: "inline", "inline, accelerating";
     /// The engine as a bridge, passing every flow.
-    InlinePass,
+    InlinePass: "inline-pass", "inline, passing";
     /// No box: the engine alone, in virtual time.
-    EngineAlone,
+    EngineAlone: "engine", "engine alone";
 }
 
 /// Program in the box.
@@ -71,99 +75,6 @@ pub(crate) enum Program {
 const NO_LIMIT: &str = "100 Gbit/s";
 
 impl Way {
-    /// All.
-    pub const ALL: [Self; 25] = [
-        Self::Kernel,
-        Self::Echo,
-        Self::EchoPlain,
-        Self::EchoBusy,
-        Self::Pass,
-        Self::Fixed,
-        Self::Rate,
-        Self::Adaptive,
-        Self::AdaptivePlain,
-        Self::AdaptiveBusy,
-        Self::AdaptiveAlone,
-        Self::AdaptiveShards,
-        Self::Haproxy,
-        Self::HaproxySplice,
-        Self::AdaptiveRules,
-        Self::AdaptiveTcx,
-        Self::KernelFiltered,
-        Self::AdaptiveFiltered,
-        Self::PassRules,
-        Self::PassTcxAll,
-        Self::PassTcx,
-        Self::KernelBridge,
-        Self::Inline,
-        Self::InlinePass,
-        Self::EngineAlone,
-    ];
-
-    /// Its name in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::Echo => "echo",
-            Self::EchoPlain => "echo-no-gso",
-            Self::EchoBusy => "echo-busy-poll",
-            Self::Pass => "pass",
-            Self::Fixed => "accelerate-fixed",
-            Self::Rate => "accelerate-rate",
-            Self::Adaptive => "accelerate",
-            Self::AdaptivePlain => "accelerate-no-gso",
-            Self::AdaptiveBusy => "accelerate-busy-poll",
-            Self::AdaptiveAlone => "accelerate-no-successor",
-            Self::AdaptiveShards => "accelerate-shards",
-            Self::Haproxy => "haproxy",
-            Self::HaproxySplice => "haproxy-splice",
-            Self::AdaptiveRules => "accelerate-rules",
-            Self::AdaptiveTcx => "accelerate-tcx",
-            Self::KernelFiltered => "kernel-filtered",
-            Self::AdaptiveFiltered => "accelerate-filtered",
-            Self::PassRules => "pass-rules",
-            Self::PassTcxAll => "pass-tcx-no-bypass",
-            Self::PassTcx => "pass-tcx",
-            Self::KernelBridge => "kernel-bridge",
-            Self::Inline => "inline",
-            Self::InlinePass => "inline-pass",
-            Self::EngineAlone => "engine",
-        }
-    }
-
-    /// Title of the way, in a few words.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel forwarding",
-            Self::Echo => "bare TUN echo",
-            Self::EchoPlain => "bare TUN echo, no GSO",
-            Self::EchoBusy => "bare TUN echo, busy polling",
-            Self::Pass => "engine passing",
-            Self::Fixed => "accelerating, `fixed`",
-            Self::Rate => "accelerating, `rate`",
-            Self::Adaptive => "accelerating",
-            Self::AdaptivePlain => "accelerating, no GSO",
-            Self::AdaptiveBusy => "accelerating, busy polling",
-            Self::AdaptiveAlone => "accelerating, no successor",
-            Self::AdaptiveShards => "accelerating, a shard per processor",
-            Self::Haproxy => "HAProxy, no splice",
-            Self::HaproxySplice => "HAProxy, splice",
-            Self::AdaptiveRules => "accelerating, rules",
-            Self::AdaptiveTcx => "accelerating, tcx",
-            Self::KernelFiltered => "kernel forwarding, filter by state",
-            Self::AdaptiveFiltered => "accelerating, rules, filter by state",
-            Self::PassRules => "passing, rules",
-            Self::PassTcxAll => "passing, tcx, through the engine",
-            Self::PassTcx => "passing, tcx, left to the kernel",
-            Self::KernelBridge => "kernel bridge",
-            Self::Inline => "inline, accelerating",
-            Self::InlinePass => "inline, passing",
-            Self::EngineAlone => "engine alone",
-        }
-    }
-
     /// True when the engine takes flows over.
     #[must_use]
     pub const fn accelerates(self) -> bool {

@@ -119,12 +119,10 @@ impl FromStr for Beside {
         let (name, count) = text.split_once(':').unwrap_or((text, "1"));
         let kind = BesideKind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
         let count = count.parse().ok().filter(|count| (1..=16).contains(count));
-        kind.zip(count).map(|(kind, count)| Self { kind, count, is_alone: false }).ok_or_else(|| ContestError::Setting {
-            what: "part",
-            problem: format!(
-                "`beside={text}` is none; write beside={}, with a count from 1 to 16 as in beside=cubic:2",
-                BesideKind::NAMES
-            ),
+        kind.zip(count).map(|(kind, count)| Self { kind, count, is_alone: false }).ok_or_else(|| {
+            let known = BesideKind::NAMES;
+            let write = format!("write beside={known}, with a count from 1 to 16 as in beside=cubic:2");
+            ContestError::setting("part", format!("`beside={text}` is none; {write}"))
         })
     }
 }

@@ -98,13 +98,7 @@ fn bulk_through<M: Observed>(
     let (records, summary) = watched.radio_records(length);
     run.series = Some(series::of_run(&records, length));
     run.queue_quantiles_ms = series::quantiles(&records, length);
-    let lost = summary.lost_after + summary.faded + summary.harq_failed;
-    let arrived = summary.delivered_packets + summary.queue_full + lost;
-    run.utilisation = summary.utilisation;
-    run.throughput_mbps = summary.throughput.as_mbps_f64();
-    run.queue_ms = summary.queueing_delay.into();
-    run.loss = summary.queue_full as f64 / arrived.max(1) as f64;
-    run.radio_loss = lost as f64 / arrived.max(1) as f64;
+    run.set_radio(&summary);
     run.problems = watched.problems;
     Ok(run)
 }

@@ -10,7 +10,7 @@ use units::{Bytes, Duration, Rate};
 
 use crate::line_up::LineUp;
 use crate::results::{
-    BesideRun, Delays, Document, FlowsRun, Limit, MixedRun, Run, SCHEMA, ShortRun, TraceFigures,
+    BesideRun, Delays, Document, FlowsRun, Limit, MixedRun, Run, SCHEMA, Seeded, ShortRun, TraceFigures,
 };
 use crate::{
     Beside, Buffer, ContestError, PathSettings, Scheme, TraceSource, Treatment, beside, bulk, flows, limit,
@@ -72,14 +72,14 @@ impl core::str::FromStr for Part {
             ("short", _) => Ok(Self::Short),
             ("mixed", _) => Ok(Self::Mixed),
             (_, Some(count)) => Ok(Self::Flows(count)),
-            _ => Err(ContestError::Setting {
-                what: "part",
-                problem: format!(
+            _ => Err(ContestError::setting(
+                "part",
+                format!(
                     "`{text}` is none; there are bulk, short, mixed, flows=N with N from 2 to 256, \
                      and beside= or alone= with {}",
                     crate::beside::BesideKind::NAMES
                 ),
-            }),
+            )),
         }
     }
 }
@@ -208,48 +208,24 @@ impl Contest {
             Job::Short { place, size, is_known } => {
                 let cell = self.cell(place, is_over);
                 let run = ShortRun {
-                    trace: cell.trace.name.clone(),
-                    buffer: cell.buffer.to_string(),
-                    scheme: cell.scheme.label.clone(),
-                    seed: cell.seed,
                     size_bytes: size.get(),
                     client: if is_known { "known" } else { "new" }.to_owned(),
-                    ..ShortRun::default()
+                    ..ShortRun::of(&cell)
                 };
                 short::short(&cell.line_up(), length, size, is_known, run).map(Made::Short)
             }
             Job::Mixed(place) => {
                 let cell = self.cell(place, is_over);
-                let run = MixedRun {
-                    trace: cell.trace.name.clone(),
-                    buffer: cell.buffer.to_string(),
-                    scheme: cell.scheme.label.clone(),
-                    seed: cell.seed,
-                    ..MixedRun::default()
-                };
-                mixed::mixed(&cell.line_up(), length, run).map(Made::Mixed)
+                mixed::mixed(&cell.line_up(), length, MixedRun::of(&cell)).map(Made::Mixed)
             }
             Job::Flows(place, count) => {
                 let cell = self.cell(place, is_over);
-                let run = FlowsRun {
-                    trace: cell.trace.name.clone(),
-                    buffer: cell.buffer.to_string(),
-                    scheme: cell.scheme.label.clone(),
-                    seed: cell.seed,
-                    ..FlowsRun::default()
-                };
+                let run = FlowsRun::of(&cell);
                 flows::flows(&cell.line_up(), length, usize::from(count), run).map(Made::Flows)
             }
             Job::Beside(place, neighbours) => {
                 let cell = self.cell(place, is_over);
-                let run = BesideRun {
-                    trace: cell.trace.name.clone(),
-                    buffer: cell.buffer.to_string(),
-                    scheme: cell.scheme.label.clone(),
-                    seed: cell.seed,
-                    beside: neighbours.to_string(),
-                    ..BesideRun::default()
-                };
+                let run = BesideRun { beside: neighbours.to_string(), ..BesideRun::of(&cell) };
                 beside::beside(&cell.line_up(), length, neighbours, run).map(Made::Beside)
             }
         }
@@ -299,14 +275,7 @@ impl Cell<'_> {
 
     pub(crate) fn run(&self) -> Result<Run, SimError> {
         let line_up = self.line_up();
-        let run = Run {
-            trace: self.trace.name.clone(),
-            buffer: self.buffer.to_string(),
-            buffer_bytes: line_up.queue.get(),
-            scheme: self.scheme.label.clone(),
-            seed: self.seed,
-            ..Run::default()
-        };
+        let run = Run { buffer_bytes: line_up.queue.get(), ..Run::of(self) };
         bulk::bulk(&line_up, self.length, run)
     }
 }

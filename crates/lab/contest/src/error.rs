@@ -57,6 +57,11 @@ pub enum ContestError {
 }
 
 impl ContestError {
+    /// An error about the setting `what`.
+    pub(crate) fn setting(what: &'static str, problem: impl Into<String>) -> Self {
+        Self::Setting { what, problem: problem.into() }
+    }
+
     /// An error about `file`.
     pub(crate) fn file(file: &std::path::Path, problem: &dyn core::fmt::Display) -> Self {
         Self::File { file: file.display().to_string(), problem: problem.to_string() }

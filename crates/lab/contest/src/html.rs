@@ -5,10 +5,10 @@ mod plane;
 
 use figures::Table;
 use figures::chart::{Ink, Mark, key};
-use figures::stats;
+use figures::{distinct, stats};
 use maud::{Markup, html};
 
-use crate::results::{Document, Limit, Run, TraceFigures, grouped};
+use crate::results::{Document, Limit, Run, TraceFigures, grouped, here};
 use crate::table::{beside_rows, buffers, bulk_rows, first_seeds, flows_rows, mixed_rows, short_rows};
 use over_time::{fairness, over_time};
 use plane::{Dot, plane};
@@ -55,25 +55,9 @@ fn seeds(document: &Document) -> String {
     }
 }
 
-/// Each once, in the order of the first.
-fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut kept: Vec<&str> = Vec::new();
-    for one in all {
-        if !kept.contains(&one) {
-            kept.push(one);
-        }
-    }
-    kept
-}
-
 /// All schemes, in the order run: their places are their colours.
 fn schemes(document: &Document) -> Vec<&str> {
-    let runs = document.runs.iter().map(|run| run.scheme.as_str());
-    let short = document.short.iter().map(|run| run.scheme.as_str());
-    let mixed = document.mixed.iter().map(|run| run.scheme.as_str());
-    let flows = document.flows.iter().map(|run| run.scheme.as_str());
-    let beside = document.beside.iter().map(|run| run.scheme.as_str());
-    distinct(runs.chain(short).chain(mixed).chain(flows).chain(beside))
+    distinct(document.all_runs().map(|run| run.place().2))
 }
 
 fn colour(schemes: &[&str], scheme: &str) -> usize {
@@ -119,9 +103,7 @@ fn overview(document: &Document, schemes: &[&str], sizes: &[&str]) -> Markup {
 
 fn section(document: &Document, trace: &TraceFigures, schemes: &[&str]) -> Markup {
     let sizes = buffers(document, &trace.trace);
-    let runs_of = |size: &str| -> Vec<&Run> {
-        document.runs.iter().filter(|r| r.trace == trace.trace && r.buffer == size).collect()
-    };
+    let runs_of = |size: &str| here(&document.runs, &trace.trace, size);
     let run_sizes = || sizes.iter().filter(|size| !runs_of(size).is_empty());
     let idle = trace.idle_ping_ms;
     let facts = format!(
@@ -168,15 +150,11 @@ fn plane_of(
 
 /// The tables of a trace and queue, and what went wrong.
 fn tables(document: &Document, trace: &str, size: &str, schemes: &[&str]) -> Markup {
-    fn here<R>(runs: &[R], is_here: impl Fn(&R) -> bool) -> Vec<&R> {
-        runs.iter().filter(|run| is_here(run)).collect()
-    }
-    let is_here = |t: &str, b: &str| t == trace && b == size;
-    let bulk = here(&document.runs, |r| is_here(&r.trace, &r.buffer));
-    let short = here(&document.short, |r| is_here(&r.trace, &r.buffer));
-    let mixed = here(&document.mixed, |r| is_here(&r.trace, &r.buffer));
-    let flows = here(&document.flows, |r| is_here(&r.trace, &r.buffer));
-    let beside = here(&document.beside, |r| is_here(&r.trace, &r.buffer));
+    let bulk = here(&document.runs, trace, size);
+    let short = here(&document.short, trace, size);
+    let mixed = here(&document.mixed, trace, size);
+    let flows = here(&document.flows, trace, size);
+    let beside = here(&document.beside, trace, size);
     let tables = [
         bulk_rows(&bulk, &document.limits_of(trace, size)),
         short_rows(&short),
@@ -184,15 +162,11 @@ fn tables(document: &Document, trace: &str, size: &str, schemes: &[&str]) -> Mar
         flows_rows(&flows),
         beside_rows(&beside),
     ];
-    let problems = bulk.iter().map(|r| (&r.scheme, &r.problems));
-    let problems = problems.chain(short.iter().map(|r| (&r.scheme, &r.problems)));
-    let problems = problems.chain(flows.iter().map(|r| (&r.scheme, &r.problems)));
-    let problems = problems.chain(beside.iter().map(|r| (&r.scheme, &r.problems)));
-    let problems = problems.chain(mixed.iter().map(|r| (&r.scheme, &r.problems)));
+    let runs = document.all_runs().filter(|run| (run.place().0, run.place().1) == (trace, size));
     html! {
         @for table in tables.iter().filter(|table| !table.rows.is_empty()) { (of_schemes(table, schemes)) }
-        @for (scheme, problems) in problems {
-            @for problem in problems { p class="finding warning" { (scheme) ": " (problem) } }
+        @for run in runs {
+            @for problem in run.problems() { p class="finding warning" { (run.place().2) ": " (problem) } }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use io::{Clock, Namespace, Signals, Waiter};
-use lab::{AcceleratorCommand, Host, Instance, Keep, LabError, Session, server_address};
+use lab::{AcceleratorCommand, Instance, Keep, LabError, Role, Session, server_address};
 use link::{Percentiles, Summary};
 use scenario::results::Interrupted;
 use scenario::{Case, Family, Quantity};
@@ -52,12 +52,12 @@ impl LabContest<'_> {
     pub fn hold(&self, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, ContestError> {
         let settings = &self.contest.settings;
         if settings.seeds.len() > 1 {
-            let problem = "the lab makes each run once; several seeds are simulated".to_owned();
-            return Err(ContestError::Setting { what: "seeds", problem });
+            let problem = "the lab makes each run once; several seeds are simulated";
+            return Err(ContestError::setting("seeds", problem));
         }
         if settings.parts != [Part::Bulk] {
-            let problem = "the lab has `bulk` only; short and mixed are simulated".to_owned();
-            return Err(ContestError::Setting { what: "part", problem });
+            let problem = "the lab has `bulk` only; short and mixed are simulated";
+            return Err(ContestError::setting("part", problem));
         }
         let cases: Vec<Case> =
             self.contest.schemes.iter().map(|s| case(s, &settings.path)).collect::<Result<_, _>>()?;
@@ -106,12 +106,7 @@ impl LabContest<'_> {
                     let measured = self.measure(trace, queue, case, scheme, true);
                     let measured = measured.map_err(|error| failed(&name, &error))?;
                     let run = run(trace, (buffer.to_string(), queue), scheme, measured);
-                    progress(&format!(
-                        "{name}: {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms",
-                        run.utilisation * 100.0,
-                        run.queue_ms.p95,
-                        run.ping_ms.p95
-                    ));
+                    progress(&format!("{name}: {}", run.in_words()));
                     document.runs.push(run);
                 }
             }
@@ -144,13 +139,13 @@ impl LabContest<'_> {
             .engine()
             .map(|_| AcceleratorCommand::new(&self.program, case).with_feedback(scheme.feedback.is_some()));
         let mut session = Session::build(self.instance, case, command.as_ref())?;
-        let server = session.network().namespace(Host::Server);
+        let server = session.network().namespace(Role::Server);
         let listen = |port: u16| {
             let address = server_address(Family::Ipv4);
             server.run(|| TcpListener::bind((address, port)))?.map_err(|e| socket_error(&e))
         };
         let listeners = (listen(PING_PORT)?, listen(BULK_PORT)?);
-        let client = Namespace::open(session.network().namespace(Host::Client).name())?;
+        let client = Namespace::open(session.network().namespace(Role::Client).name())?;
         // Last, so that the links' time begins together with the flows.
         session.begin(&line_up.plan(), Keep::Everything)?;
         let traffic =
@@ -198,23 +193,18 @@ fn socket_error(error: &std::io::Error) -> LabError {
 
 fn run(trace: &TraceSource, (buffer, queue): (String, Bytes), scheme: &Scheme, measured: Measured) -> Run {
     let Measured { radio, pings, unanswered, problems } = measured;
-    let lost = radio.lost_after + radio.faded + radio.harq_failed;
-    let arrived = radio.delivered_packets + radio.queue_full + lost;
-    Run {
+    let mut run = Run {
         trace: trace.name.clone(),
         buffer,
         buffer_bytes: queue.get(),
         scheme: scheme.label.clone(),
-        utilisation: radio.utilisation,
-        throughput_mbps: radio.throughput.as_mbps_f64(),
-        queue_ms: radio.queueing_delay.into(),
-        loss: radio.queue_full as f64 / arrived.max(1) as f64,
-        radio_loss: lost as f64 / arrived.max(1) as f64,
         ping_ms: pings,
         pings_unanswered: unanswered,
         problems,
         ..Run::default()
-    }
+    };
+    run.set_radio(&radio);
+    run
 }
 
 /// The settings of the hosts for a scheme.

@@ -70,8 +70,7 @@ impl FromStr for Buffer {
         let bdp = lower.strip_suffix("bdp").and_then(|n| n.trim().parse().ok()).filter(|n| *n > 0);
         let bytes = || text.parse::<Quantity<Bytes>>().ok().filter(|q| q.0 >= QUEUE_MIN);
         bdp.map(Self::Bdp).or_else(|| bytes().map(|q| Self::Bytes(q.0))).ok_or_else(|| {
-            let problem = format!("`{text}` is none; write 4MB (at least 15 KB) or 2bdp");
-            ContestError::Setting { what: "buffer", problem }
+            ContestError::setting("buffer", format!("`{text}` is none; write 4MB (at least 15 KB) or 2bdp"))
         })
     }
 }

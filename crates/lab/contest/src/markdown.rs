@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use figures::{distinct, number};
+
 use crate::limit::limit_at;
-use crate::results::{BesideRun, Document, Run, ShortRun};
+use crate::results::{Document, Run, ShortRun, here};
 use crate::table::{beside_rows, buffers, first_seeds};
 
 /// The bulk part as a table in Markdown: a row for each trace and queue, by falling rate; for each scheme the
@@ -11,7 +13,7 @@ use crate::table::{beside_rows, buffers, first_seeds};
 /// the limit of who knows the link latest, at the share of the last scheme. First seeds alone.
 #[must_use]
 pub fn bulk_markdown(document: &Document) -> String {
-    let schemes = schemes(document.runs.iter().map(|run| run.scheme.as_str()));
+    let schemes = distinct(document.runs.iter().map(|run| run.scheme.as_str()));
     let mut text = heading("trace | Mbit/s", &schemes, " | limit");
     let mut traces = first_seeds(document);
     traces.sort_by(|a, b| b.mean_mbps.total_cmp(&a.mean_mbps));
@@ -39,7 +41,7 @@ pub fn bulk_markdown(document: &Document) -> String {
             let last = schemes.last().and_then(|scheme| of(scheme));
             let point =
                 last.zip(limits.last()).and_then(|(run, limit)| limit_at(&limit.points, run.utilisation));
-            let limit = point.map_or_else(|| "–".to_owned(), |point| format!("{:.0}", point.queue_p95_ms));
+            let limit = number(point.map(|point| point.queue_p95_ms), 0);
             let _ = writeln!(text, " | {limit} |");
         }
     }
@@ -53,8 +55,7 @@ pub fn beside_markdown(document: &Document) -> String {
     let mut text = String::new();
     for trace in first_seeds(document) {
         for buffer in buffers(document, &trace.trace) {
-            let here = |r: &&BesideRun| r.trace == trace.trace && r.buffer == buffer;
-            let table = beside_rows(&document.beside.iter().filter(here).collect::<Vec<_>>());
+            let table = beside_rows(&here(&document.beside, &trace.trace, buffer));
             if text.is_empty() {
                 let name = |(name, unit): &(&str, &str)| match *unit {
                     "" => format!(" {name} |"),
@@ -75,7 +76,7 @@ pub fn beside_markdown(document: &Document) -> String {
 /// scheme, and the bound's, in ms. First seeds alone.
 #[must_use]
 pub fn short_markdown(document: &Document) -> String {
-    let schemes = schemes(document.short.iter().map(|run| run.scheme.as_str()));
+    let schemes = distinct(document.short.iter().map(|run| run.scheme.as_str()));
     let mut text = heading("trace | size, KB", &schemes, " | bound");
     for trace in first_seeds(document) {
         let here = |r: &&ShortRun| r.trace == trace.trace && r.client == "new" && r.seed == trace.seed;
@@ -88,25 +89,13 @@ pub fn short_markdown(document: &Document) -> String {
             };
             let _ = write!(text, "| {} | {}", trace.trace, size / 1_000);
             for scheme in &schemes {
-                let cell =
-                    of(scheme).map_or_else(|| "–".to_owned(), |run| format!("{:.0}", run.completion_ms.p50));
-                let _ = write!(text, " | {cell}");
+                let _ = write!(text, " | {}", number(of(scheme).map(|run| run.completion_ms.p50), 0));
             }
             let bound = schemes.last().and_then(|scheme| of(scheme)).map(|run| run.bound_ms.p50);
-            let _ = writeln!(text, " | {} |", bound.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0}")));
+            let _ = writeln!(text, " | {} |", number(bound, 0));
         }
     }
     text
-}
-
-fn schemes<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut schemes: Vec<&str> = Vec::new();
-    for scheme in all {
-        if !schemes.contains(&scheme) {
-            schemes.push(scheme);
-        }
-    }
-    schemes
 }
 
 fn heading(first: &str, schemes: &[&str], last: &str) -> String {

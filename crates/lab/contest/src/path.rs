@@ -56,7 +56,7 @@ impl PathSettings {
     /// # Errors
     /// The first setting that is not.
     pub fn check(&self) -> Result<(), ContestError> {
-        let wrong = |what, problem: &str| Err(ContestError::Setting { what, problem: problem.to_owned() });
+        let wrong = |what, problem: &str| Err(ContestError::setting(what, problem));
         if self.wan_rtt > RTT_MAX {
             return wrong("wan-rtt", "must be at most 5 s");
         }

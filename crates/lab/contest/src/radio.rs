@@ -37,10 +37,7 @@ impl core::str::FromStr for Air {
         match text {
             "flat" => Ok(Self::Flat),
             "slots" => Ok(Self::Slots),
-            _ => Err(ContestError::Setting {
-                what: "radio",
-                problem: format!("`{text}` is none; there are flat, slots"),
-            }),
+            _ => Err(ContestError::setting("radio", format!("`{text}` is none; there are flat, slots"))),
         }
     }
 }
@@ -77,12 +74,11 @@ impl RadioSettings {
     /// # Errors
     /// It is something else.
     pub fn bursts(text: &str) -> Result<LossModel, ContestError> {
-        let [enter, leave] = pair::<Probability>(text).ok_or_else(|| ContestError::Setting {
-            what: "bursts",
-            problem: format!(
+        let [enter, leave] = pair::<Probability>(text).ok_or_else(|| {
+            ContestError::setting("bursts", format!(
                 "`{text}` is none; write ENTER,LEAVE, as in 0.1%,25%: 1 of 1000 packets begins a burst of 4 \
                  in the mean"
-            ),
+            ))
         })?;
         Ok(LossModel::GilbertElliott {
             to_bad_ppm: enter.ppm(),
@@ -99,11 +95,9 @@ impl RadioSettings {
     /// It is something else, or they would last for ever.
     pub fn fades(text: &str) -> Result<(Duration, Duration), ContestError> {
         let times = pair::<Duration>(text).filter(|[every, lasting]| !lasting.is_zero() && lasting < every);
-        times.map(|[every, lasting]| (every, lasting)).ok_or_else(|| ContestError::Setting {
-            what: "fades",
-            problem: format!(
-                "`{text}` is none; write EVERY,FOR, as in 500ms,20ms, the first longer than the second"
-            ),
+        times.map(|[every, lasting]| (every, lasting)).ok_or_else(|| {
+            let problem = "is none; write EVERY,FOR, as in 500ms,20ms, the first longer than the second";
+            ContestError::setting("fades", format!("`{text}` {problem}"))
         })
     }
 

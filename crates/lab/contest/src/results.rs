@@ -7,6 +7,7 @@ use scenario::results::Interrupted;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
+use crate::contest::Cell;
 use crate::{Estimate, LimitPoint, PathDocument};
 
 /// Name and version of the document.
@@ -61,6 +62,15 @@ impl Document {
         self.limits.iter().filter(|limit| limit.trace == trace && limit.buffer == buffer).collect()
     }
 
+    /// Every run of every part.
+    pub(crate) fn all_runs(&self) -> impl Iterator<Item = &dyn Seeded> {
+        fn each<R: Seeded>(runs: &[R]) -> impl Iterator<Item = &dyn Seeded> {
+            runs.iter().map(|run| run as &dyn Seeded)
+        }
+        let alone = each(&self.runs).chain(each(&self.short)).chain(each(&self.mixed));
+        alone.chain(each(&self.flows)).chain(each(&self.beside))
+    }
+
     /// Fills in [`Document::summaries`].
     pub(crate) fn summarise(&mut self) {
         if self.seeds.len() > 1 {
@@ -84,6 +94,10 @@ pub(crate) fn grouped<'a, R: Seeded>(runs: &[&'a R]) -> Vec<Vec<&'a R>> {
 
 /// A run of which there is one per seed.
 pub(crate) trait Seeded {
+    /// One without figures yet.
+    fn of(cell: &Cell<'_>) -> Self
+    where
+        Self: Sized;
     /// Trace, buffer and scheme.
     fn place(&self) -> (&str, &str, &str);
     fn problems(&self) -> &[String];
@@ -92,6 +106,15 @@ pub(crate) trait Seeded {
 macro_rules! seeded {
     ($($run:ty),*) => {$(
         impl Seeded for $run {
+            fn of(cell: &Cell<'_>) -> Self {
+                Self {
+                    trace: cell.trace.name.clone(),
+                    buffer: cell.buffer.to_string(),
+                    scheme: cell.scheme.label.clone(),
+                    seed: cell.seed,
+                    ..Self::default()
+                }
+            }
             fn place(&self) -> (&str, &str, &str) {
                 (&self.trace, &self.buffer, &self.scheme)
             }
@@ -101,7 +124,12 @@ macro_rules! seeded {
         }
     )*};
 }
-seeded!(Run, MixedRun, FlowsRun, BesideRun);
+seeded!(Run, ShortRun, MixedRun, FlowsRun, BesideRun);
+
+/// Those of a trace with a queue.
+pub(crate) fn here<'a, R: Seeded>(runs: &'a [R], trace: &str, buffer: &str) -> Vec<&'a R> {
+    runs.iter().filter(|run| (run.place().0, run.place().1) == (trace, buffer)).collect()
+}
 
 /// Bulk runs that differ in their seed alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -383,6 +411,29 @@ pub struct Waiting {
     pub mean_bytes: f64,
     /// Largest, in bytes.
     pub max_bytes: u64,
+}
+
+impl Run {
+    /// Enters what the radio link did in the time of the run.
+    pub(crate) fn set_radio(&mut self, radio: &link::Summary) {
+        let lost = radio.lost_after + radio.faded + radio.harq_failed;
+        let arrived = radio.delivered_packets + radio.queue_full + lost;
+        self.utilisation = radio.utilisation;
+        self.throughput_mbps = radio.throughput.as_mbps_f64();
+        self.queue_ms = radio.queueing_delay.into();
+        self.loss = radio.queue_full as f64 / arrived.max(1) as f64;
+        self.radio_loss = lost as f64 / arrived.max(1) as f64;
+    }
+
+    /// How the link was used, and how long packets waited, in a few words.
+    pub(crate) fn in_words(&self) -> String {
+        format!(
+            "{:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms",
+            self.utilisation * 100.0,
+            self.queue_ms.p95,
+            self.ping_ms.p95
+        )
+    }
 }
 
 /// A bulk flow with the ping beside it.

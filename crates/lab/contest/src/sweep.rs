@@ -52,8 +52,10 @@ impl core::str::FromStr for Shard {
         let parts =
             text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
         parts.filter(|(index, of)| index < of).map(|(index, of)| Self { index, of }).ok_or_else(|| {
-            let problem = format!("`{text}` is none; write i/n with i from 0 to n-1, as in 0/8");
-            ContestError::Setting { what: "shard", problem }
+            ContestError::setting(
+                "shard",
+                format!("`{text}` is none; write i/n with i from 0 to n-1, as in 0/8"),
+            )
         })
     }
 }
@@ -165,12 +167,7 @@ fn run_cell(
     };
     let name = format!("{}, {}, seed {}: {scheme}", source.name, point.buffer, point.seed);
     let run = cell.run().map_err(|source| ContestError::Sim { run: name.clone(), source })?;
-    let told = format!(
-        "{name}: {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms",
-        run.utilisation * 100.0,
-        run.queue_ms.p95,
-        run.ping_ms.p95
-    );
+    let told = format!("{name}: {}", run.in_words());
     Ok((rows::row(number, &point, &run, &idles[*trace][own], prepared.length), told))
 }
 

@@ -2,10 +2,11 @@
 
 use core::fmt::Write as _;
 
-use figures::Table;
+use figures::{Table, distinct};
 
 use crate::results::{
     BesideRun, Document, FlowsRun, Limit, MixedRun, Run, Seeded, ShortRun, TraceFigures, Waiting, grouped,
+    here,
 };
 use crate::{Estimate, limit_at};
 
@@ -35,22 +36,12 @@ pub fn tables(document: &Document, columns: usize) -> String {
             );
             let limits = document.limits_of(&trace.trace, buffer);
             text += &limits.iter().map(|limit| limit_line(limit)).collect::<String>();
-            let is_here = |t: &str, b: &str| t == trace.trace && b == buffer;
-            let runs: Vec<&Run> = document.runs.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            text += &shown(&bulk_rows(&runs, &limits), columns, &BULK_MAY_GO, &problems_of(&runs));
-            let short: Vec<&ShortRun> =
-                document.short.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            let bad = problems(short.iter().map(|run| (run.scheme.as_str(), run.problems.as_slice())));
-            text += &shown(&short_rows(&short), columns, &SHORT_MAY_GO, &bad);
-            let mixed: Vec<&MixedRun> =
-                document.mixed.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            text += &shown(&mixed_rows(&mixed), columns, &MIXED_MAY_GO, &problems_of(&mixed));
-            let flows: Vec<&FlowsRun> =
-                document.flows.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            text += &shown(&flows_rows(&flows), columns, &FLOWS_MAY_GO, &problems_of(&flows));
-            let beside: Vec<&BesideRun> =
-                document.beside.iter().filter(|r| is_here(&r.trace, &r.buffer)).collect();
-            text += &shown(&beside_rows(&beside), columns, &BESIDE_MAY_GO, &problems_of(&beside));
+            let place = (trace.trace.as_str(), buffer);
+            text += &shown(&document.runs, place, columns, &BULK_MAY_GO, |runs| bulk_rows(runs, &limits));
+            text += &shown(&document.short, place, columns, &SHORT_MAY_GO, short_rows);
+            text += &shown(&document.mixed, place, columns, &MIXED_MAY_GO, mixed_rows);
+            text += &shown(&document.flows, place, columns, &FLOWS_MAY_GO, flows_rows);
+            text += &shown(&document.beside, place, columns, &BESIDE_MAY_GO, beside_rows);
         }
     }
     text
@@ -58,19 +49,8 @@ pub fn tables(document: &Document, columns: usize) -> String {
 
 /// The queues of a trace's runs, in order.
 pub(crate) fn buffers<'a>(document: &'a Document, trace: &str) -> Vec<&'a str> {
-    let bulk = document.runs.iter().map(|r| (&r.trace, &r.buffer));
-    let short = document.short.iter().map(|r| (&r.trace, &r.buffer));
-    let mixed = document.mixed.iter().map(|r| (&r.trace, &r.buffer));
-    let mut buffers: Vec<&str> = Vec::new();
-    let flows = document.flows.iter().map(|r| (&r.trace, &r.buffer));
-    let beside = document.beside.iter().map(|r| (&r.trace, &r.buffer));
-    for (_, buffer) in bulk.chain(short).chain(mixed).chain(flows).chain(beside).filter(|(t, _)| *t == trace)
-    {
-        if !buffers.contains(&buffer.as_str()) {
-            buffers.push(buffer);
-        }
-    }
-    buffers
+    let places = document.all_runs().map(Seeded::place);
+    distinct(places.filter(|(of, ..)| *of == trace).map(|(_, buffer, _)| buffer))
 }
 
 fn limit_line(limit: &Limit) -> String {
@@ -81,11 +61,6 @@ fn limit_line(limit: &Limit) -> String {
         })
     };
     format!("  the limit, all known {:.0} ms late: {}, {}, {}\n", limit.late_ms, at(0.9), at(0.95), at(0.98))
-}
-
-fn problems<'a>(all: impl Iterator<Item = (&'a str, &'a [String])>) -> String {
-    all.flat_map(|(scheme, list)| list.iter().map(move |problem| format!("  {scheme}: {problem}\n")))
-        .collect()
 }
 
 /// Clauses in lines of at most `columns`, unless one alone is longer.
@@ -131,20 +106,25 @@ pub(crate) fn bulk_rows(runs: &[&Run], limits: &[&Limit]) -> Table {
     table
 }
 
-fn problems_of<R: Seeded>(runs: &[&R]) -> String {
-    problems(runs.iter().map(|run| (run.place().2, run.problems())))
-}
-
-/// A table with its problems below it; nothing of no runs.
-fn shown(table: &Table, columns: usize, may_go: &[&str], problems: &str) -> String {
-    if table.rows.is_empty() {
+/// The table of the runs here with their problems below it; nothing of no runs.
+fn shown<R: Seeded>(
+    all: &[R],
+    (trace, buffer): (&str, &str),
+    columns: usize,
+    may_go: &[&str],
+    table: impl Fn(&[&R]) -> Table,
+) -> String {
+    let runs = here(all, trace, buffer);
+    if runs.is_empty() {
         return String::new();
     }
-    let (table, gone) = table.fitting(columns, may_go);
+    let (table, gone) = table(&runs).fitting(columns, may_go);
     let gone = match gone.as_slice() {
         [] => String::new(),
         gone => format!("  {} columns left out for want of width\n", gone.len()),
     };
+    let problems = runs.iter().flat_map(|run| run.problems().iter().map(|p| (run.place().2, p)));
+    let problems: String = problems.map(|(name, problem)| format!("  {name}: {problem}\n")).collect();
     format!("\n{table}{gone}{problems}")
 }
 
@@ -313,12 +293,7 @@ fn fair_mbps(run: &BesideRun, all: &[&BesideRun]) -> Option<f64> {
 /// Shares of downloads, a row per kind of neighbour and scheme. The fair share is that of the first scheme
 /// without an accelerator, at most an equal one.
 pub(crate) fn beside_rows(runs: &[&BesideRun]) -> Table {
-    let mut kinds: Vec<&str> = Vec::new();
-    for run in runs {
-        if !kinds.contains(&run.beside.as_str()) {
-            kinds.push(&run.beside);
-        }
-    }
+    let kinds = distinct(runs.iter().map(|run| run.beside.as_str()));
     let row = |of: &Vec<&BesideRun>| {
         let shares: Vec<f64> =
             of.iter().filter_map(|run| fair_mbps(run, runs).map(|fair| run.own_mbps / fair)).collect();

@@ -1,13 +1,13 @@
 //! [`Traffic`]: a bulk download and a ping-pong over real sockets.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use io::{Clock, Namespace, Waiter};
-use lab::server_address;
+use lab::{is_time_out, server_address};
 use scenario::Family;
 use units::{Duration, Instant};
 
@@ -125,11 +125,6 @@ impl Drop for Traffic {
     }
 }
 
-/// True for an error that only says that nothing happened for a while.
-fn is_pause(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-}
-
 /// The one connection that a listener is for.
 fn accept(listener: &TcpListener, shared: &Shared) -> std::io::Result<Option<TcpStream>> {
     listener.set_nonblocking(true)?;
@@ -143,7 +138,7 @@ fn accept(listener: &TcpListener, shared: &Shared) -> std::io::Result<Option<Tcp
                 stream.set_write_timeout(Some(LOOK_EVERY))?;
                 return Ok(Some(stream));
             }
-            Err(error) if is_pause(&error) => {
+            Err(error) if is_time_out(&error) => {
                 let soon = Clock::now() + Duration::from_millis(2);
                 waiter.wait(Some(soon)).map_err(std::io::Error::other)?;
             }
@@ -171,7 +166,7 @@ fn read_on(
         match stream.read(&mut block) {
             Ok(0) => return Ok(()),
             Ok(len) => take(&block[..len])?,
-            Err(error) if is_pause(&error) => {}
+            Err(error) if is_time_out(&error) => {}
             Err(error) => return Err(error),
         }
     }
@@ -185,7 +180,7 @@ fn send(listener: &TcpListener, shared: &Shared) -> std::io::Result<()> {
     while !shared.is_over() {
         match stream.write(&block) {
             Ok(_) => {}
-            Err(error) if is_pause(&error) => {}
+            Err(error) if is_time_out(&error) => {}
             Err(error) => return Err(error),
         }
     }

@@ -1,18 +1,15 @@
 //! [`AcceleratorCommand`]: `cellerator run` as a process in the accelerator's namespace; [`DrwaCommand`]:
 //! `cellerator drwa` in the client's.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 
-use io::{Namespace, PidFd, SpawnOptions, Tethered};
+use io::{LoggedProgram, Namespace};
 use scenario::{Case, Client, DrwaVariant};
 use units::Duration;
 
 use crate::LabError;
-use crate::error::Context;
+use crate::pause::pause;
 use crate::reporter::FEEDBACK_ADDRESS;
 use crate::topology::{RADIO, WAN};
 
@@ -67,13 +64,13 @@ impl AcceleratorCommand {
         (!is_able).then(|| "`cellerator run` of this version does not accelerate yet".to_owned())
     }
 
-    /// Starts it in `accelerator` and waits until it says `ready`; its messages go to a file in `directory`.
+    /// Starts it in `accelerator` and waits until it says `ready`; what it says goes to a file in `directory`.
     ///
     /// # Errors
     /// When it ends or keeps silent; its own message is passed on.
     pub(crate) fn start(&self, accelerator: &Namespace, directory: &Path) -> Result<Running, LabError> {
         let log = directory.join("accelerator.log");
-        Running::start("cellerator run", &self.program, &self.arguments, (accelerator, &log))
+        Running::start("cellerator run", &self.program, &self.arguments, (accelerator, log))
     }
 }
 
@@ -102,71 +99,31 @@ impl DrwaCommand {
 
     pub(crate) fn start(&self, client: &Namespace, directory: &Path) -> Result<Running, LabError> {
         let log = directory.join("drwa.log");
-        Running::start("cellerator drwa", &self.program, &self.arguments, (client, &log))
+        Running::start("cellerator drwa", &self.program, &self.arguments, (client, log))
     }
 }
 
-/// The lines of `stdout` as they come; reading goes on to the end so that the program never blocks.
-fn lines_of(stdout: std::process::ChildStdout) -> mpsc::Receiver<String> {
-    let (send, lines) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            // Nobody listening any more is no reason to stop reading.
-            let _ = send.send(line);
-        }
-    });
-    lines
-}
-
-/// A running accelerator; killed when dropped, with whoever goes on in its place.
+/// A running accelerator or DRWA; killed when dropped, with whoever goes on in its place.
 #[derive(Debug)]
-pub(crate) struct Running {
-    name: &'static str,
-    child: Tethered,
-    log: PathBuf,
-    said: Vec<String>,
-}
+pub(crate) struct Running(LoggedProgram);
 
 impl Running {
-    /// Starts a program and waits until it says `ready`; its messages go to the file `log`.
+    /// Starts a program and waits until it says `ready`; what it says goes to the file `log`.
     ///
     /// # Errors
     /// When it ends or keeps silent; its own message is passed on.
     pub(crate) fn start(
-        name: &'static str,
+        name: &str,
         program: &Path,
         arguments: &[String],
-        (namespace, log): (&Namespace, &Path),
+        (namespace, log): (&Namespace, PathBuf),
     ) -> Result<Self, LabError> {
-        let messages = fs::File::create(log).doing(|| format!("create {}", log.display()))?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut child = Tethered::spawn(namespace, command, options)?;
-        let lines = child.stdout.take().map(lines_of);
-        let mut running = Self { name, child, log: log.to_owned(), said: Vec::new() };
-        if let Some(lines) = lines {
-            running.wait_until_ready(&lines)?;
-        }
-        Ok(running)
-    }
-
-    fn wait_until_ready(&mut self, lines: &mpsc::Receiver<String>) -> Result<(), LabError> {
-        let deadline = io::Clock::now() + START_LIMIT;
-        loop {
-            let left = deadline.saturating_since(io::Clock::now());
-            match lines.recv_timeout(std::time::Duration::from_nanos(left.as_nanos())) {
-                Ok(line) if line.starts_with(READY) => return Ok(()),
-                Ok(line) => self.said.push(line),
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    return Err(self.failed(&format!("did not say `{READY}` within {START_LIMIT}")));
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    let status = self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
-                    return Err(self.failed(&format!("ended before it was ready, {status}")));
-                }
-            }
-        }
+        command.args(arguments);
+        let mut running = LoggedProgram::start(name, command, namespace, log)?;
+        let is_ready = |own: &LoggedProgram| own.said().lines().any(|line| line.starts_with(READY));
+        running.wait_until_ready(START_LIMIT, is_ready, pause)?;
+        Ok(Self(running))
     }
 
     /// Refuses to go on when it has ended by itself.
@@ -174,22 +131,7 @@ impl Running {
     /// # Errors
     /// With its own last words.
     pub fn check(&mut self) -> Result<(), LabError> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(self.failed(&format!("ended by itself, {status}"))),
-            Err(e) => Err(self.failed(&e.to_string())),
-        }
-    }
-
-    /// `what`, with the last lines of what it said itself.
-    fn failed(&self, what: &str) -> LabError {
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = self.said.iter().map(String::as_str).chain(log.lines()).collect();
-        let last = lines[lines.len().saturating_sub(5)..].join("\n");
-        LabError::Program {
-            program: self.name.to_owned(),
-            message: format!("{what}\n{last}").trim_end().to_owned(),
-        }
+        Ok(self.0.check()?)
     }
 
     /// Asks it to end and waits for it.
@@ -197,17 +139,7 @@ impl Running {
     /// # Errors
     /// When it does not end in time, or ends with an error.
     pub fn stop(mut self) -> Result<(), LabError> {
-        PidFd::open(self.child.id())?.send_signal(libc::SIGTERM)?;
-        let deadline = io::Clock::now() + STOP_LIMIT;
-        loop {
-            match self.child.try_wait().doing(|| format!("wait for `{}`", self.name))? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(self.failed(&format!("ended with {status}"))),
-                None if io::Clock::now() > deadline => {
-                    return Err(self.failed(&format!("did not end within {STOP_LIMIT} of SIGTERM")));
-                }
-                None => crate::pause::pause(Duration::from_millis(5))?,
-            }
-        }
+        self.0.ask_to_end()?;
+        self.0.wait_for_end(STOP_LIMIT, pause)
     }
 }

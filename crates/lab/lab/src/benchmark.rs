@@ -21,7 +21,7 @@ use crate::emulator::{Emulation, Keep};
 use crate::error::Context;
 use crate::pause::pause;
 use crate::session::{Session, read_trace};
-use crate::topology::{Host, client_address, radio_gateway, server_address};
+use crate::topology::{Role, client_address, radio_gateway, server_address};
 use crate::transfer::round_trips;
 use crate::{Instance, LabError};
 
@@ -149,8 +149,8 @@ impl Benchmark<'_> {
         let rate = self.rate()?;
         progress("one TCP flow");
         let flow = vec![
-            self.flow("one link", Host::Accelerator, "radio.down = { delay = \"10 ms\", queue = \"1000000 packets\" }\nradio.up.delay = \"10 ms\"")?,
-            self.flow("two links", Host::Server, "wan = { delay = \"5 ms\", queue = \"1000000 packets\" }\nradio.down = { delay = \"5 ms\", queue = \"1000000 packets\" }\nradio.up.delay = \"5 ms\"")?,
+            self.flow("one link", Role::Accelerator, "radio.down = { delay = \"10 ms\", queue = \"1000000 packets\" }\nradio.up.delay = \"10 ms\"")?,
+            self.flow("two links", Role::Server, "wan = { delay = \"5 ms\", queue = \"1000000 packets\" }\nradio.down = { delay = \"5 ms\", queue = \"1000000 packets\" }\nradio.up.delay = \"5 ms\"")?,
         ];
         let highest_rate = self.highest_rate(progress)?;
         let mut replayed = Vec::new();
@@ -185,7 +185,7 @@ impl Benchmark<'_> {
 
     fn delay(&self, path: &str, settings: &str, target: IpAddr) -> Result<DelayFigures, LabError> {
         let mut session = self.session(settings, Path::new("."))?;
-        let round_trip_ms = self.ping(session.network().namespace(Host::Client), target)?;
+        let round_trip_ms = self.ping(session.network().namespace(Role::Client), target)?;
         let timing = session.end()?.judged(true);
         Ok(DelayFigures { path: path.to_owned(), round_trip_ms, timing })
     }
@@ -198,8 +198,7 @@ impl Benchmark<'_> {
         let mut command = Command::new("ping");
         command.args(["-n", "-c", &PINGS.to_string(), "-i", &interval, &target.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let child = client.spawn(command, options)?;
+        let child = client.spawn(command, SpawnOptions::KILLED_WITH_PARENT)?;
         let process = PidFd::open(child.id())?;
         let waiting = std::thread::spawn(move || child.wait_with_output());
         while !waiting.is_finished() {
@@ -306,14 +305,14 @@ impl Benchmark<'_> {
         time: Duration,
     ) -> Result<(Vec<Instant>, Emulation), LabError> {
         let mut session = self.session(settings, directory)?;
-        let bind = |host: Host, address: IpAddr| -> Result<UdpSocket, LabError> {
+        let bind = |host: Role, address: IpAddr| -> Result<UdpSocket, LabError> {
             let namespace = session.network().namespace(host);
             let socket = namespace.run(|| UdpSocket::bind(SocketAddr::new(address, 5_001)))?;
             socket.map_err(|source| LabError::File { what: "bind a UDP socket".to_owned(), source })
         };
         let (from, to) = (
-            bind(Host::Accelerator, radio_gateway(Family::Ipv4))?,
-            bind(Host::Client, client_address(Family::Ipv4))?,
+            bind(Role::Accelerator, radio_gateway(Family::Ipv4))?,
+            bind(Role::Client, client_address(Family::Ipv4))?,
         );
         let target = SocketAddr::new(client_address(Family::Ipv4), 5_001);
         let stop = AtomicBool::new(false);
@@ -330,13 +329,13 @@ impl Benchmark<'_> {
         Ok((arrivals, session.end()?))
     }
 
-    fn flow(&self, path: &str, from: Host, settings: &str) -> Result<FlowFigures, LabError> {
+    fn flow(&self, path: &str, from: Role, settings: &str) -> Result<FlowFigures, LabError> {
         let mut session = self.session(settings, Path::new("."))?;
         let address =
-            if from == Host::Server { server_address(Family::Ipv4) } else { radio_gateway(Family::Ipv4) };
+            if from == Role::Server { server_address(Family::Ipv4) } else { radio_gateway(Family::Ipv4) };
         let goodput = {
             let network = session.network();
-            let (sender, receiver) = (network.namespace(from), network.namespace(Host::Client));
+            let (sender, receiver) = (network.namespace(from), network.namespace(Role::Client));
             self.one_flow(sender, receiver, SocketAddr::new(address, 5_002), FLOW_TIME)?
         };
         let timing = session.end()?.judged(false);

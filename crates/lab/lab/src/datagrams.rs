@@ -14,14 +14,12 @@ use crate::LabError;
 use crate::error::Context;
 use crate::origin::Content;
 use crate::topology::{client_address, server_address};
-use crate::transfer::Outcome;
+use crate::transfer::{Outcome, mark};
 
 /// Port of source and sink.
 const PORT: u16 = 5001;
 /// Number of the datagram and when it left, which an acknowledgement returns.
 const STAMP_LEN: usize = 16;
-/// Marks of progress are at least this far apart.
-const MARK_SPACING: Duration = Duration::from_millis(5);
 /// Interval of the checks of threads whether they are to end.
 const TURN: Duration = Duration::from_millis(20);
 /// Time to wait for acknowledgements after the last datagram: more than any queue here holds.
@@ -192,10 +190,7 @@ fn sink(socket: UdpSocket, stop: Arc<AtomicBool>, received: Arc<AtomicU64>) -> J
             let now = Clock::now();
             let total = received.fetch_add(1, Ordering::Relaxed) + 1;
             last = Some(now);
-            match marks.last() {
-                Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
-                _ => marks.push((now, total)),
-            }
+            mark(&mut marks, now, total);
             // An acknowledgement that is lost is none.
             let _ = socket.send_to(stamp, from);
         }

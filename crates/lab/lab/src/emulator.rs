@@ -11,11 +11,9 @@
 //! Each turn delivers what is due, then fetches what has arrived, then waits: asleep until shortly before
 //! the next departure, then spinning ([`Waking::Early`]). A packet is never handed over before its planned time.
 
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::thread::JoinHandle;
 
-use io::{Clock, Interest, SpinBudget, Tun, Waiter};
+use io::{Clock, SpinBudget, Tun};
 use link::{DelayModel, Link, PacketRecord};
 use scenario::LinkPlan;
 use scenario::results::{Moved, Timing};
@@ -23,21 +21,15 @@ use scenario::segments::{Observer, Segment};
 use units::{Bytes, Duration, Instant};
 
 use crate::LabError;
-use crate::error::Context;
+use crate::air_thread::{AirThread, BATCH, PACKET_LEN_MAX, STOP, missed, waiter};
 use crate::lateness::{LateBins, Lateness};
 use crate::reporter::Reporter;
 
-/// Packets fetched from one device before the others and the due ones get their turn.
-const BATCH: usize = 32;
-/// Room for one packet of the devices' MTU.
-const PACKET_LEN_MAX: usize = 2_048;
 /// Buffers kept for reuse.
 const FREE_BUFFERS_MAX: usize = 16_384;
-/// Time before a departure at which the thread is awake. Longer than [`Waiter::SPIN_MARGIN`]: under load a
+/// Time before a departure at which the thread is awake. Longer than [`io::Waiter::SPIN_MARGIN`]: under load a
 /// sleeper's wake-up often takes more than that.
 const SPIN_MARGIN: Duration = Duration::from_micros(250);
-/// Above ordinary threads; the kernel's own time-critical threads run at 50.
-const REALTIME_PRIORITY: u8 = 20;
 
 const WAN_DOWN: usize = 0;
 const WAN_UP: usize = 1;
@@ -67,8 +59,7 @@ pub enum Waking {
 /// A running emulator; dropping it stops it.
 #[derive(Debug)]
 pub struct Emulator {
-    stop: UnixStream,
-    thread: Option<JoinHandle<Result<Emulation, LabError>>>,
+    thread: AirThread<Emulation>,
     started: Instant,
 }
 
@@ -122,7 +113,6 @@ impl Emulator {
         waking: Waking,
         mut reporter: Option<Reporter>,
     ) -> Result<Self, LabError> {
-        let (stop, stopped) = UnixStream::pair().doing(|| "make a socket pair".to_owned())?;
         let started = Clock::now();
         let make = |config: &link::LinkConfig, is_radio: bool| {
             let keeps_log = keep == Keep::EveryLink || is_radio && keep == Keep::Everything;
@@ -150,11 +140,8 @@ impl Emulator {
             free_buffers: Vec::new(),
             reporter,
         };
-        let thread = std::thread::Builder::new()
-            .name("emulator".to_owned())
-            .spawn(move || moved.run(&stopped))
-            .doing(|| "start the emulator's thread".to_owned())?;
-        Ok(Self { stop, thread: Some(thread), started })
+        let run = move |stopped: &UnixStream, is_realtime| moved.run(stopped, is_realtime);
+        Ok(Self { thread: AirThread::start("emulator", run)?, started })
     }
 
     /// Start of the links' time.
@@ -166,29 +153,15 @@ impl Emulator {
     /// True when the thread has ended by itself, which is an error.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.thread.has_failed()
     }
 
     /// Stops and hands over what was kept.
     ///
     /// # Errors
     /// Reason why the thread ended before, if it did.
-    pub fn finish(mut self) -> Result<Emulation, LabError> {
-        self.end().unwrap_or_else(|| Err(LabError::Which("the emulator is stopped already".to_owned())))
-    }
-
-    fn end(&mut self) -> Option<Result<Emulation, LabError>> {
-        let thread = self.thread.take()?;
-        // The other end hanging up wakes the thread.
-        let _ = self.stop.shutdown(std::net::Shutdown::Both);
-        let failed = |_| LabError::Which("the emulator's thread panicked".to_owned());
-        Some(thread.join().map_err(failed).and_then(|result| result))
-    }
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        drop(self.end());
+    pub fn finish(self) -> Result<Emulation, LabError> {
+        self.thread.finish()
     }
 }
 
@@ -206,17 +179,14 @@ struct Mover {
     reporter: Option<Reporter>,
 }
 
-const STOP: u64 = 4;
-
 impl Mover {
-    fn run(mut self, stopped: &impl AsFd) -> Result<Emulation, LabError> {
-        let is_realtime = io::sched::set_realtime_priority(REALTIME_PRIORITY).is_ok();
+    fn run(mut self, stopped: &UnixStream, is_realtime: bool) -> Result<Emulation, LabError> {
         let spin_margin = match self.waking {
             Waking::Early => SPIN_MARGIN,
             Waking::OnTimer => Duration::ZERO,
         };
-        let mut precise = self.waiter(spin_margin, stopped)?;
-        let mut relaxed = self.waiter(Duration::ZERO, stopped)?;
+        let mut precise = waiter(spin_margin, &self.devices, stopped)?;
+        let mut relaxed = waiter(Duration::ZERO, &self.devices, stopped)?;
         let mut budget = SpinBudget::default();
         let mut woken = Clock::now();
         loop {
@@ -250,15 +220,6 @@ impl Mover {
                 self.fetch(device)?;
             }
         }
-    }
-
-    fn waiter(&self, spin_margin: Duration, stopped: &impl AsFd) -> Result<Waiter, LabError> {
-        let waiter = Waiter::new(spin_margin)?;
-        for (token, device) in (0..).zip(&self.devices) {
-            waiter.add(device, Interest::Read, token)?;
-        }
-        waiter.add(stopped, Interest::Read, STOP)?;
-        Ok(waiter)
     }
 
     /// Hands over what is due.
@@ -309,7 +270,7 @@ impl Mover {
     }
 
     fn finish(mut self, is_realtime: bool) -> Result<Emulation, LabError> {
-        let missed = self.devices.iter().map(|d| d.stats().map(|s| s.tx_dropped)).sum::<Result<u64, _>>()?;
+        let missed = missed(&self.devices)?;
         let records = [self.links[RADIO_DOWN].take_log(), self.links[RADIO_UP].take_log()];
         let wan_records = [self.links[WAN_DOWN].take_log(), self.links[WAN_UP].take_log()];
         let segments = self.observers.map(Observer::into_segments);

@@ -53,6 +53,12 @@ pub enum LabError {
     Interrupted,
 }
 
+impl From<io::ProgramFailure> for LabError {
+    fn from(io::ProgramFailure { name, message }: io::ProgramFailure) -> Self {
+        Self::Program { program: name, message }
+    }
+}
+
 /// Adds what was tried to a system error.
 pub(crate) trait Context<T> {
     /// `what` begins with a verb and names the object.

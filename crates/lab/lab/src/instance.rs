@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::error::Context;
-use crate::topology::{Host, Network};
+use crate::topology::{Network, Role};
 
 const KIND: &str = "lab";
 
@@ -49,7 +49,7 @@ impl Instance {
         }
         let registered = io::Instance::register(Path::new(INSTANCE_DIRECTORY), KIND)?;
         let further = crate::moves::HOSTS.map(|host| format!("cellab-{name}-{host}"));
-        let mut namespaces = Host::ALL.map(|host| Network::namespace_name(&name, host)).to_vec();
+        let mut namespaces = Role::ALL.map(|host| Network::namespace_name(&name, host)).to_vec();
         namespaces.extend(further);
         namespaces.sort();
         namespaces.dedup();
@@ -108,7 +108,7 @@ impl Running {
     ///
     /// # Errors
     /// When the lab has just ended.
-    pub fn namespace(&self, host: Host) -> Result<Namespace, LabError> {
+    pub fn namespace(&self, host: Role) -> Result<Namespace, LabError> {
         Ok(Namespace::open(&Network::namespace_name(self.name(), host))?)
     }
 

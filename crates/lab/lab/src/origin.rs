@@ -105,8 +105,7 @@ impl Origin {
         let mut command = Command::new(program);
         command.arg("-e").arg(&log).arg("-p").arg(directory).arg("-c").arg(&config);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut origin = Self { child: server.spawn(command, options)?, uploads };
+        let mut origin = Self { child: server.spawn(command, SpawnOptions::KILLED_WITH_PARENT)?, uploads };
         origin.wait_until_ready(server, &log)?;
         Ok(origin)
     }

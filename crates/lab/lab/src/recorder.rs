@@ -21,7 +21,7 @@ use units::{Duration, Instant};
 use crate::LabError;
 use crate::emulator::Emulation;
 use crate::error::Context;
-use crate::topology::{Host, Network, RADIO, WAN};
+use crate::topology::{Network, RADIO, Role, WAN};
 
 /// Bytes kept of each packet: the headers with all their options.
 const SNAPLEN: usize = 128;
@@ -111,7 +111,7 @@ impl Recorder {
     pub fn start(network: &Network, recording: &Recording) -> Result<Self, LabError> {
         let mut recorder = Self { stop: Arc::default(), threads: Vec::new() };
         for (host, interface, path) in
-            [(Host::Server, WAN, &recording.server), (Host::Client, RADIO, &recording.client)]
+            [(Role::Server, WAN, &recording.server), (Role::Client, RADIO, &recording.client)]
         {
             let ring = open(network.namespace(host), interface)?;
             let file = File::create(path).doing(|| format!("write {}", path.display()))?;
@@ -186,7 +186,7 @@ fn copy(mut ring: CaptureRing, file: File, path: &Path, stop: &AtomicBool) -> Re
 ///
 /// # Errors
 /// The kernel does not say.
-pub fn counters(network: &Network, host: Host) -> Result<BTreeMap<String, u64>, LabError> {
+pub fn counters(network: &Network, host: Role) -> Result<BTreeMap<String, u64>, LabError> {
     let mut found = BTreeMap::new();
     for file in ["/proc/thread-self/net/snmp", "/proc/thread-self/net/netstat"] {
         let read = network.namespace(host).run(|| fs::read_to_string(file))?;

@@ -17,13 +17,13 @@ use crate::datagrams::Datagrams;
 use crate::emulator::{Emulation, Keep, path_rtt};
 use crate::error::Context;
 use crate::figures::Evidence;
+use crate::listener::Listener;
 use crate::origin::{Content, Origin};
 use crate::recorder::{Dropped, Recorder, Recording, Truth, counters};
 use crate::session::{Session, read_trace};
-use crate::shaped_origin::ShapedOrigin;
-use crate::topology::{DISCIPLINE, Host, Network, server_address};
+use crate::topology::{DISCIPLINE, Role, server_address};
 use crate::transfer::{Pages, Ping, Transfers};
-use crate::{Instance, LabError};
+use crate::{Instance, LabError, shaped_origin};
 
 /// Progress of a run, for a display.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub enum Progress<'a> {
 }
 
 /// Runs scenarios in the lab `instance`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Runner<'a> {
     /// The lab's name and directory.
     pub instance: &'a Instance,
@@ -129,16 +129,9 @@ impl Runner<'_> {
         let command =
             is_accelerated.then(|| AcceleratorCommand::new(&self.program, case).with_feedback(has_feedback));
         let mut result = CaseResult {
-            name: case.name.clone(),
-            repetition,
-            seed,
-            settings: case.clone(),
             accelerator_command: command.as_ref().map(AcceleratorCommand::line),
             skipped: command.as_ref().and_then(AcceleratorCommand::lack),
-            problems: Vec::new(),
-            doubts: Vec::new(),
-            figures: None,
-            simulation: None,
+            ..CaseResult::new(case.clone(), repetition, seed)
         };
         if result.skipped.is_none() {
             let time_limit = scenario.time_limit.0;
@@ -175,13 +168,13 @@ impl Runner<'_> {
         let managing = DrwaCommand::of(&self.program, &case.client);
         let mut session = Session::build_with(self.instance, case, command, managing.as_ref())?;
         let serving =
-            Serving::start(session.network().namespace(Host::Server), self.instance, workload, &content)?;
-        let beside = Servers::listen(session.network().namespace(Host::Server), workload)?;
+            Serving::start(session.network().namespace(Role::Server), self.instance, workload, &content)?;
+        let beside = Servers::listen(session.network().namespace(Role::Server), workload)?;
         let recorder =
             run.recording.map(|recording| Recorder::start(session.network(), recording)).transpose()?;
-        let client = Namespace::open(session.network().namespace(Host::Client).name())?;
+        let client = Namespace::open(session.network().namespace(Role::Client).name())?;
         let datagrams = (workload.kind() == Kind::Udp)
-            .then(|| Datagrams::open(session.network().namespace(Host::Server), &client, workload))
+            .then(|| Datagrams::open(session.network().namespace(Role::Server), &client, workload))
             .transpose()?;
         // Last, so that the links' time begins together with the transfer in every case.
         session.begin(&plan, Keep::Everything)?;
@@ -208,9 +201,10 @@ impl Runner<'_> {
         let pings = ping.map(Ping::finish).unwrap_or_default();
         let pages = pages.map(Pages::finish).unwrap_or_default();
         let beside = beside.finish();
-        let sender = if workload.kind() == Kind::Upload { Host::Client } else { Host::Server };
-        let resent_by_sender = resent_segments(session.network(), sender)?;
-        let counters = [Host::Server, Host::Client].map(|host| counters(session.network(), host));
+        let sender = if workload.kind() == Kind::Upload { Role::Client } else { Role::Server };
+        let counters =
+            [counters(session.network(), Role::Server)?, counters(session.network(), Role::Client)?];
+        let resent = counters[usize::from(sender == Role::Client)].get("Tcp.RetransSegs").copied();
         recorder.map(Recorder::finish).transpose()?;
         let emulation = session.end()?;
         if let Some(recording) = run.recording {
@@ -218,8 +212,8 @@ impl Runner<'_> {
             run.write_truth(recording, sender, bytes, counters, &plan, &emulation)?;
         }
         let evidence = Evidence {
-            resent_by_sender,
-            uploaded: serving.uploaded()?,
+            resent_by_sender: resent.unwrap_or(0),
+            uploaded: serving.finish()?,
             emulation,
             outcomes: &outcomes,
             datagrams,
@@ -238,8 +232,8 @@ impl Runner<'_> {
 enum Serving {
     /// nginx, as fast as TCP takes it.
     Nginx(Origin),
-    /// A program that writes no faster than the workload says; ends when dropped.
-    Shaped(#[allow(dead_code, reason = "held for its end")] ShapedOrigin),
+    /// A program that writes no faster than the workload says.
+    Shaped(Listener),
     /// Datagrams are asked for by nobody.
     Nothing,
 }
@@ -255,17 +249,20 @@ impl Serving {
             (Kind::Udp, _) => Ok(Self::Nothing),
             (Kind::Download, Some(rate)) => {
                 let address = SocketAddr::from((server_address(workload.family()), 80));
-                Ok(Self::Shaped(ShapedOrigin::start(server, address, content, rate.0)?))
+                Ok(Self::Shaped(shaped_origin::start(server, address, content, rate.0)?))
             }
             _ => Ok(Self::Nginx(Origin::start(server, instance.directory())?)),
         }
     }
 
-    fn uploaded(&self) -> Result<Vec<String>, LabError> {
+    /// Ends it; SHA-256 of what was uploaded.
+    fn finish(self) -> Result<Vec<String>, LabError> {
         match self {
-            Self::Nginx(origin) => origin.uploaded(),
-            Self::Shaped(_) | Self::Nothing => Ok(Vec::new()),
+            Self::Nginx(origin) => return origin.uploaded(),
+            Self::Shaped(server) => drop(server.finish()),
+            Self::Nothing => {}
         }
+        Ok(Vec::new())
     }
 }
 
@@ -282,9 +279,9 @@ impl Run<'_> {
     fn write_truth(
         &self,
         recording: &Recording,
-        sender: Host,
+        sender: Role,
         bytes: u64,
-        [server, client]: [Result<BTreeMap<String, u64>, LabError>; 2],
+        [server, client]: [BTreeMap<String, u64>; 2],
         plan: &LinkPlan,
         emulation: &Emulation,
     ) -> Result<(), LabError> {
@@ -295,8 +292,8 @@ impl Run<'_> {
             sender: sender.name(),
             bytes,
             path_rtt_ms: path_rtt(plan).as_millis_f64(),
-            server: server?,
-            client: client?,
+            server,
+            client,
             dropped: Dropped::of(emulation),
         };
         let path = &recording.truth;
@@ -314,17 +311,6 @@ pub fn run_name(scenario: &Scenario, case: &Case, repetition: u32) -> String {
     };
     let name = format!("{}-{}", plain(&scenario.name), plain(&case.name));
     if scenario.repetitions > 1 { format!("{name}-{repetition}") } else { name }
-}
-
-/// `Tcp RetransSegs` of a host.
-fn resent_segments(network: &Network, host: Host) -> Result<u64, LabError> {
-    const FILE: &str = "/proc/thread-self/net/snmp";
-    let read = network.namespace(host).run(|| fs::read_to_string(FILE))?;
-    let text = read.doing(|| format!("read {FILE}"))?;
-    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
-    let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    let mut fields = names.split_whitespace().zip(values.split_whitespace());
-    Ok(fields.find(|(name, _)| *name == "RetransSegs").and_then(|(_, v)| v.parse().ok()).unwrap_or(0))
 }
 
 /// Versions and machine, for results of a command `line` of version `version`.

@@ -7,7 +7,7 @@ use scenario::{Case, Family, LinkPlan};
 use crate::accelerator::{AcceleratorCommand, DrwaCommand, Running};
 use crate::emulator::{Emulation, Emulator, Keep, Waking};
 use crate::reporter::Reporter;
-use crate::topology::{HostSettings, Network, client_address};
+use crate::topology::{Network, client_address};
 use crate::{Instance, LabError};
 
 /// A network that is set up; everything goes when it is dropped.
@@ -44,22 +44,15 @@ impl Session {
         accelerator: Option<&AcceleratorCommand>,
         drwa: Option<&DrwaCommand>,
     ) -> Result<Self, LabError> {
-        let settings = HostSettings {
-            congestion_control: case.server.congestion_control,
-            client_rmem: case.client.rmem(),
-            server_wmem: case.server.wmem(),
-            without_sack: case.client.sack == Some(false),
-            without_timestamps: case.client.timestamps == Some(false),
-        };
-        let network = Network::create(instance.name(), &settings)?;
+        let network = Network::create(instance.name(), &case.server, &case.client)?;
         let family = case.workload.family();
         let mut session = Self { accelerating: None, managing: None, emulator: None, network, family };
         if let Some(command) = accelerator {
-            let namespace = session.network.namespace(crate::Host::Accelerator);
+            let namespace = session.network.namespace(crate::Role::Accelerator);
             session.accelerating = Some(command.start(namespace, instance.directory())?);
         }
         if let Some(command) = drwa {
-            let namespace = session.network.namespace(crate::Host::Client);
+            let namespace = session.network.namespace(crate::Role::Client);
             session.managing = Some(command.start(namespace, instance.directory())?);
         }
         Ok(session)
@@ -74,7 +67,7 @@ impl Session {
         let devices =
             devices.ok_or_else(|| LabError::Which("the lab's links are running already".to_owned()))?;
         let reporter = plan.feedback.filter(|_| self.accelerating.is_some()).map(|config| {
-            let accelerator = self.network.namespace(crate::Host::Accelerator);
+            let accelerator = self.network.namespace(crate::Role::Accelerator);
             Reporter::open(config, accelerator, client_address(self.family))
         });
         self.emulator = Some(Emulator::start(devices, plan, keep, Waking::Early, reporter.transpose()?)?);

@@ -1,19 +1,16 @@
-//! [`ShapedOrigin`]: a program in the server's namespace that writes a file to each client no
-//! faster than a set rate.
+//! [`start`]: a program in the server's namespace that writes a file to each client no faster than a set rate.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use io::{Clock, Namespace};
 use units::{Bytes, Duration, Rate};
 
 use crate::LabError;
-use crate::error::Context;
+use crate::listener::{Listener, is_time_out, write_all};
 use crate::origin::Content;
 use crate::pause::pause;
 
@@ -25,86 +22,35 @@ const TURN: std::time::Duration = std::time::Duration::from_millis(100);
 const REQUEST_MAX: usize = 16 * 1024;
 const BLOCK: usize = 1 << 16;
 
-/// A program that answers every HTTP request with the same file, at a set rate; ended when dropped.
-#[derive(Debug)]
-pub struct ShapedOrigin {
-    stop: Arc<AtomicBool>,
-    accepting: Option<JoinHandle<()>>,
-}
-
-impl ShapedOrigin {
-    /// Listens at `address`, port 80, in `server`, and serves `content`.
-    ///
-    /// # Errors
-    /// When it cannot listen there.
-    pub fn start(
-        server: &Namespace,
-        address: SocketAddr,
-        content: &Content,
-        rate: Rate,
-    ) -> Result<Self, LabError> {
-        let listener = server.run(|| {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        })?;
-        let listener = listener.doing(|| format!("listen at {address}"))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let job = Job { path: content.path.clone(), size: content.size, rate, stop: Arc::clone(&stop) };
-        Ok(Self { stop, accepting: Some(std::thread::spawn(move || accept(&listener, &job))) })
-    }
-}
-
-impl Drop for ShapedOrigin {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // One that has panicked has ended too.
-        let _ = self.accepting.take().map(JoinHandle::join);
-    }
-}
-
 /// Content that every client gets.
-#[derive(Clone)]
 struct Job {
     path: PathBuf,
     size: Bytes,
     rate: Rate,
-    stop: Arc<AtomicBool>,
 }
 
-impl Job {
-    fn is_to_end(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
-
-fn accept(listener: &TcpListener, job: &Job) {
-    let mut serving = Vec::new();
-    while !job.is_to_end() {
-        match listener.accept() {
-            Ok((client, _)) => {
-                let job = job.clone();
-                // A client that goes away is its own affair: what it got is compared there.
-                serving.push(std::thread::spawn(move || {
-                    let _ = serve(client, &job);
-                }));
-            }
-            Err(_) if pause(Duration::from_millis(2)).is_ok() => {}
-            Err(_) => break,
-        }
-    }
-    for thread in serving {
-        let _ = thread.join();
-    }
+/// Listens at `address`, port 80, in `server`, and answers every HTTP request with `content`, at a set rate.
+///
+/// # Errors
+/// When it cannot listen there.
+pub fn start(
+    server: &Namespace,
+    address: SocketAddr,
+    content: &Content,
+    rate: Rate,
+) -> Result<Listener, LabError> {
+    let job = Job { path: content.path.clone(), size: content.size, rate };
+    // A client that goes away is its own affair: what it got is compared there.
+    Listener::start(server, address, move |client, is_over| drop(serve(client, &job, is_over)))
 }
 
 /// Reads one request and writes the file.
-fn serve(mut client: TcpStream, job: &Job) -> std::io::Result<()> {
-    client.set_nonblocking(false)?;
+fn serve(mut client: TcpStream, job: &Job, is_over: &AtomicBool) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     client.set_read_timeout(Some(TURN))?;
     client.set_write_timeout(Some(TURN))?;
-    if !has_asked(&mut client, job)? {
+    let is_over = || is_over.load(Ordering::Relaxed);
+    if !has_asked(&mut client, &is_over)? {
         return Ok(());
     }
     let head = format!(
@@ -112,11 +58,11 @@ fn serve(mut client: TcpStream, job: &Job) -> std::io::Result<()> {
          close\r\n\r\n",
         job.size.get()
     );
-    write_all(&mut client, head.as_bytes(), job)?;
-    let mut file = File::open(Path::new(&job.path))?;
+    write_all(&mut client, head.as_bytes(), &is_over)?;
+    let mut file = File::open(&job.path)?;
     let (began, mut written) = (Clock::now(), 0);
     let mut block = vec![0; BLOCK];
-    while written < job.size.get() && !job.is_to_end() {
+    while written < job.size.get() && !is_over() {
         let due = Due::after(Clock::now().saturating_since(began), job.rate);
         let allowed = due.bytes.min(job.size.get());
         let len = usize::try_from(allowed.saturating_sub(written)).unwrap_or(BLOCK).min(BLOCK);
@@ -126,7 +72,7 @@ fn serve(mut client: TcpStream, job: &Job) -> std::io::Result<()> {
         }
         file.seek(SeekFrom::Start(written))?;
         let len = file.read(&mut block[..len])?;
-        write_all(&mut client, &block[..len], job)?;
+        write_all(&mut client, &block[..len], &is_over)?;
         written += len as u64;
     }
     Ok(())
@@ -153,9 +99,9 @@ impl Due {
 }
 
 /// Waits for the empty line behind a request; false when the client goes or all is to end.
-fn has_asked(client: &mut TcpStream, job: &Job) -> std::io::Result<bool> {
+fn has_asked(client: &mut TcpStream, is_over: &dyn Fn() -> bool) -> std::io::Result<bool> {
     let (mut request, mut block) = (Vec::new(), [0; 1_024]);
-    while !job.is_to_end() && request.len() < REQUEST_MAX {
+    while !is_over() && request.len() < REQUEST_MAX {
         match client.read(&mut block) {
             Ok(0) => return Ok(false),
             Ok(len) => request.extend_from_slice(&block[..len]),
@@ -167,23 +113,6 @@ fn has_asked(client: &mut TcpStream, job: &Job) -> std::io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// Writes all of `bytes`, however long the client keeps it waiting, unless all is to end.
-fn write_all(client: &mut TcpStream, mut bytes: &[u8], job: &Job) -> std::io::Result<()> {
-    while !bytes.is_empty() && !job.is_to_end() {
-        match client.write(bytes) {
-            Ok(len) => bytes = bytes.get(len..).unwrap_or_default(),
-            Err(error) if is_time_out(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// True for a call that a time limit ended, and for one to be made again.
-pub fn is_time_out(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use io::netlink::Cidr;
-use io::{Framing, Namespace, Tun, TunConfig};
-use scenario::{CongestionControl, Family};
+use io::{Framing, Host, Namespace, Tun, TunConfig};
+use scenario::{Client, CongestionControl, Family, Server};
 
 use crate::LabError;
 
@@ -12,9 +12,9 @@ use crate::LabError;
 /// drops nor reorders before the emulated link does.
 pub(crate) const DISCIPLINE: &str = "pfifo_fast";
 
-/// One of the three hosts.
+/// Role of one of the three hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Host {
+pub enum Role {
     /// Behind the wired segment.
     Server,
     /// Between the links.
@@ -23,7 +23,7 @@ pub enum Host {
     Client,
 }
 
-impl Host {
+impl Role {
     /// All, from the server on.
     pub const ALL: [Self; 3] = [Self::Server, Self::Accelerator, Self::Client];
 
@@ -37,7 +37,7 @@ impl Host {
         }
     }
 
-    /// The host called `name`.
+    /// The role called `name`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|host| host.name() == name)
@@ -47,96 +47,84 @@ impl Host {
 /// The server's address.
 #[must_use]
 pub const fn server_address(family: Family) -> IpAddr {
-    match family {
-        Family::Ipv4 => IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2)),
-        Family::Ipv6 => IpAddr::V6(Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2)),
-    }
+    address(family, 1, 2)
 }
 
 /// The accelerator's address on the radio side.
 #[must_use]
 pub const fn radio_gateway(family: Family) -> IpAddr {
-    match family {
-        Family::Ipv4 => IpAddr::V4(Ipv4Addr::new(10, 2, 0, 1)),
-        Family::Ipv6 => IpAddr::V6(Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 1)),
-    }
+    address(family, 2, 1)
 }
 
 /// The client's address.
 #[must_use]
 pub const fn client_address(family: Family) -> IpAddr {
+    address(family, 2, 2)
+}
+
+/// An address of the wired segment, 1, or of the radio link, 2.
+const fn address(family: Family, net: u8, last: u8) -> IpAddr {
     match family {
-        Family::Ipv4 => IpAddr::V4(Ipv4Addr::new(10, 2, 0, 2)),
-        Family::Ipv6 => IpAddr::V6(Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 2)),
+        Family::Ipv4 => IpAddr::V4(Ipv4Addr::new(10, net, 0, last)),
+        Family::Ipv6 => IpAddr::V6(Ipv6Addr::new(0xfd00, net as u16, 0, 0, 0, 0, 0, last as u16)),
     }
 }
+
+/// Addresses by version, with the lengths of their prefixes.
+const FAMILIES: [(Family, u8); 2] = [(Family::Ipv4, 24), (Family::Ipv6, 64)];
 
 /// Name of the devices of the wired segment.
 pub const WAN: &str = "wan0";
 /// Name of the devices of the radio link.
 pub const RADIO: &str = "radio0";
 
-/// Settings of the three hosts.
-#[derive(Clone, Debug, Default)]
-pub struct HostSettings {
-    /// The server's congestion control; the kernel's default otherwise.
-    pub congestion_control: Option<CongestionControl>,
-    /// The client's `tcp_rmem`; the kernel's default otherwise.
-    pub client_rmem: Option<String>,
-    /// The server's `tcp_wmem`; the kernel's default otherwise.
-    pub server_wmem: Option<String>,
-    /// The client does not offer SACK.
-    pub without_sack: bool,
-    /// The client does not offer timestamps.
-    pub without_timestamps: bool,
-}
-
 /// The namespaces, named until dropped, and the four devices in the order the emulator wants them:
 /// server `wan0`, accelerator `wan0`, accelerator `radio0`, client `radio0`.
 #[derive(Debug)]
 pub struct Network {
-    hosts: [io::Host; 3],
+    hosts: [Host; 3],
     tuns: Option<[Tun; 4]>,
 }
 
 impl Network {
     /// The name of a host's namespace in the lab called `instance`.
     #[must_use]
-    pub fn namespace_name(instance: &str, host: Host) -> String {
+    pub fn namespace_name(instance: &str, host: Role) -> String {
         format!("cellab-{instance}-{}", host.name())
     }
 
-    /// Makes the network of the lab called `instance`.
+    /// Makes the network of the lab called `instance`, with these settings of the server and the client.
     ///
     /// # Errors
     /// Without root, or when the names are taken.
-    pub fn create(instance: &str, settings: &HostSettings) -> Result<Self, LabError> {
-        let create = |host| io::Host::create(&Self::namespace_name(instance, host));
-        let hosts = [create(Host::Server)?, create(Host::Accelerator)?, create(Host::Client)?];
+    pub fn create(instance: &str, server: &Server, client: &Client) -> Result<Self, LabError> {
+        let create = |host| Host::create(&Self::namespace_name(instance, host));
+        let hosts = [create(Role::Server)?, create(Role::Accelerator)?, create(Role::Client)?];
         for host in &hosts {
             let netlink = host.netlink()?;
             netlink.set_up(netlink.index_of("lo")?)?;
         }
-        let [server, accelerator, client] = &hosts;
-        let device = |host, name, net, last| device(host, name, &[(v4(net, last), 24), (v6(net, last), 64)]);
+        let [at_server, accelerator, at_client] = &hosts;
+        let device = |host, name, net, last| {
+            device(host, name, &FAMILIES.map(|(family, prefix)| (address(family, net, last), prefix)))
+        };
         let tuns = [
-            device(server, WAN, 1, 2)?,
+            device(at_server, WAN, 1, 2)?,
             device(accelerator, WAN, 1, 1)?,
             device(accelerator, RADIO, 2, 1)?,
-            device(client, RADIO, 2, 2)?,
+            device(at_client, RADIO, 2, 2)?,
         ];
-        for (host, net) in [(server, 1), (client, 2)] {
-            host.add_default_route(v4(net, 1))?;
-            host.add_default_route(v6(net, 1))?;
+        for (host, net) in [(at_server, 1), (at_client, 2)] {
+            FAMILIES.iter().try_for_each(|(family, _)| host.add_default_route(address(*family, net, 1)))?;
         }
         let network = Self { hosts, tuns: Some(tuns) };
-        network.configure(settings)?;
+        network.configure(server, client)?;
         Ok(network)
     }
 
     /// The namespace of a host.
     #[must_use]
-    pub fn namespace(&self, host: Host) -> &Namespace {
+    pub fn namespace(&self, host: Role) -> &Namespace {
         &self.hosts[host as usize]
     }
 
@@ -145,31 +133,29 @@ impl Network {
         self.tuns.take()
     }
 
-    fn configure(&self, settings: &HostSettings) -> Result<(), LabError> {
-        for host in Host::ALL {
+    fn configure(&self, server: &Server, client: &Client) -> Result<(), LabError> {
+        for host in Role::ALL {
             // Figures of one transfer must not shape the next.
             self.set(host, "net/ipv4/tcp_no_metrics_save", "1")?;
         }
-        self.set(Host::Accelerator, "net/ipv4/ip_forward", "1")?;
-        self.set(Host::Accelerator, "net/ipv6/conf/all/forwarding", "1")?;
-        if let Some(control) = settings.congestion_control {
-            for (host, device, net) in [(Host::Server, WAN, 1), (Host::Client, RADIO, 2)] {
-                for gateway in [v4(net, 1), v6(net, 1)] {
-                    self.set_congestion_control(host, gateway, device, control)?;
+        self.set(Role::Accelerator, "net/ipv4/ip_forward", "1")?;
+        self.set(Role::Accelerator, "net/ipv6/conf/all/forwarding", "1")?;
+        if let Some(control) = server.congestion_control {
+            for (host, device, net) in [(Role::Server, WAN, 1), (Role::Client, RADIO, 2)] {
+                for (family, _) in FAMILIES {
+                    self.set_congestion_control(host, address(family, net, 1), device, control)?;
                 }
             }
         }
-        if let Some(wmem) = &settings.server_wmem {
-            self.set(Host::Server, "net/ipv4/tcp_wmem", wmem)?;
+        if let Some(wmem) = server.wmem() {
+            self.set(Role::Server, "net/ipv4/tcp_wmem", &wmem)?;
         }
-        if let Some(rmem) = &settings.client_rmem {
-            self.set(Host::Client, "net/ipv4/tcp_rmem", rmem)?;
+        if let Some(rmem) = client.rmem() {
+            self.set(Role::Client, "net/ipv4/tcp_rmem", &rmem)?;
         }
-        for (setting, is_off) in
-            [("tcp_sack", settings.without_sack), ("tcp_timestamps", settings.without_timestamps)]
-        {
-            if is_off {
-                self.set(Host::Client, &format!("net/ipv4/{setting}"), "0")?;
+        for (setting, is_on) in [("tcp_sack", client.sack), ("tcp_timestamps", client.timestamps)] {
+            if is_on == Some(false) {
+                self.set(Role::Client, &format!("net/ipv4/{setting}"), "0")?;
             }
         }
         Ok(())
@@ -181,7 +167,7 @@ impl Network {
     /// allow to ordinary users (`tcp_allowed_congestion_control`); a route may name any.
     fn set_congestion_control(
         &self,
-        host: Host,
+        host: Role,
         gateway: IpAddr,
         device: &str,
         control: CongestionControl,
@@ -196,7 +182,7 @@ impl Network {
         Err(LabError::NoCongestionControl { name: control.name(), said: said.trim().to_owned() })
     }
 
-    fn set(&self, host: Host, path: &str, value: &str) -> Result<(), LabError> {
+    fn set(&self, host: Role, path: &str, value: &str) -> Result<(), LabError> {
         Ok(self.namespace(host).set(path, value)?)
     }
 }
@@ -214,12 +200,4 @@ pub(crate) fn device(namespace: &Namespace, name: &str, addresses: &[(IpAddr, u8
         Ok(tun)
     })?;
     Ok(made?)
-}
-
-fn v4(net: u8, last: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, net, 0, last))
-}
-
-fn v6(net: u8, last: u8) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::new(0xfd00, u16::from(net), 0, 0, 0, 0, 0, u16::from(last)))
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
-use io::{Clock, Namespace, PidFd, Signals, SpawnOptions};
+use io::{Clock, Namespace, OwnedChild, PidFd, Signals, SpawnOptions};
 use scenario::{Kind, Workload};
 use sha2::{Digest, Sha256};
 use units::{Duration, Instant};
@@ -163,9 +163,8 @@ impl<'a> Transfers<'a> {
             return self.start_late_reader(asked);
         }
         let command = self.command(flow, time_limit);
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
         let spawned = Clock::now();
-        let mut child = self.client.spawn(command, options)?;
+        let mut child = self.client.spawn(command, SpawnOptions::KILLED_WITH_PARENT)?;
         self.running.push(PidFd::open(child.id())?);
         // Without the privilege it reads as an ordinary program does.
         let _ = io::sched::set_realtime_priority_of(child.id(), CLIENT_PRIORITY);
@@ -334,10 +333,14 @@ impl Arrival {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
         received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        match self.marks.last() {
-            Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
-            _ => self.marks.push((now, self.bytes)),
-        }
+        mark(&mut self.marks, now, self.bytes);
+    }
+}
+
+/// Notes how much there is now, unless it was noted a moment ago.
+pub(crate) fn mark(marks: &mut Vec<(Instant, u64)>, now: Instant, total: u64) {
+    if marks.last().is_none_or(|(at, _)| now.saturating_since(*at) >= MARK_SPACING) {
+        marks.push((now, total));
     }
 }
 
@@ -401,8 +404,7 @@ fn page(client: &Namespace, range: &str, url: &str) -> Option<Duration> {
     command.args(["-q", "--silent", "--http1.1", "--noproxy", "*", "--max-time", PAGE_LIMIT]);
     command.args(["--range", range, "--output", "/dev/null", "--write-out", "%{json}", url]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-    let output = client.spawn(command, options).ok()?.wait_with_output().ok()?;
+    let output = client.spawn(command, SpawnOptions::KILLED_WITH_PARENT).ok()?.wait_with_output().ok()?;
     let report: CurlReport = serde_json::from_slice(&output.stdout).ok()?;
     let is_whole = output.status.success() && report.http_code == 206;
     is_whole.then(|| Duration::from_nanos((report.time_total.max(0.0) * 1e9) as u64))
@@ -413,7 +415,7 @@ fn page(client: &Namespace, range: &str, url: &str) -> Option<Duration> {
 pub struct Ping {
     started: Instant,
     interval: Duration,
-    child: Child,
+    child: OwnedChild,
     said: Option<JoinHandle<String>>,
 }
 
@@ -427,9 +429,8 @@ impl Ping {
         let mut command = Command::new("ping");
         command.args(["-n", "-i", &format!("{:.3}", interval.as_secs_f64()), &address.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
         let started = Clock::now();
-        let mut ping = Self { started, interval, child: from.spawn(command, options)?, said: None };
+        let mut ping = Self { started, interval, child: from.spawn_owned(command)?, said: None };
         // Read as it comes: a full pipe would hold ping up.
         ping.said = ping.child.stdout.take().map(|mut stdout| {
             std::thread::spawn(move || {
@@ -451,13 +452,6 @@ impl Ping {
         // One leaves every interval, whether or not those before were answered.
         let sent = |number: u64| self.started + self.interval * number.saturating_sub(1);
         round_trips(&said).into_iter().map(|(number, time)| (sent(number), time)).collect()
-    }
-}
-
-impl Drop for Ping {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

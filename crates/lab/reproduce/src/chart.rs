@@ -1,10 +1,8 @@
 //! [`chart`]: what a [`Figure`] is drawn as.
 
-use figures::chart::{
-    Axis as ChartAxis, Chart, Ink, Mark as Drawn, Point as ChartPoint, Range, Series as Curve,
-};
+use figures::chart::{Axis as ChartAxis, Chart, Ink, Point as ChartPoint, Range, Series as Curve};
 
-use crate::{Axis, Figure, Mark, Panel, Point, Series, Source};
+use crate::{Axis, Figure, Panel, Point, Series, Source};
 
 /// The chart of `figure`, which `command` makes; its caption stands where it is shown.
 #[must_use]
@@ -41,7 +39,7 @@ fn curves(panel: &Panel) -> Vec<Curve> {
     for (series, ink) in panel.series.iter().zip(inks(panel)) {
         let is_simulated = series.source == Source::Simulated;
         if is_simulated && !is_named {
-            curves.push(Curve::new("simulated", Ink::Limit, drawn(series.mark), []));
+            curves.push(Curve::new("simulated", Ink::Limit, series.mark, []));
             is_named = true;
         }
         let name = if is_simulated { "" } else { &series.name };
@@ -52,18 +50,7 @@ fn curves(panel: &Panel) -> Vec<Curve> {
 
 fn curve(name: &str, series: &Series, ink: Ink) -> Curve {
     let point = |point: &Point| ChartPoint::with_deviation(point.x, point.y, point.deviation);
-    Curve::new(name, ink, drawn(series.mark), series.points.iter().map(point))
-}
-
-const fn drawn(mark: Mark) -> Drawn {
-    match mark {
-        Mark::Line => Drawn::Line,
-        Mark::Dotted => Drawn::Dotted,
-        Mark::Dots => Drawn::Dots,
-        Mark::Crosses => Drawn::Crosses,
-        Mark::Stems => Drawn::Stems,
-        Mark::Ground => Drawn::Ground,
-    }
+    Curve::new(name, ink, series.mark, series.points.iter().map(point))
 }
 
 /// Ink of each series: a colour by its place among ours. Several of the paper's take the colours in the same
@@ -91,6 +78,7 @@ mod tests {
     use figures::chart::{Spread, Width};
 
     use super::*;
+    use crate::Mark;
 
     fn figure() -> Figure {
         let points =

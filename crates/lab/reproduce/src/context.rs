@@ -12,7 +12,7 @@ use sim::{CaseRun, LogMode};
 use crate::case_id::missing;
 use crate::lab_runs::{self, LabRuns};
 use crate::link_figure::links_of;
-use crate::record::{RunRecord, UsedScenario, fingerprint};
+use crate::record::{RunRecord, UsedScenario};
 use crate::seen::{Eyes, Looking};
 use crate::{CaseId, Experiment, Figure, Outcome, RadioLog, ReproduceError, Run, Runs};
 
@@ -191,16 +191,14 @@ impl<'a> Context<'a> {
         let named = |path: &str| self.experiment.files.iter().find(|file| file.path.ends_with(path));
         let shorter = path.strip_suffix(".toml").map(|stem| format!("{stem}-lab.toml"));
         let file = shorter.filter(|_| self.is_lab()).and_then(|path| named(&path)).or_else(|| named(path));
-        let file = file.ok_or_else(|| ReproduceError::Meaning {
-            file: path.to_owned(),
-            problem: format!("is not among the files of {}", self.experiment.name),
+        let file = file.ok_or_else(|| {
+            let problem = format!("is not among the files of {}", self.experiment.name);
+            ReproduceError::meaning(path, problem)
         })?;
         let text = text_of(file, self.folder)?;
         let scenario = Scenario::from_toml(file.path, &text)?;
-        let hash = fingerprint(text.as_bytes());
-        let description = scenario.description.as_deref().unwrap_or_default().trim().to_owned();
-        let (file, seed) = (file.path.to_owned(), scenario.seed);
-        self.used.push(UsedScenario { file, hash, seed, description, text });
+        let description = scenario.description.as_deref().unwrap_or_default();
+        self.used.push(UsedScenario::new(file.path, text, scenario.seed, description));
         Ok(scenario)
     }
 
@@ -266,27 +264,20 @@ impl<'a> Context<'a> {
         let text = text_of(file, self.folder)?;
         let scenario = crate::mp::read_multi_path(file, &text)?;
         let Where::Lab { runner, measured, .. } = self.place else { return Ok(None) };
-        let hash = fingerprint(text.as_bytes());
-        let (seed, description) = (scenario.seed, scenario.description.trim().to_owned());
-        self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed, description, text });
+        self.used.push(UsedScenario::new(file.path, text, scenario.seed, &scenario.description));
         if let Some(folder) = measured {
             let result = crate::mp::earlier_runs(folder, &scenario)?;
             self.runs.extend(result.runs.iter().map(|run| RunRecord::of_radios(&scenario.name, run)));
             return Ok(Some(result));
         }
-        let radios = lab::radios::MultiPathRunner {
-            instance: runner.instance,
-            signals: runner.signals,
-            program: runner.program.clone(),
-            traces: PathBuf::from("experiments"),
-        };
+        let runner = lab::Runner { traces: PathBuf::from("experiments"), ..runner.clone() };
         let of = scenario.cases.len() * scenario.repetitions as usize;
         let mut done = 0;
-        let result = radios.run(&scenario, None, None, &mut |run| {
+        let result = runner.run_radios(&scenario, None, None, &mut |run| {
             done += 1;
             self.tell(done, of, &run.case);
         });
-        let result = result.map_err(|error| self.lab_error(error))?;
+        let result = result.map_err(|error| ReproduceError::lab(self.experiment.name, &error))?;
         self.runs.extend(result.runs.iter().map(|run| RunRecord::of_radios(&scenario.name, run)));
         Ok(Some(result))
     }
@@ -300,31 +291,16 @@ impl<'a> Context<'a> {
         let text = text_of(file, self.folder)?;
         let scenario = crate::ev::read_moves(&text)?;
         let Where::Lab { runner, .. } = self.place else { return Ok(None) };
-        let hash = fingerprint(text.as_bytes());
-        let (seed, description) = (scenario.seed, scenario.description.trim().to_owned());
-        self.used.push(UsedScenario { file: file.path.to_owned(), hash, seed, description, text });
-        let moving = lab::moves::MovesRunner {
-            instance: runner.instance,
-            signals: runner.signals,
-            program: runner.program.clone(),
-            traces: PathBuf::from("experiments"),
-        };
+        self.used.push(UsedScenario::new(file.path, text, scenario.seed, &scenario.description));
+        let runner = lab::Runner { traces: PathBuf::from("experiments"), ..runner.clone() };
         let mut done = 0;
-        let result = moving.run(&scenario, &mut |run| {
+        let result = runner.run_moves(&scenario, &mut |run| {
             done += 1;
             self.tell(done, scenario.cases.len(), &run.case);
         });
-        let result = result.map_err(|error| self.lab_error(error))?;
+        let result = result.map_err(|error| ReproduceError::lab(self.experiment.name, &error))?;
         self.runs.extend(result.runs.iter().map(|run| RunRecord::of_moves(&scenario.name, run)));
         Ok(Some(result))
-    }
-
-    fn lab_error(&self, error: lab::LabError) -> ReproduceError {
-        let run = self.experiment.name.to_owned();
-        match error {
-            lab::LabError::Interrupted => ReproduceError::Interrupted { run },
-            error => ReproduceError::Lab { run, problem: error.to_string() },
-        }
     }
 
     /// Every case that is looked up is there; a file of the lab may leave out what the longer one has.
@@ -339,10 +315,10 @@ impl<'a> Context<'a> {
         let used = self.used.last().map_or(scenario.name.as_str(), |used| used.file.as_str());
         match missing::<C>(&there) {
             None => Ok(()),
-            Some(problem) => Err(ReproduceError::Meaning {
-                file: used.to_owned(),
-                problem: format!("{problem}, which {} looks up", self.experiment.name),
-            }),
+            Some(problem) => {
+                let problem = format!("{problem}, which {} looks up", self.experiment.name);
+                Err(ReproduceError::meaning(used, problem))
+            }
         }
     }
 
@@ -370,9 +346,8 @@ impl<'a> Context<'a> {
                     continue;
                 }
                 let plan = case.links(seed, &mut |file| lab::read_trace(traces, file))?;
-                let engine = engine_of(&case).map_err(|problem| ReproduceError::Meaning {
-                    file: scenario.name.clone(),
-                    problem: format!("case `{}`: {problem}", case.name),
+                let engine = engine_of(&case).map_err(|problem| {
+                    ReproduceError::meaning(&scenario.name, format!("case `{}`: {problem}", case.name))
                 })?;
                 let run = CaseRun::new(&case, &plan, engine, (seed, scenario.time_limit.0), LogMode::Hash);
                 jobs.push((case, repetition, seed, run));
@@ -405,16 +380,11 @@ impl<'a> Context<'a> {
             let (outcome, radio, seen) = outcome.ok_or_else(interrupted)??;
             runs.push(Run {
                 result: CaseResult {
-                    name: case.name.clone(),
-                    repetition,
-                    seed,
-                    settings: case,
-                    accelerator_command: None,
-                    skipped: None,
                     problems: outcome.problems,
                     doubts: outcome.doubts,
                     figures: Some(outcome.figures),
                     simulation: Some(outcome.simulation),
+                    ..CaseResult::new(case, repetition, seed)
                 },
                 radio,
                 seen,
@@ -449,17 +419,17 @@ pub(crate) fn text_of(file: &crate::BuiltIn, folder: Option<&Path>) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{all, chosen};
+    use crate::{all, chosen, fingerprint};
 
     fn experiment(name: &str) -> &'static Experiment {
         chosen(&[name.to_owned()]).unwrap()[0]
     }
 
     /// A folder of this test alone, with these files.
-    fn folder(name: &str, files: &[(&str, &str)]) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("cellerator-context-{name}-{}", std::process::id()));
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
-            let path = folder.join(path);
+            let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
@@ -470,11 +440,10 @@ mod tests {
     fn a_file_without_a_case_that_is_looked_up_is_one_line() {
         let experiment = experiment("ma-figure-2");
         let typo = experiment.files[0].text.replace("name = \"adaptive\"", "name = \"adaptve\"");
-        let folder = folder("typo", &[("ma/figure-2.toml", &typo)]);
-        let said = experiment.check(Some(&folder), false).unwrap_err().to_string();
+        let folder = folder(&[("ma/figure-2.toml", &typo)]);
+        let said = experiment.check(Some(folder.path()), false).unwrap_err().to_string();
         let wanted = "experiments/ma/figure-2.toml: has no case `adaptive`, which ma-figure-2 looks up";
         assert_eq!(said, wanted);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     /// Time is real there: a shorter file may leave out what the longer one has, but not have another

@@ -57,6 +57,20 @@ pub enum ReproduceError {
 }
 
 impl ReproduceError {
+    /// An error about what `file` says.
+    pub(crate) fn meaning(file: impl core::fmt::Display, problem: impl core::fmt::Display) -> Self {
+        Self::Meaning { file: file.to_string(), problem: problem.to_string() }
+    }
+
+    /// The lab's error in an experiment.
+    pub(crate) fn lab(run: &str, error: &lab::LabError) -> Self {
+        let run = run.to_owned();
+        match error {
+            lab::LabError::Interrupted => Self::Interrupted { run },
+            error => Self::Lab { run, problem: error.to_string() },
+        }
+    }
+
     /// An error about `file`.
     pub(crate) fn file(file: &Path, problem: impl core::fmt::Display) -> Self {
         Self::File { file: file.display().to_string(), problem: problem.to_string() }

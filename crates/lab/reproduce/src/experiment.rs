@@ -128,7 +128,7 @@ impl Experiment {
 
     /// An error about its text.
     pub(crate) fn prose_error(&self, problem: &dyn core::fmt::Display) -> ReproduceError {
-        ReproduceError::Meaning { file: self.prose.path.to_owned(), problem: problem.to_string() }
+        ReproduceError::meaning(self.prose.path, problem)
     }
 }
 

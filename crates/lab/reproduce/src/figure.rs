@@ -1,6 +1,7 @@
 //! [`Figure`]: what is drawn, as data.
 
-use figures::stats::Moments;
+use figures::chart::Mark;
+use figures::stats::{self, Moments};
 use serde::{Deserialize, Serialize};
 
 use crate::Source;
@@ -43,24 +44,6 @@ impl Axis {
     pub fn log(name: &str) -> Self {
         Self { log: true, ..Self::linear(name) }
     }
-}
-
-/// Mark of a [`Series`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mark {
-    /// From point to point.
-    Line,
-    /// From point to point, with a dot at each.
-    Dotted,
-    /// Dots alone.
-    Dots,
-    /// A small cross at each point.
-    Crosses,
-    /// A line from the axis up to each point.
-    Stems,
-    /// Level steps over a filled ground; each point begins a step.
-    Ground,
 }
 
 /// A point, with its standard deviation where there is one.
@@ -106,6 +89,34 @@ impl Series {
     #[must_use]
     pub fn new(name: &str, source: Source, mark: Mark, points: Vec<Point>) -> Self {
         Self { name: name.to_owned(), source, mark, points }
+    }
+    /// Means at places across; what was not measured is left out.
+    #[must_use]
+    pub fn of(
+        name: &str,
+        source: Source,
+        mark: Mark,
+        means: impl IntoIterator<Item = (f64, Option<Moments>)>,
+    ) -> Self {
+        let point = |(x, mean): (f64, Option<Moments>)| Some(Point::of(x, mean?));
+        Self::new(name, source, mark, means.into_iter().filter_map(point).collect())
+    }
+    /// Dots at the places 1, 2, … of an axis; what was not measured leaves its place empty.
+    #[must_use]
+    pub fn at_places(name: &str, source: Source, means: impl IntoIterator<Item = Option<Moments>>) -> Self {
+        Self::of(name, source, Mark::Dots, (1..).map(f64::from).zip(means))
+    }
+    /// A line at the height `y`.
+    #[must_use]
+    pub fn level(name: &str, source: Source, across: (f64, f64), y: f64) -> Self {
+        Self::new(name, source, Mark::Line, vec![Point::new(across.0, y), Point::new(across.1, y)])
+    }
+    /// Cumulative distribution of sorted values: how many percent are at most so large.
+    #[must_use]
+    pub fn distribution(name: &str, sorted: &[f64]) -> Self {
+        let at =
+            |percent: u32| stats::percentile(sorted, 10 * percent).map(|v| Point::new(v, percent.into()));
+        Self::new(name, Source::Ours, Mark::Line, (0..=100).filter_map(at).collect())
     }
     /// Values in bins of `bin` each, at their middles; what has no value breaks nothing and is left out.
     #[must_use]

@@ -78,16 +78,8 @@ pub(crate) fn runs(scenario: &Scenario, given: Given<'_>) -> Vec<Run> {
 
 fn run(case: Case, repetition: u32, made: Made) -> Run {
     let result = CaseResult {
-        name: case.name.clone(),
-        repetition,
-        seed: u64::from(repetition),
-        settings: case,
-        accelerator_command: None,
-        skipped: None,
-        problems: Vec::new(),
-        doubts: Vec::new(),
         figures: Some(made.figures),
-        simulation: None,
+        ..CaseResult::new(case, repetition, u64::from(repetition))
     };
     Run { result, radio: made.radio, seen: made.seen, repeated: 0 }
 }

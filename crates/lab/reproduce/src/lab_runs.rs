@@ -74,13 +74,8 @@ impl LabRuns<'_> {
         captures: Option<&PathBuf>,
     ) -> Result<Vec<Run>, ReproduceError> {
         let mut runs = Vec::new();
-        let runner = lab::Runner {
-            instance: self.runner.instance,
-            signals: self.runner.signals,
-            program: self.runner.program.clone(),
-            traces: self.traces.to_owned(),
-            captures: captures.cloned(),
-        };
+        let (traces, captures) = (self.traces.to_owned(), captures.cloned());
+        let runner = lab::Runner { traces, captures: captures.clone(), ..self.runner.clone() };
         let of = scenario.cases.len() * scenario.repetitions as usize;
         let (radio, mut radios) = (RefCell::new(RadioLog::default()), Vec::new());
         let result = runner.run(scenario, None, &mut |progress| match progress {
@@ -93,15 +88,9 @@ impl LabRuns<'_> {
             }
             _ => {}
         });
-        let result = result.map_err(|error| {
-            let run = experiment.to_owned();
-            match error {
-                lab::LabError::Interrupted => ReproduceError::Interrupted { run },
-                error => ReproduceError::Lab { run, problem: error.to_string() },
-            }
-        })?;
+        let result = result.map_err(|error| ReproduceError::lab(experiment, &error))?;
         for (result, radio) in result.cases.into_iter().zip(radios) {
-            let seen = match captures {
+            let seen = match &captures {
                 Some(folder) => self.look(folder, scenario, &result)?,
                 None => Seen::default(),
             };
@@ -155,18 +144,7 @@ fn from_start(records: &[PacketRecord]) -> Vec<PacketRecord> {
 
 /// A case that was not run, and why.
 pub(crate) fn skipped(case: Case, seed: u64, why: String) -> Run {
-    let result = CaseResult {
-        name: case.name.clone(),
-        repetition: 1,
-        seed,
-        settings: case,
-        accelerator_command: None,
-        skipped: Some(why),
-        problems: Vec::new(),
-        doubts: Vec::new(),
-        figures: None,
-        simulation: None,
-    };
+    let result = CaseResult { skipped: Some(why), ..CaseResult::new(case, 1, seed) };
     Run { result, radio: RadioLog::default(), seen: Seen::default(), repeated: 0 }
 }
 

@@ -34,9 +34,8 @@ pub(crate) fn links_of(scenario: &Scenario, traces: &Path) -> Result<Vec<Figure>
             _ => format!("The link of {}, case {}", scenario.name, case.name),
         };
         let length = scenario.time_limit.0.min(LINK_SHOWN);
-        figures.push(link_figure(&name, &plan.radio_down, length).map_err(|error| {
-            ReproduceError::Meaning { file: scenario.name.clone(), problem: error.to_string() }
-        })?);
+        let figure = link_figure(&name, &plan.radio_down, length);
+        figures.push(figure.map_err(|error| ReproduceError::meaning(&scenario.name, error))?);
         seen.push(plan.radio_down);
     }
     Ok(figures)

@@ -114,26 +114,39 @@ pub fn in_words(seconds: u32) -> String {
     if seconds < 100 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }
 
+/// Each experiment with each of its results.
+fn pairs<'a>(
+    experiments: &'a [&Experiment],
+    results: &'a [&Reproduction],
+) -> impl Iterator<Item = (&'a Experiment, &'a Reproduction)> {
+    experiments.iter().flat_map(|experiment| {
+        let own = results.iter().filter(|result| result.experiment == experiment.name);
+        own.map(|result| (*experiment, *result))
+    })
+}
+
+/// Fields of a row that name an experiment and its part of a paper; it links to its section in `page`.
+fn named(experiment: &Experiment, page: &str) -> Result<String, ReproduceError> {
+    let Experiment { name, part, paper, .. } = experiment;
+    let title = plain(&experiment.prose()?.title);
+    Ok(format!("[{name}]({page}#{name}): {title} | [{}] {part}", paper.key()))
+}
+
 fn overview(
     text: &mut String,
     experiments: &[&Experiment],
     results: &[&Reproduction],
 ) -> Result<(), ReproduceError> {
     text.push_str("| experiment | paper | run by | aims reached |\n|---|---|---|---|\n");
-    for experiment in experiments {
-        for result in results.iter().filter(|r| r.experiment == experiment.name) {
-            let (passed, all) = result.score();
-            let _ = writeln!(
-                text,
-                "| [{0}](#{0}): {1} | [{2}] {3} | {4} | {5} |",
-                experiment.name,
-                plain(&experiment.prose()?.title),
-                experiment.paper.key(),
-                experiment.part,
-                result.made_by.runner,
-                if all == 0 { "none set".to_owned() } else { format!("{passed} of {all}") }
-            );
-        }
+    for (experiment, result) in pairs(experiments, results) {
+        let (passed, all) = result.score();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            named(experiment, "")?,
+            result.made_by.runner,
+            if all == 0 { "none set".to_owned() } else { format!("{passed} of {all}") }
+        );
     }
     Ok(())
 }
@@ -149,37 +162,24 @@ fn lab_overview(
         doubtful runs |\n\
          |---|---|---|---|---:|---:|---:|---:|\n",
     );
-    for experiment in experiments {
-        for result in results.iter().filter(|r| r.experiment == experiment.name) {
-            let (passed, all) = result.score();
-            let simulated = result.outcome.checks.iter().filter(|check| check.passes_simulated()).count();
-            let measured: Vec<&RunRecord> = result.runs.iter().filter(|run| run.skipped.is_none()).collect();
-            let _ = writeln!(
-                text,
-                "| [{0}](#{0}): {1} | [{2}] {3} | {passed} of {all} | {simulated} of {all} | \
-                {7} | {4} | {5:.0} | {6} |",
-                experiment.name,
-                plain(&experiment.prose()?.title),
-                experiment.paper.key(),
-                experiment.part,
-                measured.len(),
-                result.latest_us(),
-                measured.iter().filter(|run| run.distrusted.is_some()).count(),
-                agreement(result)
-            );
-        }
+    for (experiment, result) in pairs(experiments, results) {
+        let (passed, all) = result.score();
+        let simulated = result.outcome.checks.iter().filter(|check| check.passes_simulated()).count();
+        let measured: Vec<&RunRecord> = result.runs.iter().filter(|run| run.skipped.is_none()).collect();
+        let _ = writeln!(
+            text,
+            "| {} | {passed} of {all} | {simulated} of {all} | {} | {} | {:.0} | {} |",
+            named(experiment, "")?,
+            agreement(result),
+            measured.len(),
+            result.latest_us(),
+            measured.iter().filter(|run| run.distrusted.is_some()).count()
+        );
     }
     text.push_str("\n**What the lab does not have**\n\n| experiment | paper | why |\n|---|---|---|\n");
     for experiment in experiments.iter().filter(|experiment| experiment.lab.seconds().is_none()) {
-        let Experiment { name, part, paper, .. } = experiment;
-        let prose = experiment.prose()?;
-        let _ = writeln!(
-            text,
-            "| [{name}](reproduction.md#{name}): {} | [{}] {part} | {} |",
-            plain(&prose.title),
-            paper.key(),
-            plain(prose.not_in_lab.as_deref().unwrap_or_default())
-        );
+        let why = experiment.prose()?.not_in_lab.unwrap_or_default();
+        let _ = writeln!(text, "| {} | {} |", named(experiment, "reproduction.md")?, plain(&why));
     }
     let missing = experiments.iter().filter(|experiment| {
         experiment.lab.seconds().is_some() && !results.iter().any(|r| r.experiment == experiment.name)
@@ -212,15 +212,13 @@ fn sections(
     folder: &str,
 ) -> Result<(), ReproduceError> {
     let mut paper = None;
-    for experiment in experiments {
-        for result in results.iter().filter(|r| r.experiment == experiment.name) {
-            if paper != Some(experiment.paper) {
-                paper = Some(experiment.paper);
-                let (key, title) = (experiment.paper.key(), experiment.paper.title());
-                let _ = write!(page.text, "\n# [{key}] {title}\n");
-            }
-            section(page, experiment, result, folder)?;
+    for (experiment, result) in pairs(experiments, results) {
+        if paper != Some(experiment.paper) {
+            paper = Some(experiment.paper);
+            let (key, title) = (experiment.paper.key(), experiment.paper.title());
+            let _ = write!(page.text, "\n# [{key}] {title}\n");
         }
+        section(page, experiment, result, folder)?;
     }
     Ok(())
 }
@@ -330,8 +328,6 @@ fn made_of(text: &mut String, result: &Reproduction) {
 /// Every run of the lab with its seed and the emulator's own error; below it what was skipped, and what
 /// went wrong.
 fn runs(text: &mut String, result: &Reproduction) {
-    let number =
-        |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |v| format!("{v:.digits$}"));
     let measured = || result.runs.iter().filter(|run| run.skipped.is_none());
     let _ = write!(
         text,
@@ -354,16 +350,11 @@ fn runs(text: &mut String, result: &Reproduction) {
         };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {verdict} |",
+            "| {} | {} | {} | {} | {verdict} |",
             plain(&run.scenario),
             plain(&run.case),
             run.seed,
-            number(run.simulated_goodput_mbps, 2),
-            number(run.goodput_mbps, 2),
-            number(run.queue_p95_ms, 0),
-            number(run.late_p50_us, 0),
-            number(run.late_p99_us, 0),
-            number(run.late_max_us, 0)
+            run.numbers().join(" | ")
         );
     }
     text.push_str("\n</details>\n");

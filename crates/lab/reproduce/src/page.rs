@@ -244,20 +244,9 @@ fn runs(result: &Reproduction) -> Markup {
         ("late, p99", "µs"),
         ("late, most", "µs"),
     ];
-    let number = |(value, digits): (Option<f64>, usize)| {
-        value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
-    };
     let row = |run: &crate::RunRecord| {
-        let values = [
-            (run.simulated_goodput_mbps, 2),
-            (run.goodput_mbps, 2),
-            (run.queue_p95_ms, 0),
-            (run.late_p50_us, 0),
-            (run.late_p99_us, 0),
-            (run.late_max_us, 0),
-        ];
         let names = [run.case.clone(), run.scenario.clone(), run.seed.to_string()];
-        names.into_iter().chain(values.map(number)).collect()
+        names.into_iter().chain(run.numbers()).collect()
     };
     let rows = result.runs.iter().filter(|run| run.skipped.is_none()).map(row).collect();
     let table = figures::Table { headings: headings.to_vec(), rows };

@@ -1,5 +1,6 @@
 //! [`RunRecord`] and [`UsedScenario`]: what a result keeps of each run, and of each scenario file.
 
+use figures::number;
 use scenario::results::{CaseResult, Distribution};
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +29,16 @@ pub struct UsedScenario {
     pub text: String,
 }
 
+impl UsedScenario {
+    /// The file that has this text.
+    pub(crate) fn new(file: &str, text: String, seed: u64, description: &str) -> Self {
+        let (hash, description) = (fingerprint(text.as_bytes()), description.trim().to_owned());
+        Self { file: file.to_owned(), hash, seed, description, text }
+    }
+}
+
 /// One run in a line.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RunRecord {
     /// Name of the scenario.
     pub scenario: String,
@@ -76,6 +85,18 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// Goodput in virtual time and in the lab, the queue and the emulator's lateness, as pages show them.
+    pub(crate) fn numbers(&self) -> [String; 6] {
+        [
+            number(self.simulated_goodput_mbps, 2),
+            number(self.goodput_mbps, 2),
+            number(self.queue_p95_ms, 0),
+            number(self.late_p50_us, 0),
+            number(self.late_p99_us, 0),
+            number(self.late_max_us, 0),
+        ]
+    }
+
     pub(crate) fn of(scenario: &str, result: &CaseResult) -> Self {
         let figures = result.figures.as_ref();
         let is_lab = result.simulation.is_none();
@@ -84,7 +105,6 @@ impl RunRecord {
             case: result.name.clone(),
             seed: result.seed,
             goodput_mbps: figures.map(|f| f.transfer.goodput_mbps),
-            simulated_goodput_mbps: None,
             utilisation: figures.and_then(|f| f.radio.utilisation),
             queue_p95_ms: figures.map(|f| f.radio.queue_delay_ms.p95),
             log_hash: result.simulation.as_ref().map(|s| s.log_hash.clone()),
@@ -92,9 +112,9 @@ impl RunRecord {
             late_p50_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.p50),
             late_max_us: figures.filter(|_| is_lab).map(|f| f.timing.late_us.max),
             distrusted: (!result.doubts.is_empty()).then(|| result.doubts.join("; ")),
-            repeated: None,
             skipped: result.skipped.clone(),
             problems: result.problems.clone(),
+            ..Self::default()
         }
     }
 
@@ -109,17 +129,13 @@ impl RunRecord {
             case: run.case.clone(),
             seed: run.seed,
             goodput_mbps: is_done.then_some(run.goodput_mbps),
-            simulated_goodput_mbps: None,
-            utilisation: None,
             queue_p95_ms: queues.map(|queues| queues.p95),
-            log_hash: None,
             late_p99_us: Some(run.late_p99_us),
             late_p50_us: Some(run.late_p50_us),
             late_max_us: Some(run.late_max_us),
             distrusted: run.distrusted.clone(),
-            repeated: None,
-            skipped: None,
             problems: run.error.iter().cloned().chain(broken).collect(),
+            ..Self::default()
         }
     }
 
@@ -131,17 +147,12 @@ impl RunRecord {
             case: run.case.clone(),
             seed: run.seed,
             goodput_mbps: Some(run.flows.iter().map(|flow| flow.goodput_mbps).sum()),
-            simulated_goodput_mbps: None,
-            utilisation: None,
-            queue_p95_ms: None,
-            log_hash: None,
             late_p99_us: Some(run.late_p99_us),
             late_p50_us: Some(run.late_p50_us),
             late_max_us: Some(run.late_max_us),
             distrusted: run.distrusted.clone(),
-            repeated: None,
-            skipped: None,
             problems: refused.take(3).cloned().collect(),
+            ..Self::default()
         }
     }
 }

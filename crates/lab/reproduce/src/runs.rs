@@ -12,6 +12,23 @@ pub(crate) fn mean(moments: Option<Moments>) -> f64 {
     moments.map_or(f64::NAN, |m| m.mean)
 }
 
+/// The least of these that is a number.
+pub(crate) fn least(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(f64::NAN, f64::min)
+}
+
+/// The most of these that is a number.
+pub(crate) fn most(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(f64::NAN, f64::max)
+}
+
+/// These, from the least on.
+pub(crate) fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
 /// One case and repetition.
 #[derive(Clone, Debug)]
 pub struct Run {

@@ -153,6 +153,20 @@ impl Table {
         self
     }
 
+    /// The same with a column for each of these headings.
+    #[must_use]
+    pub fn columns<S: AsRef<str>>(
+        self,
+        headings: impl IntoIterator<Item = (Source, S)>,
+        unit: &str,
+        digits: u8,
+    ) -> Self {
+        let one = |table: Self, (source, heading): (Source, S)| {
+            table.column(source, heading.as_ref(), unit, digits)
+        };
+        headings.into_iter().fold(self, one)
+    }
+
     /// Adds a row; what is missing at its end is empty.
     pub fn row(&mut self, label: impl Into<String>, values: Vec<Value>) {
         let mut values = values;

@@ -54,7 +54,8 @@ pub fn require(feature: Feature) -> Result<(), IoError> {
 #[must_use]
 pub fn find_program(name: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(Into::into));
+    let directories =
+        std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(Into::into));
     directories.map(|directory| directory.join(name)).find(|candidate| candidate.is_file())
 }
 

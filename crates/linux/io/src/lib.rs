@@ -20,6 +20,7 @@ mod huge_pages;
 mod instance;
 mod lifeline;
 mod lines;
+mod logged_program;
 mod mapping;
 mod mptcp_socket;
 pub mod netlink;
@@ -67,11 +68,13 @@ pub use instance::{
 };
 pub use lifeline::{Lifeline, Tethered, await_hang_up};
 pub use lines::{one_line, say};
+pub use logged_program::{LoggedProgram, ProgramFailure};
 pub use mptcp_socket::{
     connect_multi_path, find_congestion_control, is_multi_path, listen_multi_path, set_congestion_control,
 };
 pub use netns::{
-    CableEnd, Host, Namespace, NamespaceId, SpawnOptions, lay_cable, namespaces_in_use, set_death_signal,
+    CableEnd, Host, Namespace, NamespaceId, OwnedChild, SpawnOptions, lay_cable, namespaces_in_use,
+    set_death_signal,
 };
 pub use owned_table::OwnedTable;
 pub use paced_waiter::PacedWaiter;

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -94,6 +95,43 @@ pub struct SpawnOptions {
     pub death_signal: Option<i32>,
     /// Make the program the leader of a process group of its own: Ctrl-C does not reach it.
     pub own_process_group: bool,
+}
+
+impl SpawnOptions {
+    /// Killed with the thread that started it, and not reached by Ctrl-C.
+    pub const KILLED_WITH_PARENT: Self = Self { death_signal: Some(libc::SIGKILL), own_process_group: true };
+}
+
+/// A child that is killed when this is dropped.
+#[derive(Debug)]
+pub struct OwnedChild(Child);
+
+impl From<Child> for OwnedChild {
+    fn from(child: Child) -> Self {
+        Self(child)
+    }
+}
+
+impl Deref for OwnedChild {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for OwnedChild {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Namespace {
@@ -269,6 +307,17 @@ impl Namespace {
             },
             _ => IoError::system(format!("start '{program}' in namespace '{}'", self.name), error),
         })
+    }
+}
+
+impl Namespace {
+    /// Starts `command` as [`Namespace::spawn`] does; it is killed when what this gives is dropped, and at the latest
+    /// with this thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn spawn_owned(&self, command: Command) -> Result<OwnedChild, IoError> {
+        self.spawn(command, SpawnOptions::KILLED_WITH_PARENT).map(OwnedChild)
     }
 }
 

@@ -1,9 +1,9 @@
 //! [`Held`]: many flows held open by processes on either side.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
-use io::{Namespace, SpawnOptions};
+use io::{Namespace, OwnedChild};
 use units::Duration;
 
 use crate::BenchError;
@@ -14,10 +14,10 @@ use crate::topology::SERVER;
 /// Flows of one process: descriptors are limited.
 const PER_PROCESS: u32 = 16_000;
 
-/// A process at one end.
+/// A process at one end; killed when dropped.
 #[derive(Debug)]
 struct Process {
-    child: Child,
+    _child: OwnedChild,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
@@ -26,11 +26,10 @@ impl Process {
     fn start(stage: &Stage<'_>, namespace: &Namespace, arguments: &[String]) -> Result<Self, BenchError> {
         let mut command = Command::new(stage.program);
         command.arg("bench").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut child = namespace.spawn(command, options)?;
+        let mut child = namespace.spawn_owned(command)?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| BenchError::Load("a process without output".to_owned()))?;
-        Ok(Self { child, input, output: BufReader::new(output) })
+        Ok(Self { _child: child, input, output: BufReader::new(output) })
     }
 
     fn tell(&mut self, line: &str) -> Result<(), BenchError> {
@@ -49,13 +48,6 @@ impl Process {
             Some(Ok(numbers)) => Ok(numbers),
             _ => Err(BenchError::Load(format!("it said `{}` instead of `{word}`", line.trim()))),
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

@@ -1,6 +1,5 @@
 //! Steering beside packet filters: what each way costs, with and without connection tracking.
 
-use io::Namespace;
 use io::netlink::LinkChange;
 use units::Duration;
 
@@ -8,7 +7,7 @@ use super::bulk;
 use crate::comparison::Comparison;
 use crate::results::Sample;
 use crate::stage::{Measure, Plan, Stage, metric};
-use crate::tool::run_tool;
+use crate::tool::Rules;
 use crate::topology::{HOST_INTERFACE, MOBILE, Network, NetworkOptions, WIRED};
 use crate::{BenchError, Way};
 
@@ -57,7 +56,7 @@ impl Measure for FiltersPart {
 
     fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
         let filter = match way {
-            Way::KernelFiltered | Way::AdaptiveFiltered => Some(Filter::load(&stage.network)?),
+            Way::KernelFiltered | Way::AdaptiveFiltered => Some(filter(&stage.network)?),
             _ => None,
         };
         let boxed = stage.start(way)?;
@@ -81,33 +80,16 @@ fn merge_segments(network: &Network, segments: u32) -> Result<(), BenchError> {
     Ok(server.change_link(server.index_of(HOST_INTERFACE)?, &change)?)
 }
 
-/// A filter by state in the box, as long as this is there.
-struct Filter(Namespace);
-
-impl Filter {
-    fn load(network: &Network) -> Result<Self, BenchError> {
-        let filter = Self(Namespace::open(network.middle.name())?);
-        let pairs = [(MOBILE, WIRED), ("cellw0", WIRED), (MOBILE, "cellm0"), ("cellm0", MOBILE)];
-        let accepts: String =
-            pairs.map(|(from, to)| format!("  iifname \"{from}\" oifname \"{to}\" accept\n")).concat();
-        let rules = format!(
-            "table ip cbench {{\n chain post {{\n  type nat hook postrouting priority srcnat;\n  \
-             oifname \"{WIRED}\" masquerade\n }}\n chain forward {{\n  \
-             type filter hook forward priority filter; policy drop;\n  \
-             ct state established,related accept\n{accepts} }}\n}}\n"
-        );
-        filter.nft(&["-f", "-"], &rules)?;
-        Ok(filter)
-    }
-
-    fn nft(&self, arguments: &[&str], input: &str) -> Result<(), BenchError> {
-        run_tool(&self.0, "nft", arguments, input, "a packet filter")
-    }
-}
-
-impl Drop for Filter {
-    fn drop(&mut self) {
-        // With the namespace it goes anyway.
-        drop(self.nft(&["delete", "table", "ip", "cbench"], ""));
-    }
+/// A filter by state in the box.
+fn filter(network: &Network) -> Result<Rules, BenchError> {
+    let pairs = [(MOBILE, WIRED), ("cellw0", WIRED), (MOBILE, "cellm0"), ("cellm0", MOBILE)];
+    let accepts: String =
+        pairs.map(|(from, to)| format!("  iifname \"{from}\" oifname \"{to}\" accept\n")).concat();
+    let chains = format!(
+        " chain post {{\n  type nat hook postrouting priority srcnat;\n  \
+         oifname \"{WIRED}\" masquerade\n }}\n chain forward {{\n  \
+         type filter hook forward priority filter; policy drop;\n  \
+         ct state established,related accept\n{accepts} }}\n"
+    );
+    Rules::load(&network.middle, "a packet filter", &chains)
 }

@@ -1,6 +1,5 @@
 //! Growth of cost: throughput, processor time and memory against flows, subscribers and loss.
 
-use io::Namespace;
 use units::Duration;
 
 use super::{count_text, flows};
@@ -9,7 +8,7 @@ use crate::comparison::Comparison;
 use crate::load::Held;
 use crate::results::Sample;
 use crate::stage::{Measure, Meter, Plan, Stage, metric};
-use crate::tool::run_tool;
+use crate::tool::Rules;
 use crate::topology::{HOST_INTERFACE, NetworkOptions};
 use crate::{BenchError, Way};
 
@@ -100,7 +99,7 @@ impl Measure for GrowthPart {
             samples.push(sample.named(count_text(shards, "shard"), way, round));
         }
         for thousandths in LOSS {
-            let loss = Loss::set(stage, thousandths)?;
+            let loss = loss(stage, thousandths)?;
             let sample = run(stage, way, FLOWS_OF_LOSS, FLOWS_OF_LOSS);
             drop(loss);
             samples.push(sample?.named(format!("{} % loss", f64::from(thousandths) / 10.0), way, round));
@@ -170,33 +169,13 @@ fn run_with(
     })
 }
 
-/// A rule of the client's packet filter that drops some of what comes in; gone when dropped.
-struct Loss {
-    client: Option<Namespace>,
-}
-
-impl Loss {
-    fn set(stage: &Stage<'_>, thousandths: u32) -> Result<Self, BenchError> {
-        if thousandths == 0 {
-            return Ok(Self { client: None });
-        }
-        let client = Namespace::open(stage.network.client.name())?;
-        let rules = format!(
-            "table ip cbench {{\n chain in {{\n  type filter hook prerouting priority raw;\n  iifname \
-             \"{HOST_INTERFACE}\" numgen random mod 1000 < {thousandths} drop\n }}\n}}\n"
-        );
-        run_tool(&client, "nft", &["-f", "-"], &rules, "loss")?;
-        Ok(Self { client: Some(client) })
-    }
-}
-
-impl Drop for Loss {
-    fn drop(&mut self) {
-        if let Some(client) = &self.client {
-            // The namespace goes at the end in any case.
-            drop(run_tool(client, "nft", &["delete", "table", "ip", "cbench"], "", "loss"));
-        }
-    }
+/// A rule of the client's packet filter that drops some of what comes in; none without loss.
+fn loss(stage: &Stage<'_>, thousandths: u32) -> Result<Option<Rules>, BenchError> {
+    let chain = format!(
+        " chain in {{\n  type filter hook prerouting priority raw;\n  iifname \
+         \"{HOST_INTERFACE}\" numgen random mod 1000 < {thousandths} drop\n }}\n"
+    );
+    (thousandths > 0).then(|| Rules::load(&stage.network.client, "loss", &chain)).transpose()
 }
 
 #[cfg(test)]

@@ -15,102 +15,46 @@ mod steering;
 mod stop;
 mod upgrade;
 
+use crate::listed::listed;
+use crate::markdown::grouped;
 use crate::stage::Measure;
 
-/// A part of the benchmark.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum PartName {
+listed! {
+    /// A part of the benchmark.
+    enum PartName;
+    /// Description of the measurement, for help texts.
+    fn about;
     /// Bulk throughput.
-    Bulk,
+    Bulk: "bulk", "bulk TCP, 1 and 4 flows, against a bare echo and HAProxy";
     /// Packets that are not super-packets.
-    Packets,
+    Packets: "packets", "packets per second without super-packets";
     /// Short connections.
-    Connections,
+    Connections: "connections", "short connections per second";
     /// Delay at low load.
-    Latency,
+    Latency: "latency", "delay at low load, per direction";
     /// UDP beside the engine.
-    Datagrams,
+    Datagrams: "datagrams", "UDP past the engine, and in turns with an accelerated flow";
     /// BPF program against policy rules.
-    Steering,
+    Steering: "steering", "a BPF program against policy rules, passed flows left to the kernel";
     /// Beside packet filters.
-    Filters,
+    Filters: "filters", "steering beside a filter by state, and without one";
     /// The box as a bridge.
-    Inline,
+    Inline: "inline", "the box as a bridge, against the kernel's bridge and the TUN path";
     /// Many flows at once.
-    Flows,
+    Flows: "flows", "100,000 flows at once: time per packet and memory against 1,000";
     /// The engine alone.
-    Engine,
+    Engine: "engine", "the engine alone, up to a million flows in virtual time";
     /// Against flows, subscribers, loss.
-    Growth,
+    Growth: "growth", "throughput, processor time and memory against flows, subscribers and loss";
     /// One program takes the place of another.
-    Upgrade,
+    Upgrade: "upgrade", "pause while live flows move to a new process, up to 100,000 flows";
     /// The end with live flows.
-    Stop,
+    Stop: "stop", "the end with 100,000 live flows: how long it takes, and what becomes of them";
     /// While somebody asks for metrics, or looks at a subscriber.
-    Scrape,
+    Scrape: "scrape", "what it costs to be asked for metrics, and to be looked at, with 100,000 flows";
 }
 
 impl PartName {
-    /// All, in the order of the results.
-    pub const ALL: [Self; 14] = [
-        Self::Bulk,
-        Self::Packets,
-        Self::Connections,
-        Self::Latency,
-        Self::Datagrams,
-        Self::Steering,
-        Self::Filters,
-        Self::Inline,
-        Self::Flows,
-        Self::Engine,
-        Self::Growth,
-        Self::Upgrade,
-        Self::Stop,
-        Self::Scrape,
-    ];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bulk => "bulk",
-            Self::Packets => "packets",
-            Self::Connections => "connections",
-            Self::Latency => "latency",
-            Self::Datagrams => "datagrams",
-            Self::Steering => "steering",
-            Self::Filters => "filters",
-            Self::Inline => "inline",
-            Self::Flows => "flows",
-            Self::Engine => "engine",
-            Self::Growth => "growth",
-            Self::Upgrade => "upgrade",
-            Self::Stop => "stop",
-            Self::Scrape => "scrape",
-        }
-    }
-
-    /// Description of the measurement, for help texts.
-    #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Bulk => "bulk TCP, 1 and 4 flows, against a bare echo and HAProxy",
-            Self::Packets => "packets per second without super-packets",
-            Self::Connections => "short connections per second",
-            Self::Latency => "delay at low load, per direction",
-            Self::Datagrams => "UDP past the engine, and in turns with an accelerated flow",
-            Self::Steering => "a BPF program against policy rules, passed flows left to the kernel",
-            Self::Filters => "steering beside a filter by state, and without one",
-            Self::Inline => "the box as a bridge, against the kernel's bridge and the TUN path",
-            Self::Flows => "100,000 flows at once: time per packet and memory against 1,000",
-            Self::Engine => "the engine alone, up to a million flows in virtual time",
-            Self::Growth => "throughput, processor time and memory against flows, subscribers and loss",
-            Self::Upgrade => "pause while live flows move to a new process, up to 100,000 flows",
-            Self::Stop => "the end with 100,000 live flows: how long it takes, and what becomes of them",
-            Self::Scrape => "what it costs to be asked for metrics, and to be looked at, with 100,000 flows",
-        }
-    }
-
     pub(crate) fn measure(self) -> Box<dyn Measure> {
         match self {
             Self::Bulk => Box::new(bulk::BulkPart),
@@ -133,16 +77,8 @@ impl PartName {
 
 /// A case such as `1,000 flows`.
 fn count_text(count: u32, what: &str) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
     let plural = if count == 1 { "" } else { "s" };
-    format!("{text} {what}{plural}")
+    format!("{} {what}{plural}", grouped(f64::from(count), 0))
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration as Span;
 
-use io::{Clock, SpawnOptions};
+use io::{Clock, OwnedChild, SpawnOptions};
 use units::Duration;
 
 use super::{count_text, flows};
@@ -210,7 +210,7 @@ impl Sum {
 
 /// `cellerator metrics` or `cellerator dashboard` in the namespace of the box; gone when dropped.
 struct Server {
-    child: Child,
+    _child: OwnedChild,
     port: u16,
 }
 
@@ -222,7 +222,7 @@ impl Server {
         command.args(arguments).args(["--listen", &format!("127.0.0.1:{port}")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let options = SpawnOptions { death_signal: Some(libc::SIGTERM), ..SpawnOptions::default() };
-        let server = Self { child: stage.network.middle.spawn(command, options)?, port };
+        let server = Self { _child: stage.network.middle.spawn(command, options)?.into(), port };
         let give_up = Clock::now() + Duration::from_secs(PATIENCE.as_secs());
         loop {
             match server.ask(stage, "/", "close") {
@@ -267,13 +267,6 @@ impl Server {
             while matches!(reading.read(&mut block), Ok(len) if len > 0) {}
         });
         Ok(Looks { stream, reader: Some(reader) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

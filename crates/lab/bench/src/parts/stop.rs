@@ -1,8 +1,6 @@
 //! The end of a program with many live flows: how long it takes, what becomes of the flows, what is left behind.
 
-use std::process::{Command, Stdio};
-
-use io::{Clock, SpawnOptions};
+use io::Clock;
 use units::Duration;
 
 use super::count_text;
@@ -10,7 +8,6 @@ use super::flows::BUFFER;
 use super::upgrade::{HELD, MEMORY, longest_ms, missing};
 use crate::boxed::BoxProgram;
 use crate::comparison::Comparison;
-use crate::error::Context;
 use crate::load::{Held, Pings};
 use crate::results::Sample;
 use crate::stage::{Measure, Plan, Stage, metric};
@@ -184,11 +181,7 @@ fn nothing_is_left(stage: &Stage<'_>) -> Result<(), BenchError> {
     let foreign = |name: &str| !["lo", WIRED, MOBILE].contains(&name);
     left.extend(links.into_iter().map(|link| link.name).filter(|name| foreign(name)));
     let shown = |words: &[&str]| -> Result<String, BenchError> {
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let output = stage.network.middle.spawn(command, SpawnOptions::default())?.wait_with_output();
-        let output = output.doing(|| format!("hear from {}", words[0]))?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(String::from_utf8_lossy(&stage.network.middle.output(words)?.stdout).into_owned())
     };
     // The kernel's own rules are for the tables local, main and default.
     let rules = shown(&["ip", "rule"])? + &shown(&["ip", "-6", "rule"])?;

@@ -108,13 +108,7 @@ impl Contest {
     pub(super) fn describe(&self, job: Job, made: Option<&Made>) -> String {
         let problem = |problems: &[String]| problems.first().map_or_else(String::new, |p| format!(" — {p}"));
         let what = match made {
-            Some(Made::Bulk(run)) => format!(
-                ": {:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms{}",
-                run.utilisation * 100.0,
-                run.queue_ms.p95,
-                run.ping_ms.p95,
-                problem(&run.problems)
-            ),
+            Some(Made::Bulk(run)) => format!(": {}{}", run.in_words(), problem(&run.problems)),
             Some(Made::Short(run)) => {
                 format!(": p50 {:.0} ms{}", run.completion_ms.p50, problem(&run.problems))
             }

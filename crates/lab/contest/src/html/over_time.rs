@@ -1,7 +1,7 @@
 //! Throughput and queue over time, how long packets waited, and the matrix of fairness.
 
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Range, key};
-use figures::{chart, stats};
+use figures::{chart, distinct, number, stats};
 use maud::{Markup, html};
 
 use super::colour;
@@ -77,12 +77,7 @@ pub(super) fn fairness(document: &Document, schemes: &[&str]) -> Markup {
         fairness: r.fairness,
     });
     let all: Vec<Shared<'_>> = mixed.chain(flows).collect();
-    let mut places: Vec<(&str, &str, u64)> = Vec::new();
-    for shared in &all {
-        if !places.contains(&shared.place) {
-            places.push(shared.place);
-        }
-    }
+    let places = distinct(all.iter().map(|shared| shared.place));
     let mean = |place: (&str, &str, u64), scheme: &str| {
         let own = all.iter().filter(|shared| shared.place == place && shared.scheme == scheme);
         stats::mean(own.map(|shared| shared.fairness))
@@ -105,7 +100,7 @@ pub(super) fn fairness(document: &Document, schemes: &[&str]) -> Markup {
                                     @for scheme in schemes {
                                         @let mean = mean(*place, scheme);
                                         td data-label=(scheme) style=[mean.map(heat)] {
-                                            (mean.map_or("–".to_owned(), |mean| format!("{mean:.3}")))
+                                            (number(mean, 3))
                                         }
                                     }
                                 }

@@ -220,12 +220,12 @@ impl Elimination {
         if let Some(unknown) = self.terms.iter().find(|term| !all().any(|known| known == **term)) {
             let known: Vec<_> = all().collect();
             let problem = format!("`{unknown}` is none; there are {}", known.join(", "));
-            return Err(ContestError::Setting { what: "term", problem });
+            return Err(ContestError::setting("term", problem));
         }
         let is_one = |spec: &SweepSpec| spec.schemes.len() == 1 && spec.parameters.is_empty();
         if !self.specs.iter().all(is_one) {
             let problem = "give one, `accel:adaptive`, and no parameters: cells are not told apart by them";
-            return Err(ContestError::Setting { what: "schemes", problem: problem.to_owned() });
+            return Err(ContestError::setting("schemes", problem));
         }
         let mut left: Vec<String> =
             all().filter(|t| self.terms.is_empty() || self.terms.contains(t)).collect();

@@ -147,7 +147,7 @@ impl SweepSpec {
             ("seconds", usize::try_from(self.seconds.min(3_600)).unwrap_or(0)),
         ];
         if let Some((what, _)) = lists.into_iter().find(|(_, len)| *len == 0) {
-            return Err(ContestError::Setting { what, problem: "must not be empty or zero".to_owned() });
+            return Err(ContestError::setting(what, "must not be empty or zero"));
         }
         let from = self.from.map_or(Duration::ZERO, |q| q.0);
         let traces =
@@ -166,7 +166,7 @@ impl SweepSpec {
         };
         if prepared.len() > CELLS_MAX {
             let problem = format!("{} cells are too many; at most {CELLS_MAX}", prepared.len());
-            return Err(ContestError::Setting { what: "parameters", problem });
+            return Err(ContestError::setting("parameters", problem));
         }
         Ok(prepared)
     }
@@ -190,8 +190,7 @@ impl SweepSpec {
     fn path_settings(&self) -> Result<PathSettings, ContestError> {
         let default = PathSettings::default();
         if self.window_scale.is_some_and(|scale| scale > 14) {
-            let problem = "must be at most 14".to_owned();
-            return Err(ContestError::Setting { what: "window_scale", problem });
+            return Err(ContestError::setting("window_scale", "must be at most 14"));
         }
         let path = PathSettings {
             wan_rtt: self.wan_rtt.map_or(default.wan_rtt, |q| q.0),
@@ -207,8 +206,7 @@ impl SweepSpec {
     fn radio(&self) -> Result<RadioSettings, ContestError> {
         let loss = match (self.loss, &self.bursts) {
             (Some(_), Some(_)) => {
-                let problem = "excludes `bursts`: give one of them".to_owned();
-                return Err(ContestError::Setting { what: "loss", problem });
+                return Err(ContestError::setting("loss", "excludes `bursts`: give one of them"));
             }
             (Some(loss), None) => RadioSettings::losing(loss.0),
             (None, Some(bursts)) => RadioSettings::bursts(bursts)?,
@@ -240,8 +238,10 @@ impl SweepSpec {
                 })
                 .collect();
             if combinations.len() > CELLS_MAX {
-                let problem = format!("more than {CELLS_MAX} combinations");
-                return Err(ContestError::Setting { what: "parameters", problem });
+                return Err(ContestError::setting(
+                    "parameters",
+                    format!("more than {CELLS_MAX} combinations"),
+                ));
             }
         }
         let mut variants = Vec::new();
@@ -272,9 +272,9 @@ fn values(name: &str, value: &toml::Value) -> Result<Vec<String>, ContestError> 
         toml::Value::Array(list) if !list.is_empty() => list.iter().map(one).collect(),
         value => one(value).map(|value| vec![value]),
     };
-    list.ok_or_else(|| ContestError::Setting {
-        what: "parameters",
-        problem: format!("`{name}` must be a list of values, like [\"20 ms\", \"40 ms\"] or [100, 250]"),
+    list.ok_or_else(|| {
+        let problem = "must be a list of values, like [\"20 ms\", \"40 ms\"] or [100, 250]";
+        ContestError::setting("parameters", format!("`{name}` {problem}"))
     })
 }
 

@@ -12,12 +12,6 @@ alpha = ["20 ms", "40 ms"]
 k_segments = [100]
 "#;
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("cellerator-sweep-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 fn sweep(out: PathBuf, shard: Shard, resume: bool) -> Sweep {
     let spec: SweepSpec = toml::from_str(SPEC).unwrap();
     Sweep { spec, shard, threads: 2, out, resume, notes: Vec::new() }
@@ -30,11 +24,11 @@ fn rows(file: &Path) -> Vec<Vec<Value>> {
 
 #[test]
 fn shards_put_together_are_the_whole() {
-    let folder = folder("shards");
-    let whole = folder.join("whole.parquet");
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole.parquet");
     let (summary, _) = sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
     assert!(summary.contains("2 combinations"), "{summary}");
-    let parts: Vec<PathBuf> = (0..3).map(|i| folder.join(format!("part-{i}.parquet"))).collect();
+    let parts: Vec<PathBuf> = (0..3).map(|i| folder.path().join(format!("part-{i}.parquet"))).collect();
     for (index, part) in parts.iter().enumerate() {
         let done = Mutex::new(0);
         let shard = Shard { index, of: 3 };
@@ -42,25 +36,24 @@ fn shards_put_together_are_the_whole() {
         sweep(part.clone(), shard, false).run(count, &NEVER).unwrap();
         assert_eq!(*done.lock().unwrap(), if index == 2 { 2 } else { 3 });
     }
-    let merged = folder.join("merged.parquet");
+    let merged = folder.path().join("merged.parquet");
     merge(&parts, &merged).unwrap();
     assert_eq!(rows(&merged), rows(&whole));
     assert_eq!(rows(&whole).len(), 8);
-    let nowhere = merge(&[folder.join("nowhere.parquet")], &merged).unwrap_err().to_string();
+    let nowhere = merge(&[folder.path().join("nowhere.parquet")], &merged).unwrap_err().to_string();
     assert!(nowhere.contains("no such table") && nowhere.matches("nowhere").count() == 1, "{nowhere}");
     let missing = merge(&parts[..2], &merged).unwrap_err().to_string();
     assert!(missing.contains("6 of 8 cells"), "{missing}");
     let twice = merge(&[parts[0].clone(), parts[0].clone()], &merged).unwrap_err().to_string();
     assert!(twice.contains("cell 0 is in two"), "{twice}");
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Two of eight cells, then the user wants no more: they are in the table, which says so, and the rest is
 /// made from there.
 #[test]
 fn an_interrupted_sweep_leaves_its_cells_and_goes_on() {
-    let folder = folder("interrupted");
-    let (whole, part) = (folder.join("whole.parquet"), folder.join("part.parquet"));
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, part) = (folder.path().join("whole.parquet"), folder.path().join("part.parquet"));
     sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
     let is_over = AtomicBool::new(false);
     let stop = |p: Progress<'_>| is_over.store(p.done == 2, Ordering::Relaxed);
@@ -71,17 +64,16 @@ fn an_interrupted_sweep_leaves_its_cells_and_goes_on() {
     let reader = TableReader::open(&part).unwrap();
     assert_eq!(reader.note("interrupted"), Some("interrupted after 2 of 8 runs"));
     let refused =
-        merge(core::slice::from_ref(&part), &folder.join("merged.parquet")).unwrap_err().to_string();
+        merge(core::slice::from_ref(&part), &folder.path().join("merged.parquet")).unwrap_err().to_string();
     assert!(refused.contains("2 of 8 cells"), "{refused}");
     let (_, interrupted) = sweep(part.clone(), Shard::WHOLE, true).run(&|_| {}, &NEVER).unwrap();
     assert_eq!((interrupted, rows(&part)), (None, rows(&whole)));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn seeds_draw_other_traces() {
-    let folder = folder("seeds");
-    let out = folder.join("seeds.parquet");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("seeds.parquet");
     sweep(out.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
     let schema = TableReader::open(&out).unwrap().schema().clone();
     let at = |name: &str| schema.position(name).unwrap();
@@ -90,17 +82,16 @@ fn seeds_draw_other_traces() {
         rows(&out).into_iter().filter(is_it).map(|row| row[at("offset_p95_ms")].clone()).collect()
     };
     assert!(of(1).len() == 4 && of(1) != of(2), "{:?} {:?}", of(1), of(2));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_stopped_sweep_goes_on_where_it_was() {
-    let folder = folder("resume");
-    let (whole, again) = (folder.join("whole.csv"), folder.join("again.csv"));
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, again) = (folder.path().join("whole.csv"), folder.path().join("again.csv"));
     sweep(whole.clone(), Shard::WHOLE, false).run(&|_| {}, &NEVER).unwrap();
     // A journal as a killed run leaves it: two cells and a half.
     let noted = Mutex::new(String::new());
-    let journal = folder.join("again.csv.journal");
+    let journal = folder.path().join("again.csv.journal");
     let stop = sweep(again.clone(), Shard::WHOLE, false);
     let note = |p: Progress<'_>| {
         if p.done == 2 {
@@ -127,7 +118,6 @@ fn a_stopped_sweep_goes_on_where_it_was() {
     assert_eq!(made.into_inner().unwrap(), 6);
     assert_eq!(std::fs::read_to_string(&again).unwrap(), std::fs::read_to_string(&whole).unwrap());
     assert!(!journal.exists());
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -152,8 +142,8 @@ fn mistakes_in_a_specification_are_named() {
 
 #[test]
 fn with_a_stride_each_seed_begins_later_in_a_measured_trace() {
-    let folder = folder("stride");
-    let file = folder.join("drive.down");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("drive.down");
     // One opportunity in the first second, two in the second, three in the third.
     std::fs::write(&file, "500\n1250\n1750\n2100\n2500\n2900\n3000\n").unwrap();
     let text = SPEC.replace(r#""4g-lte", "3g-hspa""#, &format!("{:?}", file.display().to_string()));
@@ -167,5 +157,4 @@ fn with_a_stride_each_seed_begins_later_in_a_measured_trace() {
     let with = prepared.identity.clone();
     spec.stride = None;
     assert_ne!(spec.prepare().unwrap().identity, with, "a journal of one is not continued with the other");
-    std::fs::remove_dir_all(folder).unwrap();
 }

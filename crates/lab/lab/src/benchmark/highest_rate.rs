@@ -19,7 +19,7 @@ use crate::accelerator::AcceleratorCommand;
 use crate::emulator::Keep;
 use crate::error::Context;
 use crate::session::{Session, read_trace};
-use crate::topology::{Host, server_address};
+use crate::topology::{Role, server_address};
 
 /// Tried in this order, until one does not hold.
 const RATES_MBPS: [u64; 10] = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1_000];
@@ -84,7 +84,7 @@ impl Benchmark<'_> {
         session.begin(&plan, Keep::Nothing)?;
         let goodput = {
             let (from, to) =
-                (session.network().namespace(Host::Server), session.network().namespace(Host::Client));
+                (session.network().namespace(Role::Server), session.network().namespace(Role::Client));
             self.one_flow(from, to, SocketAddr::new(server_address(Family::Ipv4), 5_003), TIME)?
         };
         let emulation = session.end()?;

@@ -19,10 +19,10 @@ use units::{Duration, Instant};
 
 use crate::LabError;
 use crate::error::Context;
+use crate::listener::Listener;
 use crate::topology::{client_address, server_address};
+use crate::transfer::mark;
 
-/// Marks of progress are at least this far apart.
-const MARK_SPACING: Duration = Duration::from_millis(5);
 /// Longest time that a socket may hold a thread up before it looks whether it is to end.
 const TURN: std::time::Duration = std::time::Duration::from_millis(50);
 /// Longest time that a connection may take to open: a full queue holds seconds.
@@ -64,11 +64,7 @@ struct Arrived {
 impl Arrived {
     fn add(&mut self, len: usize) {
         self.bytes += len as u64;
-        let now = Clock::now();
-        match self.marks.last() {
-            Some((at, _)) if now.saturating_since(*at) < MARK_SPACING => {}
-            _ => self.marks.push((now, self.bytes)),
-        }
+        mark(&mut self.marks, Clock::now(), self.bytes);
     }
 }
 
@@ -102,7 +98,7 @@ impl Seen {
 /// The server of an entry.
 #[derive(Debug)]
 enum Server {
-    Tcp(tcp::Server),
+    Tcp(Listener<Arrived>),
     Quic(quic::Server),
     /// The server's ends of calls.
     Calls(Vec<UdpSocket>),
@@ -126,10 +122,10 @@ impl Servers {
             let at = SocketAddr::from((server_address(workload.family()), entry.port(index)));
             let made = match entry.kind {
                 BesideKind::Download => {
-                    Server::Tcp(tcp::Server::writing(server, at, Some(entry.congestion_control().name()))?)
+                    Server::Tcp(tcp::writing(server, at, Some(entry.congestion_control().name()))?)
                 }
-                BesideKind::Pages => Server::Tcp(tcp::Server::writing(server, at, None)?),
-                BesideKind::Upload => Server::Tcp(tcp::Server::reading(server, at)?),
+                BesideKind::Pages => Server::Tcp(tcp::writing(server, at, None)?),
+                BesideKind::Upload => Server::Tcp(tcp::reading(server, at)?),
                 BesideKind::Quic => {
                     Server::Quic(quic::Server::start(bind(server, at)?, entry.congestion_control())?)
                 }

@@ -1,10 +1,8 @@
 //! TCP beside a case's own flows: servers that write as much as is asked for or read all there is, and their clients.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use io::{Clock, Namespace, set_congestion_control};
 use scenario::Beside;
@@ -12,20 +10,9 @@ use units::Duration;
 
 use super::{Arrived, PATIENCE, Seen, TURN, Times};
 use crate::LabError;
-use crate::error::Context;
-use crate::pause::pause;
-use crate::shaped_origin::is_time_out;
+use crate::listener::{self, Listener, is_time_out, read_exact};
 
 const BLOCK: usize = 1 << 16;
-/// Length of the request that a client of a server that writes sends first: the number of bytes it wants.
-const REQUEST_LEN: usize = 8;
-
-/// A server of TCP; ended when dropped.
-#[derive(Debug)]
-pub(super) struct Server {
-    is_over: Arc<AtomicBool>,
-    accepting: Option<JoinHandle<Vec<Arrived>>>,
-}
 
 /// Service of a server to each client.
 #[derive(Clone, Copy, Debug)]
@@ -36,80 +23,40 @@ enum Service {
     Reads,
 }
 
-impl Server {
-    /// Listens at `at` in `server`, and writes to each client as much as it asks for.
-    ///
-    /// # Errors
-    /// When the port is taken, or the kernel has no such congestion control.
-    pub(super) fn writing(
-        server: &Namespace,
-        at: SocketAddr,
-        congestion_control: Option<&'static str>,
-    ) -> Result<Self, LabError> {
-        Self::start(server, at, Service::Writes(congestion_control))
+/// Server at `at` in `server` that writes to each client as much as it asks for.
+///
+/// # Errors
+/// When the port is taken, or the kernel has no such congestion control.
+pub(super) fn writing(
+    server: &Namespace,
+    at: SocketAddr,
+    congestion_control: Option<&'static str>,
+) -> Result<Listener<Arrived>, LabError> {
+    let socket = listener::bind(server, at)?;
+    if let Some(name) = congestion_control {
+        // Only to learn whether the kernel has it: connections take that of their route.
+        set_congestion_control(&socket, name)
+            .map_err(|error| LabError::NoCongestionControl { name, said: error.to_string() })?;
     }
-
-    /// Listens at `at` in `server`, and reads all that clients send.
-    ///
-    /// # Errors
-    /// When the port is taken.
-    pub(super) fn reading(server: &Namespace, at: SocketAddr) -> Result<Self, LabError> {
-        Self::start(server, at, Service::Reads)
-    }
-
-    fn start(server: &Namespace, at: SocketAddr, service: Service) -> Result<Self, LabError> {
-        let listener = server.run(|| {
-            let listener = TcpListener::bind(at)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
-        })?;
-        let listener = listener.doing(|| format!("listen at {at}"))?;
-        if let Service::Writes(Some(name)) = service {
-            // Only to learn whether the kernel has it: connections take that of their route.
-            set_congestion_control(&listener, name)
-                .map_err(|error| LabError::NoCongestionControl { name, said: error.to_string() })?;
-        }
-        let is_over = Arc::<AtomicBool>::default();
-        let ends = Arc::clone(&is_over);
-        let accepting = std::thread::spawn(move || accept(&listener, service, &ends));
-        Ok(Self { is_over, accepting: Some(accepting) })
-    }
-
-    /// Ends it; what each client has sent, beside requests.
-    pub(super) fn finish(mut self) -> Vec<Arrived> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Vec<Arrived> {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.accepting.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
-    }
+    Listener::of(server, socket, serving(Service::Writes(congestion_control)))
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
-    }
+/// Server at `at` in `server` that reads all that clients send.
+///
+/// # Errors
+/// When the port is taken.
+pub(super) fn reading(server: &Namespace, at: SocketAddr) -> Result<Listener<Arrived>, LabError> {
+    Listener::start(server, at, serving(Service::Reads))
 }
 
-fn accept(listener: &TcpListener, service: Service, is_over: &Arc<AtomicBool>) -> Vec<Arrived> {
-    let mut serving = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        match listener.accept() {
-            Ok((client, _)) => {
-                let is_over = Arc::clone(is_over);
-                serving.push(std::thread::spawn(move || {
-                    let mut arrived = Arrived::default();
-                    // A client that goes away is its own affair: it says so itself.
-                    let _ = serve(client, service, &mut arrived, &is_over);
-                    arrived
-                }));
-            }
-            Err(_) if pause(Duration::from_millis(2)).is_ok() => {}
-            Err(_) => break,
-        }
+/// What a server does with a connection; what has arrived from it, beside requests.
+fn serving(service: Service) -> impl Fn(TcpStream, &AtomicBool) -> Arrived + Send + Sync {
+    move |client, is_over| {
+        let mut arrived = Arrived::default();
+        // A client that goes away is its own affair: it says so itself.
+        let _ = serve(client, service, &mut arrived, is_over);
+        arrived
     }
-    serving.into_iter().filter_map(|thread| thread.join().ok()).collect()
 }
 
 fn serve(
@@ -118,7 +65,6 @@ fn serve(
     arrived: &mut Arrived,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
-    client.set_nonblocking(false)?;
     client.set_read_timeout(Some(TURN))?;
     client.set_write_timeout(Some(TURN))?;
     let is_over = || is_over.load(Ordering::Relaxed);
@@ -128,25 +74,14 @@ fn serve(
             if let Some(name) = control {
                 set_congestion_control(&client, name).map_err(std::io::Error::other)?;
             }
-            let Some(wanted) = request(&mut client, &is_over)? else { return Ok(()) };
-            write_all(&mut client, wanted, &is_over)
+            // The request: the number of bytes that the client wants.
+            let mut wanted = [0; size_of::<u64>()];
+            if !read_exact(&mut client, &mut wanted, &is_over)? {
+                return Ok(());
+            }
+            write_all(&mut client, u64::from_be_bytes(wanted), &is_over)
         }
     }
-}
-
-/// Number of bytes that a client wants; none when it goes or all is over.
-fn request(client: &mut TcpStream, is_over: &dyn Fn() -> bool) -> std::io::Result<Option<u64>> {
-    let (mut request, mut len) = ([0; REQUEST_LEN], 0);
-    while len < REQUEST_LEN {
-        match client.read(&mut request[len..]) {
-            Ok(0) => return Ok(None),
-            Ok(more) => len += more,
-            Err(error) if is_time_out(&error) && !is_over() => {}
-            Err(error) if is_time_out(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Some(u64::from_be_bytes(request)))
 }
 
 /// Writes `left` bytes, or until all is over.
@@ -154,11 +89,10 @@ fn write_all(stream: &mut TcpStream, mut left: u64, is_over: &dyn Fn() -> bool) 
     let block = vec![0x5a; BLOCK];
     while left > 0 && !is_over() {
         let len = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
-        match stream.write(&block[..len]) {
-            Ok(len) => left -= len as u64,
-            Err(error) if is_time_out(&error) => {}
-            Err(error) => return Err(error),
+        if !listener::write_all(stream, &block[..len], is_over)? {
+            break;
         }
+        left -= len as u64;
     }
     Ok(())
 }

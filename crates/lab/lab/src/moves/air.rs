@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
-use io::{Clock, Interest, Tun, Waiter};
+use io::{Clock, Tun};
 use link::{DelayModel, Link, LinkConfig};
 use scenario::results::Timing;
 use units::{Bytes, Duration, Instant, SeqNum};
@@ -26,13 +26,8 @@ use wire::TcpFlags;
 use super::place::{Delivery, Subscriber, UP};
 use super::streams::{Piece, Stream};
 use crate::LabError;
-use crate::air_thread::AirThread;
+use crate::air_thread::{AirThread, BATCH, STOP, fetch, missed, waiter};
 use crate::lateness::Lateness;
-
-const PACKET_LEN_MAX: usize = 2_048;
-const BATCH: usize = 32;
-const REALTIME_PRIORITY: u8 = 20;
-const STOP: u64 = u64::MAX;
 
 /// Numbers of the devices.
 const SERVER: usize = 0;
@@ -140,7 +135,7 @@ impl Air {
             stranded: vec![0; count],
             began: now,
         };
-        let thread = AirThread::start(move |stopped| mover.run(stopped))?;
+        let thread = AirThread::start("air", move |stopped, _| mover.run(stopped))?;
         Ok(Self { orders, thread, started: now })
     }
 
@@ -244,13 +239,7 @@ struct Mover {
 
 impl Mover {
     fn run(mut self, stopped: &UnixStream) -> Result<Seen, LabError> {
-        // Refused to who may not: packets are later, and that is stated.
-        let _ = io::sched::set_realtime_priority(REALTIME_PRIORITY);
-        let mut waiter = Waiter::new(Duration::ZERO)?;
-        for (token, device) in (0..).zip(&self.devices) {
-            waiter.add(device, Interest::Read, token)?;
-        }
-        waiter.add(stopped, Interest::Read, STOP)?;
+        let mut waiter = waiter(Duration::ZERO, &self.devices, stopped)?;
         loop {
             let coming = self.subscribers.iter().filter_map(Subscriber::next_deadline);
             let deadline = self.lines.iter().filter_map(|line| line.link.next_deadline()).chain(coming).min();
@@ -361,9 +350,7 @@ impl Mover {
 
     fn fetch(&mut self, device: usize) -> Result<(), LabError> {
         for _ in 0..BATCH {
-            let mut bytes = vec![0; PACKET_LEN_MAX];
-            let Some(len) = self.devices[device].recv(&mut bytes)? else { break };
-            bytes.truncate(len);
+            let Some(bytes) = fetch(&self.devices[device])? else { break };
             let now = Clock::now();
             match device {
                 SERVER => self.put(0, Carried { bytes, data: None }, now),
@@ -377,7 +364,7 @@ impl Mover {
                         self.on_station(station, bytes, now);
                     } else {
                         let from = device - WIRES[0];
-                        self.wire_bytes[from] += len as u64;
+                        self.wire_bytes[from] += bytes.len() as u64;
                         self.put(2 + from, Carried { bytes, data: None }, now);
                     }
                 }
@@ -449,7 +436,7 @@ impl Mover {
     }
 
     fn finish(self) -> Result<Seen, LabError> {
-        let missed = self.devices.iter().map(|d| d.stats().map(|s| s.tx_dropped)).sum::<Result<u64, _>>()?;
+        let missed = missed(&self.devices)?;
         Ok(Seen {
             streams: self.streams,
             wire_bytes: self.wire_bytes,

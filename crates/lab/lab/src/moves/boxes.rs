@@ -95,7 +95,7 @@ impl Boxes {
             ]
             .map(str::to_owned);
             let log = directory.join(format!("box-{name}.log"));
-            Running::start("cellerator run", program, &arguments, (&namespaces[own], &log))
+            Running::start("cellerator run", program, &arguments, (&namespaces[own], log))
         };
         let notes = Notes(names.clone());
         let running = [start(0)?, start(1)?];

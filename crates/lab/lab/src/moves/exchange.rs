@@ -1,16 +1,13 @@
 //! Questions and answers in turn over one connection, each answer checked byte by byte.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
-use io::{Clock, Interest, Namespace, Waiter};
+use io::Clock;
 use units::{Duration, Instant};
 
-use crate::LabError;
-use crate::error::Context;
+use crate::listener::read_exact;
 use crate::pause::pause;
 use crate::radios::ends::Content;
 
@@ -19,78 +16,6 @@ const QUESTION_LEN: usize = 16;
 /// Interval of the checks of threads whether they are to end.
 const TURN: std::time::Duration = std::time::Duration::from_millis(100);
 const CONNECT_MAX: Duration = Duration::from_secs(20);
-
-/// Calls `serve` with each connection to a listener, in a thread of its own; ends when dropped.
-pub(crate) struct Listener {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Listener {
-    pub fn start(
-        namespace: &Namespace,
-        at: SocketAddr,
-        serve: impl Fn(TcpStream, &AtomicBool) + Send + Sync + 'static,
-    ) -> Result<Self, LabError> {
-        let listener = namespace.run(|| TcpListener::bind(at))?.doing(|| format!("listen at {at}"))?;
-        listener.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (theirs, serve) = (Arc::clone(&stop), Arc::new(serve));
-        let namespace = Namespace::open(namespace.name())?;
-        let thread = std::thread::spawn(move || {
-            // Whoever serves may connect from here, too.
-            if namespace.enter().is_err() {
-                return;
-            }
-            let Ok(mut waiter) = Waiter::new(Duration::ZERO) else { return };
-            if waiter.add(&listener, Interest::Read, 0).is_err() {
-                return;
-            }
-            while !theirs.load(Ordering::Relaxed) {
-                if let Ok((stream, _)) = listener.accept() {
-                    let (stop, serve) = (Arc::clone(&theirs), Arc::clone(&serve));
-                    let _ = stream.set_nonblocking(false);
-                    std::thread::spawn(move || serve(stream, &stop));
-                } else {
-                    let _ = waiter.wait(Some(Clock::now() + Duration::from_millis(100)));
-                }
-            }
-        });
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // Its panic would be a test's.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Reads exactly, and gives up when it is over.
-fn read_exact(
-    stream: &mut TcpStream,
-    mut room: &mut [u8],
-    is_over: &dyn Fn() -> bool,
-) -> std::io::Result<bool> {
-    use std::io::ErrorKind::{Interrupted, TimedOut, UnexpectedEof, WouldBlock};
-    while !room.is_empty() {
-        match stream.read(room) {
-            Ok(0) => return Err(UnexpectedEof.into()),
-            Ok(len) => room = &mut room[len..],
-            Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {
-                if is_over() {
-                    return Ok(false);
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(true)
-}
 
 /// Answers questions until the other end closes, or it is to stop.
 pub(crate) fn answer(mut stream: TcpStream, stop: &AtomicBool) {

@@ -11,7 +11,7 @@
 //! where the receiving host is. It is for the sender to send again what is missing.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +20,9 @@ use std::thread::JoinHandle;
 use io::{Host, Namespace, TcpImage};
 
 use super::boxes::Said;
-use super::exchange::Listener;
 use super::world::{PORT, handover_address, proxy_of, server_of};
 use crate::LabError;
+use crate::listener::{Listener, is_time_out};
 
 /// Interval of the checks of a relay whether it is to stop.
 const TURN: std::time::Duration = std::time::Duration::from_millis(5);
@@ -192,9 +192,6 @@ impl Session {
 
 /// Writes to `to` what comes from `from` until one of them ends, or it is to stop.
 fn relay(mut from: &TcpStream, mut to: &TcpStream, stop: &AtomicBool) -> u32 {
-    let is_late = |error: &std::io::Error| {
-        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
-    };
     if from.set_read_timeout(Some(TURN)).and(to.set_write_timeout(Some(TURN))).is_err() {
         return 0;
     }
@@ -203,14 +200,16 @@ fn relay(mut from: &TcpStream, mut to: &TcpStream, stop: &AtomicBool) -> u32 {
         let mut left = match from.read(&mut block) {
             Ok(0) => break,
             Ok(len) => &block[..len],
-            Err(error) if is_late(&error) => continue,
+            Err(error) if is_time_out(&error) => continue,
             Err(_) => break,
         };
         while !left.is_empty() {
             match to.write(left) {
                 Ok(len) => left = &left[len..],
-                Err(error) if is_late(&error) && stop.load(Ordering::Relaxed) => return left.len() as u32,
-                Err(error) if is_late(&error) => {}
+                Err(error) if is_time_out(&error) && stop.load(Ordering::Relaxed) => {
+                    return left.len() as u32;
+                }
+                Err(error) if is_time_out(&error) => {}
                 Err(_) => return 0,
             }
         }

@@ -12,5 +12,4 @@ mod streams;
 mod world;
 
 pub use results::{BIN_MS, FlowRun, Move, MovesResult, MovesRun};
-pub use runner::MovesRunner;
 pub(crate) use world::HOSTS;

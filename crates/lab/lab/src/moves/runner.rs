@@ -1,7 +1,6 @@
-//! [`MovesRunner`]: runs a scenario of moving subscribers.
+//! [`Runner::run_moves`]: runs a scenario of moving subscribers.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,16 +11,17 @@ use units::{Duration, Instant};
 
 use super::air::{Air, Plan, Seen, Way};
 use super::boxes::{Boxes, Orders, Said};
-use super::exchange::{Exchanges, Listener, answer, ask};
+use super::exchange::{Exchanges, answer, ask};
 use super::indirect;
 use super::results::{FlowRun, Move, MovesResult, MovesRun};
 use super::split;
 use super::streams::{BIN, Stream};
 use super::world::{World, attribute_of, proxy_of, server_of, subscriber_address};
 use crate::error::Context;
+use crate::listener::Listener;
 use crate::pause::pause;
 use crate::radios::ends::{ContentServer, download, upload};
-use crate::{Instance, LabError};
+use crate::{LabError, Runner};
 
 /// Time after a subscriber came to its new station in which a gap may still be the move's.
 const AFTERWARDS: Duration = Duration::from_secs(1);
@@ -29,18 +29,6 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 const FALL_BACK_AT: Duration = Duration::from_secs(1);
 /// Interval at which signals are looked at.
 const TURN: Duration = Duration::from_millis(100);
-
-/// Runs scenarios of moving subscribers in the lab `instance`.
-pub struct MovesRunner<'a> {
-    /// The lab's name and directory.
-    pub instance: &'a Instance,
-    /// Ends everything when one comes.
-    pub signals: &'a Signals,
-    /// The `cellerator` program.
-    pub program: PathBuf,
-    /// Folder in which trace files are looked for.
-    pub traces: PathBuf,
-}
 
 /// Observations of the applications at both ends about a flow.
 struct Got {
@@ -60,23 +48,27 @@ struct Ordered {
     said: Result<Said, String>,
 }
 
-impl MovesRunner<'_> {
-    /// Runs every case; `tell` hears of each.
+impl Runner<'_> {
+    /// Runs every case of moving subscribers; `tell` hears of each.
     ///
     /// # Errors
     /// When the network cannot be made, a box or the emulator ends, or the user interrupts. A flow that breaks is a
     /// result.
-    pub fn run(&self, scenario: &Moves, tell: &mut dyn FnMut(&MovesRun)) -> Result<MovesResult, LabError> {
+    pub fn run_moves(
+        &self,
+        scenario: &Moves,
+        tell: &mut dyn FnMut(&MovesRun),
+    ) -> Result<MovesResult, LabError> {
         let mut result = MovesResult { scenario: scenario.clone(), runs: Vec::new() };
         for case in &scenario.cases {
-            let run = self.one(scenario, case)?;
+            let run = self.moves_of(scenario, case)?;
             tell(&run);
             result.runs.push(run);
         }
         Ok(result)
     }
 
-    fn one(&self, scenario: &Moves, case: &MovesCase) -> Result<MovesRun, LabError> {
+    fn moves_of(&self, scenario: &Moves, case: &MovesCase) -> Result<MovesRun, LabError> {
         let subscribers = scenario.subscribers();
         let control = scenario.congestion_control_of(case);
         control.map_or(Ok(()), require)?;

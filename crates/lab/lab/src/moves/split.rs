@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 
 use io::Namespace;
 
-use super::exchange::Listener;
 use super::world::{PORT, proxy_of, server_of};
 use crate::LabError;
+use crate::listener::Listener;
 
 /// Starts it in a box, for a number of subscribers; it ends when dropped.
 pub(crate) fn start(namespace: &Namespace, subscribers: usize) -> Result<Listener, LabError> {

@@ -11,10 +11,10 @@
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use io::{Host, Namespace, SpawnOptions, lay_cable};
+use io::{Host, Namespace, OwnedChild, lay_cable};
 
 use super::air::Devices;
 use crate::LabError;
@@ -65,7 +65,7 @@ pub(crate) fn handover_address(station: usize) -> SocketAddr {
 /// The namespaces; their names go when it is dropped.
 pub(crate) struct World {
     // Dropped first.
-    routes: Mutex<Child>,
+    routes: Mutex<OwnedChild>,
     pub server: Host,
     pub router: Host,
     pub boxes: [Host; 2],
@@ -149,14 +149,6 @@ impl World {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        let routes = self.routes.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let _ = routes.kill();
-        let _ = routes.wait();
-    }
-}
-
 /// A congestion control as an attribute of routes; nothing for the machine's own.
 pub(crate) fn attribute_of(congestion_control: Option<&str>) -> String {
     congestion_control.map_or_else(String::new, |name| format!("congctl {name}"))
@@ -174,8 +166,8 @@ fn gateway(station: usize) -> String {
 }
 
 /// `ip` in the router, which takes lines one by one: nothing has to be started for a change.
-fn changer(router: &Namespace) -> Result<Child, LabError> {
+fn changer(router: &Namespace) -> Result<OwnedChild, LabError> {
     let mut command = Command::new("ip");
     command.args(["-force", "-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(router.spawn(command, SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true })?)
+    Ok(router.spawn_owned(command)?)
 }

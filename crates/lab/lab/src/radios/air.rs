@@ -1,4 +1,4 @@
-//! [`Air`]: the links of several radios in real time, in one thread that mostly sleeps.
+//! [`start`]: the links of several radios in real time, in one thread that mostly sleeps.
 //!
 //! Unlike [`crate::Emulator`] it never spins, so that several labs can share a processor: packets are late by
 //! what the kernel takes to wake a thread, which every run states.
@@ -6,21 +6,16 @@
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 
-use io::{Clock, Interest, Tun, Waiter};
+use io::{Clock, Tun};
 use link::{Link, LinkConfig};
 use scenario::results::Timing;
 use units::{Bytes, Duration, Instant};
 
 use super::middlebox::Middlebox;
 use crate::LabError;
-use crate::air_thread::AirThread;
+use crate::air_thread::{AirThread, BATCH, STOP, fetch, missed, waiter};
 use crate::lateness::Lateness;
 use scenario::multi_path_results::BIN_MS;
-
-const PACKET_LEN_MAX: usize = 2_048;
-const BATCH: usize = 32;
-const REALTIME_PRIORITY: u8 = 20;
-const STOP: u64 = u64::MAX;
 
 /// One radio.
 pub(crate) struct AirRadio {
@@ -54,48 +49,30 @@ pub(crate) struct AirLog {
     pub stripped: u64,
 }
 
-/// A running emulator; dropping it stops it.
-pub(crate) struct Air {
-    thread: AirThread<AirLog>,
-}
-
-impl Air {
-    /// Starts at once; time zero of all changes, and of what is noted, is `start`.
-    /// `is_upload`: the data goes from the client.
-    pub fn start(radios: Vec<AirRadio>, start: Instant, is_upload: bool) -> Result<Self, LabError> {
-        let begin = Clock::now();
-        let mut states = Vec::new();
-        for radio in radios {
-            let [down, up] = &radio.links;
-            let links = [Link::new(down, begin)?, Link::new(up, begin)?];
-            let changes = radio.changes.into_iter().rev().collect();
-            states.push(State {
-                name: radio.name,
-                devices: radio.devices,
-                links,
-                middlebox: radio.middlebox,
-                changes,
-                is_dead: false,
-            });
-        }
-        let (log, lateness) = (AirLog::default(), Lateness::default());
-        let mover = Mover { radios: states, log, lateness, start, is_upload };
-        Ok(Self { thread: AirThread::start(move |stopped| mover.run(stopped))? })
+/// Starts at once; time zero of all changes, and of what is noted, is `start`.
+/// `is_upload`: the data goes from the client.
+pub(crate) fn start(
+    radios: Vec<AirRadio>,
+    start: Instant,
+    is_upload: bool,
+) -> Result<AirThread<AirLog>, LabError> {
+    let begin = Clock::now();
+    let mut states = Vec::new();
+    for mut radio in radios {
+        let [down, up] = &radio.links;
+        let links = [Link::new(down, begin)?, Link::new(up, begin)?];
+        radio.changes.reverse();
+        states.push(State { radio, links, is_dead: false });
     }
-
-    /// Stops and hands over what was seen.
-    pub fn finish(self) -> Result<AirLog, LabError> {
-        self.thread.finish()
-    }
+    let (log, lateness) = (AirLog::default(), Lateness::default());
+    let mover = Mover { radios: states, log, lateness, start, is_upload };
+    AirThread::start("air", move |stopped, _| mover.run(stopped))
 }
 
 struct State {
-    name: String,
-    devices: [Tun; 2],
+    /// Its changes that are to come, the last first.
+    radio: AirRadio,
     links: [Link<Vec<u8>>; 2],
-    middlebox: Middlebox,
-    /// Last first.
-    changes: Vec<(Duration, AirChange)>,
     is_dead: bool,
 }
 
@@ -109,26 +86,20 @@ struct Mover {
 
 impl Mover {
     fn run(mut self, stopped: &UnixStream) -> Result<AirLog, LabError> {
-        // Refused to who may not: packets are later, and that is stated.
-        let _ = io::sched::set_realtime_priority(REALTIME_PRIORITY);
-        let mut waiter = Waiter::new(Duration::ZERO)?;
-        for (i, radio) in (0..).zip(&self.radios) {
-            waiter.add(&radio.devices[0], Interest::Read, i * 2)?;
-            waiter.add(&radio.devices[1], Interest::Read, i * 2 + 1)?;
-        }
-        waiter.add(stopped, Interest::Read, STOP)?;
+        let devices = self.radios.iter().flat_map(|state| &state.radio.devices);
+        let mut waiter = waiter(Duration::ZERO, devices, stopped)?;
         loop {
             let start = self.start;
-            let of = |radio: &State| {
-                let change = radio.changes.last().map(|(at, _)| start + *at);
-                let links = radio.links.iter().filter_map(Link::next_deadline).min();
+            let of = |state: &State| {
+                let change = state.radio.changes.last().map(|(at, _)| start + *at);
+                let links = state.links.iter().filter_map(Link::next_deadline).min();
                 [change, links].into_iter().flatten().min()
             };
             let deadline = self.radios.iter().filter_map(of).min();
             let mut arrived = Vec::new();
             for ready in waiter.wait(deadline)? {
                 if ready.token == STOP {
-                    return Ok(self.finish());
+                    return self.finish();
                 }
                 arrived.push(usize::try_from(ready.token).unwrap_or(0));
             }
@@ -142,13 +113,13 @@ impl Mover {
 
     fn change(&mut self) -> Result<(), LabError> {
         let now = Clock::now();
-        for radio in &mut self.radios {
+        for State { radio, links: own, is_dead } in &mut self.radios {
             while let Some((_, change)) = radio.changes.pop_if(|(at, _)| self.start + *at <= now) {
                 match change {
-                    AirChange::Dies => radio.is_dead = true,
-                    AirChange::Returns => radio.is_dead = false,
+                    AirChange::Dies => *is_dead = true,
+                    AirChange::Returns => *is_dead = false,
                     AirChange::Becomes(links) => {
-                        radio.links = [Link::new(&links[0], now)?, Link::new(&links[1], now)?];
+                        *own = [Link::new(&links[0], now)?, Link::new(&links[1], now)?];
                     }
                     AirChange::NatMoves(outer) => radio.middlebox.move_to(outer),
                 }
@@ -163,8 +134,8 @@ impl Mover {
             for way in 0..2 {
                 let now = Clock::now();
                 while let Some(mut delivery) = self.radios[i].links[way].poll(now) {
-                    let radio = &mut self.radios[i];
-                    if radio.is_dead {
+                    let State { radio, is_dead, .. } = &mut self.radios[i];
+                    if *is_dead {
                         continue;
                     }
                     self.lateness.record(now.saturating_since(delivery.planned));
@@ -185,7 +156,7 @@ impl Mover {
                         self.note(&name, &delivery.payload, delivery.planned, waited);
                     }
                     // A device that is down or gone loses packets like a real one.
-                    let _ = self.radios[i].devices[1 - way].send(&delivery.payload);
+                    let _ = self.radios[i].radio.devices[1 - way].send(&delivery.payload);
                 }
             }
         }
@@ -218,24 +189,22 @@ impl Mover {
 
     fn fetch(&mut self, i: usize, device: usize) -> Result<(), LabError> {
         for _ in 0..BATCH {
-            let mut buffer = vec![0; PACKET_LEN_MAX];
-            let radio = &mut self.radios[i];
-            let Some(len) = radio.devices[device].recv(&mut buffer)? else { break };
-            if radio.is_dead {
+            let state = &mut self.radios[i];
+            let Some(packet) = fetch(&state.radio.devices[device])? else { break };
+            if state.is_dead {
                 continue;
             }
-            buffer.truncate(len);
+            let size = Bytes::from(packet.len());
             // What the queue does not take is lost.
-            let _ = radio.links[device].enqueue(buffer, Bytes::from(len), Clock::now());
+            let _ = state.links[device].enqueue(packet, size, Clock::now());
         }
         Ok(())
     }
 
-    fn finish(mut self) -> AirLog {
-        let missed = self.radios.iter().flat_map(|r| &r.devices).filter_map(|d| d.stats().ok());
-        let missed = missed.map(|s| s.tx_dropped).sum();
-        self.log.stripped = self.radios.iter().map(|r| r.middlebox.stripped).sum();
+    fn finish(mut self) -> Result<AirLog, LabError> {
+        let missed = missed(self.radios.iter().flat_map(|state| &state.radio.devices))?;
+        self.log.stripped = self.radios.iter().map(|state| state.radio.middlebox.stripped).sum();
         self.log.timing = Some(self.lateness.report(missed));
-        self.log
+        Ok(self.log)
     }
 }

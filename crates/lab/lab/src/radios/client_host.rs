@@ -6,11 +6,11 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use io::sysctl;
+use io::{OwnedChild, sysctl};
 use scenario::{Family, MultiPath, MultiPathCase};
 use units::{Duration, Instant};
 
-use super::manager::{Mptcpd, PathManagerProcess};
+use super::manager::{PathManagerProcess, mptcpd, start_mptcpd};
 use super::servers::PROBE_PORT;
 use super::world::{World, server_address};
 use crate::LabError;
@@ -39,7 +39,7 @@ pub(crate) struct ClientHost<'a> {
     /// Server that the path manager probes, and its other arguments.
     server: String,
     options: Vec<String>,
-    mptcpd: Option<Mptcpd>,
+    mptcpd: Option<OwnedChild>,
     manager: Option<PathManagerProcess>,
     /// The file with what the modems tell.
     strength: PathBuf,
@@ -93,8 +93,8 @@ impl<'a> ClientHost<'a> {
             let mut started = self.start_manager()?;
             started.wait_for_paths(count)?;
             self.manager = Some(started);
-        } else if let Some(program) = Mptcpd::installed().filter(|_| case.mptcpd) {
-            self.mptcpd = Some(Mptcpd::start(&self.world.client, program, count)?);
+        } else if let Some(program) = mptcpd().filter(|_| case.mptcpd) {
+            self.mptcpd = Some(start_mptcpd(&self.world.client, program, count)?);
         } else if !case.single_path {
             self.world.add_endpoints(scenario, case)?;
         }

@@ -1,7 +1,7 @@
 //! Congestion controls compared, as Markdown for documents.
 
-use figures::Table;
 use figures::stats::Moments;
+use figures::{Table, distinct};
 
 use scenario::multi_path_results::{MultiPathResult, MultiPathResults, MultiPathRun};
 
@@ -9,12 +9,7 @@ use scenario::multi_path_results::{MultiPathResult, MultiPathResults, MultiPathR
 #[must_use]
 pub fn goodputs(results: &MultiPathResults) -> String {
     let alone: Vec<_> = results.scenarios.iter().filter(|one| one.scenario.beside == 0).collect();
-    let mut cases: Vec<&str> = Vec::new();
-    for case in alone.iter().flat_map(|one| &one.scenario.cases) {
-        if !cases.contains(&case.name.as_str()) {
-            cases.push(&case.name);
-        }
-    }
+    let cases = distinct(alone.iter().flat_map(|one| &one.scenario.cases).map(|case| case.name.as_str()));
     let row = |result: &&MultiPathResult| {
         let doubtful = result.runs.iter().filter(|run| run.distrusted.is_some()).count();
         let mut row = vec![result.scenario.title.clone(), runs(result)];

@@ -2,17 +2,16 @@
 //! it checks every byte.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use io::{Clock, Namespace};
 use sha2::{Digest, Sha256};
 use units::{Duration, GOLDEN_GAMMA, Instant, mix64};
 
 use crate::LabError;
-use crate::error::Context;
+use crate::listener::{Listener, is_time_out, write_all};
 use crate::origin::hexadecimal;
 use crate::pause::pause;
 
@@ -50,20 +49,14 @@ impl Content {
 /// Length of a request: seed, size, and until when the server receives (0: it sends), ns of [`Clock`].
 const REQUEST_LEN: usize = 24;
 
-/// State that a server and its connections share.
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
-    /// Of the connections; none: that of the network namespace.
-    congestion_control: Option<String>,
-    received: Mutex<Vec<Transfer>>,
-}
-
 /// A server that sends as much as it is asked for, or receives and checks; ends when dropped.
 pub(crate) struct ContentServer {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    received: Received,
+    _listener: Listener,
 }
+
+/// Results of uploads that nobody has asked for yet.
+type Received = Arc<Mutex<Vec<Transfer>>>;
 
 impl ContentServer {
     /// `congestion_control`: of its connections; none: that of the namespace.
@@ -74,18 +67,19 @@ impl ContentServer {
         congestion_control: Option<String>,
     ) -> Result<Self, LabError> {
         let listener = namespace.run(|| io::listen_multi_path(at, is_multi_path))??;
-        listener.set_nonblocking(true).doing(|| "make a socket non-blocking".to_owned())?;
-        let shared = Arc::new(Shared { congestion_control, ..Shared::default() });
-        let theirs = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || accept(&listener, &theirs));
-        Ok(Self { shared, thread: Some(thread) })
+        let received = Received::default();
+        let theirs = Arc::clone(&received);
+        let listener = Listener::of(namespace, listener, move |stream, stop| {
+            serve(stream, congestion_control.as_deref(), stop, &theirs);
+        })?;
+        Ok(Self { received, _listener: listener })
     }
 
     /// Result of the next upload; waits a moment for it.
     pub fn received(&self) -> Option<Transfer> {
         let limit = Clock::now() + Duration::from_secs(2);
         loop {
-            let got = self.shared.received.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let got = self.received.lock().unwrap_or_else(PoisonError::into_inner).pop();
             if got.is_some() || Clock::now() > limit || pause(Duration::from_millis(10)).is_err() {
                 return got;
             }
@@ -93,39 +87,13 @@ impl ContentServer {
     }
 }
 
-impl Drop for ContentServer {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // Its panic would be a test's.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    let Ok(mut waiter) = io::Waiter::new(Duration::ZERO) else { return };
-    if waiter.add(listener, io::Interest::Read, 0).is_err() {
-        return;
-    }
-    while !shared.stop.load(Ordering::Relaxed) {
-        if let Ok((stream, _)) = listener.accept() {
-            let shared = Arc::clone(shared);
-            std::thread::spawn(move || serve(stream, &shared));
-        } else {
-            let _ = waiter.wait(Some(Clock::now() + Duration::from_millis(50)));
-        }
-    }
-}
-
 /// Reads a request, then sends or receives.
-fn serve(mut stream: TcpStream, shared: &Shared) {
+fn serve(mut stream: TcpStream, congestion_control: Option<&str>, stop: &AtomicBool, received: &Received) {
     let accepted = Clock::now();
-    let _ = stream.set_nonblocking(false);
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(TURN));
     // A connection that has another than was asked for would give a wrong figure: it gives none.
-    if let Some(name) = &shared.congestion_control
+    if let Some(name) = congestion_control
         && io::set_congestion_control(&stream, name).is_err()
     {
         return;
@@ -137,7 +105,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
     let number = |at: usize| request[at..at + 8].try_into().map_or(0, u64::from_be_bytes);
     let (seed, size, until) = (number(0), number(8), number(16));
     if until == 0 {
-        let is_over = || shared.stop.load(Ordering::Relaxed);
+        let is_over = || stop.load(Ordering::Relaxed);
         // Whoever asked says what is missing.
         let _ = send(&mut stream, (seed, size), &is_over);
         return;
@@ -145,7 +113,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) {
     let _ = stream.set_read_timeout(Some(TURN));
     let mut result = Transfer::begun(accepted);
     receive(&mut stream, (seed, size), Instant::from_nanos(until), &mut result);
-    shared.received.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+    received.lock().unwrap_or_else(PoisonError::into_inner).push(result);
 }
 
 /// Sends `size` bytes of content, or until it is over.
@@ -155,24 +123,12 @@ fn send(stream: &mut TcpStream, (seed, size): (u64, u64), is_over: &dyn Fn() -> 
     while left > 0 && !is_over() {
         let len = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
         content.fill(&mut block[..len]);
-        let mut sent = 0;
-        while sent < len {
-            match stream.write(&block[sent..len]) {
-                Ok(0) => return Ok(()),
-                Ok(n) => sent += n,
-                Err(error) if is_pause(&error) && !is_over() => {}
-                Err(error) if is_pause(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            }
+        if !write_all(stream, &block[..len], is_over)? {
+            break;
         }
         left -= len as u64;
     }
     Ok(())
-}
-
-fn is_pause(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// Result of a download or an upload.
@@ -255,7 +211,7 @@ pub(crate) fn upload(
     result.is_multi_path = io::is_multi_path(&stream);
     // The server closes when it has everything, or when the time is over: then it may refuse what still comes.
     let mut sink = [0_u8; 1];
-    while Clock::now() < end && matches!(stream.read(&mut sink), Err(error) if is_pause(&error)) {}
+    while Clock::now() < end && matches!(stream.read(&mut sink), Err(error) if is_time_out(&error)) {}
     result.error = sent.err().filter(|_| Clock::now() < end).map(|error| error.to_string());
     result
 }
@@ -279,7 +235,7 @@ fn receive(stream: &mut TcpStream, (seed, size): (u64, u64), end: Instant, resul
                 break;
             }
             Ok(len) => len,
-            Err(error) if is_pause(&error) => continue,
+            Err(error) if is_time_out(&error) => continue,
             Err(error) => {
                 result.error = Some(format!("after {} bytes: {error}", result.bytes));
                 break;

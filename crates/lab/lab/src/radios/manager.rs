@@ -1,4 +1,4 @@
-//! [`PathManagerProcess`]: `cellerator multipath run` at the client, as a user would start it; [`Mptcpd`]: Debian's
+//! [`PathManagerProcess`]: `cellerator multipath run` at the client, as a user would start it; [`start_mptcpd`]: Debian's
 //! daemon in its place.
 
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use io::netlink::PathManager;
-use io::{Clock, Namespace, PidFd, SpawnOptions};
+use io::{Clock, Namespace, OwnedChild, PidFd, SpawnOptions};
 use units::{Duration, Instant};
 
 use crate::LabError;
@@ -119,38 +119,28 @@ const MPTCPD_OPTIONS: [&str; 4] = [
     "--log=stderr",
 ];
 
-/// mptcpd at the client; ended when dropped.
-pub(crate) struct Mptcpd(Child);
-
-impl Mptcpd {
-    /// Path at which it is installed; none where it is not.
-    pub fn installed() -> Option<&'static str> {
-        MPTCPD.into_iter().find(|path| Path::new(path).exists())
-    }
-
-    /// Starts it and waits until it has made `count` endpoints.
-    pub fn start(namespace: &Namespace, program: &str, count: usize) -> Result<Self, LabError> {
-        let mut command = Command::new(program);
-        command.args(MPTCPD_OPTIONS).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        let mut started = Self(namespace.spawn(command, options)?);
-        let limit = Clock::now() + Duration::from_secs(5);
-        let manager = namespace.run(PathManager::open)??;
-        while manager.endpoints()?.len() < count {
-            if matches!(started.0.try_wait(), Ok(Some(_))) || Clock::now() > limit {
-                let message =
-                    "it makes no endpoints: install its plugins (Debian: mptcpd-plugins)".to_owned();
-                return Err(LabError::Program { program: "mptcpd".to_owned(), message });
-            }
-            pause(Duration::from_millis(20))?;
-        }
-        Ok(started)
-    }
+/// Path at which mptcpd is installed; none where it is not.
+pub(crate) fn mptcpd() -> Option<&'static str> {
+    MPTCPD.into_iter().find(|path| Path::new(path).exists())
 }
 
-impl Drop for Mptcpd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// Starts mptcpd at the client and waits until it has made `count` endpoints.
+pub(crate) fn start_mptcpd(
+    namespace: &Namespace,
+    program: &str,
+    count: usize,
+) -> Result<OwnedChild, LabError> {
+    let mut command = Command::new(program);
+    command.args(MPTCPD_OPTIONS).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut started = namespace.spawn_owned(command)?;
+    let limit = Clock::now() + Duration::from_secs(5);
+    let manager = namespace.run(PathManager::open)??;
+    while manager.endpoints()?.len() < count {
+        if matches!(started.try_wait(), Ok(Some(_))) || Clock::now() > limit {
+            let message = "it makes no endpoints: install its plugins (Debian: mptcpd-plugins)".to_owned();
+            return Err(LabError::Program { program: "mptcpd".to_owned(), message });
+        }
+        pause(Duration::from_millis(20))?;
     }
+    Ok(started)
 }

@@ -14,5 +14,4 @@ pub(crate) mod world;
 
 pub use compared::{goodputs, shares};
 pub use page::{markdown, page, table, throughput, without_series};
-pub use runner::MultiPathRunner;
 pub use scenario::multi_path_results::{MultiPathResult, MultiPathResults, MultiPathRun, SCHEMA};

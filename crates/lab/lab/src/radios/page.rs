@@ -1,7 +1,7 @@
 //! Multi-path results for people: a table for the terminal, and one HTML page.
 
-use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
+use figures::{Table, distinct, number};
 use maud::{Markup, html};
 
 use scenario::multi_path_results::{BIN_MS, MultiPathResult, MultiPathResults, MultiPathRun};
@@ -20,9 +20,6 @@ pub fn table(result: &MultiPathResult) -> String {
 }
 
 fn cases(result: &MultiPathResult) -> Table {
-    let number = |value: Option<f64>, digits: usize| {
-        value.map_or("–".to_owned(), |value| format!("{value:.digits$}"))
-    };
     let row = |name: &String| {
         let goodput = result.moments(name, |run| Some(run.goodput_mbps));
         let reuses = result.of(name).flat_map(|run| &run.reuses);
@@ -49,12 +46,7 @@ fn cases(result: &MultiPathResult) -> Table {
             doubtful.count().to_string(),
         ]
     };
-    let mut names: Vec<String> = Vec::new();
-    for run in &result.runs {
-        if !names.contains(&run.case) {
-            names.push(run.case.clone());
-        }
-    }
+    let names = distinct(result.runs.iter().map(|run| run.case.clone()));
     Table {
         headings: vec![
             ("case", ""),

@@ -1,25 +1,25 @@
-//! [`MultiPathRunner`]: runs a multi-path scenario.
+//! [`Runner::run_radios`]: runs a multi-path scenario.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use io::netlink::{SocketDiagnosis, Subflow};
-use io::{Clock, Namespace, Signals};
+use io::{Clock, Namespace};
 use scenario::multi_path_results::{BIN_MS, MultiPathResult, MultiPathRun, Reuse};
 use scenario::results::Moved;
 use scenario::{MultiPath, MultiPathCase, RadioDoes};
 use units::{Duration, Instant};
 
-use super::air::{Air, AirChange, AirLog, AirRadio};
+use super::air::{self, AirChange, AirLog, AirRadio};
 use super::client_host::{ClientHost, Deed, STRONG_DBM};
 use super::clients::{Clients, Job};
 use super::ends::Transfer;
-use super::manager::Mptcpd;
+use super::manager::mptcpd;
 use super::middlebox::Middlebox;
 use super::servers::Servers;
 use super::world::{World, is_address_of, outer_address, server_address};
+use crate::air_thread::AirThread;
 use crate::pause::pause;
-use crate::{Instance, LabError};
+use crate::{LabError, Runner};
 
 /// Time for which the air is there before the transfer: the path manager proves its paths.
 const LEAD: Duration = Duration::from_millis(1_500);
@@ -28,25 +28,13 @@ const REUSED_BYTES: u64 = 10_000;
 /// Time after a radio's death for which what waits at the sender is what waited at the death.
 const UNSENT_FOR: Duration = Duration::from_millis(100);
 
-/// Runs multi-path scenarios in the lab `instance`.
-pub struct MultiPathRunner<'a> {
-    /// The lab's name and directory.
-    pub instance: &'a Instance,
-    /// Ends everything when one comes.
-    pub signals: &'a Signals,
-    /// The `cellerator` program.
-    pub program: PathBuf,
-    /// Folder in which trace files are looked for.
-    pub traces: PathBuf,
-}
-
-impl MultiPathRunner<'_> {
-    /// Runs every case, or the one called `only`, as often as the scenario says, or its run of number `number` alone;
+impl Runner<'_> {
+    /// Runs every case of several radios, or the one called `only`, as often as the scenario says, or its run of number `number` alone;
     /// `tell` hears of each run. A case with mptcpd is left out where that is not installed.
     ///
     /// # Errors
     /// When the network cannot be made, or the user interrupts. A transfer that fails is a result.
-    pub fn run(
+    pub fn run_radios(
         &self,
         scenario: &MultiPath,
         only: Option<&str>,
@@ -55,10 +43,10 @@ impl MultiPathRunner<'_> {
     ) -> Result<MultiPathResult, LabError> {
         let mut result = MultiPathResult { scenario: scenario.clone(), runs: Vec::new() };
         for repetition in number.map_or(1..=scenario.repetitions, |number| number..=number) {
-            let is_there = |case: &&MultiPathCase| !case.mptcpd || Mptcpd::installed().is_some();
+            let is_there = |case: &&MultiPathCase| !case.mptcpd || mptcpd().is_some();
             let is_wanted = |case: &&MultiPathCase| only.is_none_or(|name| case.name == name);
             for case in scenario.cases.iter().filter(is_there).filter(is_wanted) {
-                let run = self.one(scenario, case, repetition)?;
+                let run = self.radios_of(scenario, case, repetition)?;
                 tell(&run);
                 result.runs.push(run);
             }
@@ -66,7 +54,7 @@ impl MultiPathRunner<'_> {
         Ok(result)
     }
 
-    fn one(
+    fn radios_of(
         &self,
         scenario: &MultiPath,
         case: &MultiPathCase,
@@ -156,7 +144,7 @@ impl MultiPathRunner<'_> {
         seed: u64,
         devices: Vec<[io::Tun; 2]>,
         start: Instant,
-    ) -> Result<(Air, Vec<(Duration, Deed)>), LabError> {
+    ) -> Result<(AirThread<AirLog>, Vec<(Duration, Deed)>), LabError> {
         let mut read = |file: &str| crate::read_trace(&self.traces, file);
         let (mut radios, mut deeds) = (Vec::new(), Vec::new());
         for ((number, radio), devices) in scenario.radios_of(case).into_iter().zip(devices) {
@@ -194,7 +182,7 @@ impl MultiPathRunner<'_> {
         deeds.extend(case.kill_at.map(|at| (at.0, Deed::Kill)));
         deeds.extend(case.restart_at.map(|at| (at.0, Deed::Restart)));
         deeds.sort_by_key(|(at, _)| *at);
-        Ok((Air::start(radios, start, scenario.upload)?, deeds))
+        Ok((air::start(radios, start, scenario.upload)?, deeds))
     }
 
     fn figure(

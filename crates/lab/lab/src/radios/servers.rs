@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use control::coupled::Scheme;
-use io::{Namespace, SpawnOptions};
+use io::{Namespace, OwnedChild};
 use scenario::{MultiPath, MultiPathCase};
 
 use super::ends::{ContentServer, PORT, Transfer};
@@ -19,7 +19,8 @@ pub(crate) const BESIDE_PORT: u16 = PORT + 1;
 
 /// The servers of a transfer, of the downloads beside it and of probes; ended when dropped.
 pub(crate) struct Servers {
-    _probes: ProbeServer,
+    /// `cellerator probe server`.
+    _probes: OwnedChild,
     _beside: Option<ContentServer>,
     content: ContentServer,
     /// The congestion control of the transfer, where it is a coupled one.
@@ -46,7 +47,10 @@ impl Servers {
         let beside_at = SocketAddr::new(at.ip(), BESIDE_PORT);
         let reno = || ContentServer::start(namespace, beside_at, false, Some("reno".to_owned()));
         let beside = (scenario.beside > 0).then(reno).transpose()?;
-        let probes = ProbeServer::start(namespace, program, SocketAddr::new(address, PROBE_PORT))?;
+        let mut command = Command::new(program);
+        command.args(["probe", "server", "--listen", &SocketAddr::new(address, PROBE_PORT).to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let probes = namespace.spawn_owned(command)?;
         Ok(Self { _probes: probes, _beside: beside, content, _coupled: coupled })
     }
 
@@ -71,24 +75,4 @@ fn coupled(case: &MultiPathCase) -> Result<Option<coupled::SchemeProgram>, LabEr
     let mut program = coupled::SchemeProgram::load(&coupled::Setup::private(scheme))?;
     program.register()?;
     Ok(Some(program))
-}
-
-/// `cellerator probe server` in the server's namespace; ended when dropped.
-struct ProbeServer(Child);
-
-impl ProbeServer {
-    fn start(namespace: &Namespace, program: &Path, at: SocketAddr) -> Result<Self, LabError> {
-        let mut command = Command::new(program);
-        command.args(["probe", "server", "--listen", &at.to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let options = SpawnOptions { death_signal: Some(libc::SIGKILL), own_process_group: true };
-        Ok(Self(namespace.spawn(command, options)?))
-    }
-}
-
-impl Drop for ProbeServer {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -9,8 +9,8 @@ use sha2::Digest;
 use units::{Duration, Instant};
 
 use super::{Arrival, Outcome, failed};
+use crate::listener::is_time_out;
 use crate::origin::{FILE, hexadecimal};
-use crate::shaped_origin::is_time_out;
 
 /// One read takes all there is, of any window in use.
 const BLOCK: usize = 1 << 20;

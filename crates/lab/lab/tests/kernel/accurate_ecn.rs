@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::{Command, Stdio};
 
 use io::{SpawnOptions, TcpInfo};
-use lab::Host;
+use lab::Role;
 use scenario::Family;
 use units::{Duration, Rate};
 
@@ -17,7 +17,7 @@ use crate::kernel::testbed::{Radio, Testbed, pause, wait_until};
 /// One data packet of so many is marked on its way out.
 const EVERY: u32 = 40;
 
-fn run(bed: &Testbed, host: Host, program: &str, arguments: &[&str]) -> String {
+fn run(bed: &Testbed, host: Role, program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::piped());
     let output = bed.host(host).spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap();
@@ -27,12 +27,12 @@ fn run(bed: &Testbed, host: Host, program: &str, arguments: &[&str]) -> String {
 
 /// A network whose hosts offer and accept accurate ECN; false where their kernels do not know it.
 fn negotiate(bed: &Testbed) -> bool {
-    let hosts = [Host::Client, Host::Server].map(|host| bed.host(host));
+    let hosts = [Role::Client, Role::Server].map(|host| bed.host(host));
     hosts.into_iter().all(|host| io::sysctl::write(host, "net/ipv4/tcp_ecn", "3").is_ok())
 }
 
 /// Marks what `host` sends by IPv4, by number. (`ip6 ecn set ce` of nftables 1.0.6 marks nothing.)
-fn mark(bed: &Testbed, host: Host) {
+fn mark(bed: &Testbed, host: Role) {
     let links = bed.host(host).netlink().unwrap().links().unwrap();
     for link in links.iter().filter(|link| link.name != "lo") {
         // Each packet is one: a super-packet would be marked as a whole.
@@ -46,7 +46,7 @@ fn mark(bed: &Testbed, host: Host) {
 }
 
 /// How many were marked so far.
-fn marked(bed: &Testbed, host: Host) -> u32 {
+fn marked(bed: &Testbed, host: Role) -> u32 {
     let rules = run(bed, host, "nft", &["list", "table", "inet", "marks"]);
     let (_, count) = rules.split_once("counter packets ").unwrap();
     count.split(' ').next().unwrap().parse().unwrap()
@@ -77,27 +77,27 @@ fn h25_marks_are_told_one_by_one() {
         println!("not supported: this kernel has no accurate ECN (tcp_ecn = 3)");
         return;
     }
-    mark(&bed, Host::Server);
-    mark(&bed, Host::Client);
+    mark(&bed, Role::Server);
+    mark(&bed, Role::Client);
     let content = Content { seed: 25, len: 3_000_000 };
     let mut last = [0, 0];
-    let mut marks_since = |bed: &Testbed, host: Host| {
+    let mut marks_since = |bed: &Testbed, host: Role| {
         let now = marked(bed, host);
-        now - std::mem::replace(&mut last[usize::from(host == Host::Client)], now)
+        now - std::mem::replace(&mut last[usize::from(host == Role::Client)], now)
     };
     // Without the accelerator: what the kernels say of each other counts as right.
     let (client, server) = bed.pair(Family::Ipv4);
     let (told, seen) = transfer(&server, &client, content);
-    let marks = marks_since(&bed, Host::Server);
+    let marks = marks_since(&bed, Role::Server);
     assert!(marks > 20, "{marks}");
     assert_eq!((told.delivered_ce, seen.received_ce), (marks, marks), "direct");
     drop((client, server));
 
     bed.accelerate(&["--direction", "both"]);
-    for (direction, sender) in [("down", Host::Server), ("up", Host::Client)] {
+    for (direction, sender) in [("down", Role::Server), ("up", Role::Client)] {
         let (client, server) = bed.pair(Family::Ipv4);
         marks_since(&bed, sender);
-        let (from, to) = if sender == Host::Server { (&server, &client) } else { (&client, &server) };
+        let (from, to) = if sender == Role::Server { (&server, &client) } else { (&client, &server) };
         let (told, seen) = transfer(from, to, content);
         let marks = marks_since(&bed, sender);
         println!("{direction}: {marks} marks, told {}, passed on {}", told.delivered_ce, seen.received_ce);

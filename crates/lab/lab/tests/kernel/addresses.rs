@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use io::Clock;
-use lab::{Host, server_address};
+use lab::{Role, server_address};
 use socket2::SockAddr;
 use units::{Duration, Rate};
 
@@ -36,7 +36,7 @@ fn a_refused_connection_is_refused() {
     for family in FAMILIES {
         let to = SocketAddr::new(server_address(family), 9);
         let before = Clock::now();
-        let refused = bed.host(Host::Client).run(|| TcpStream::connect(to)).unwrap().unwrap_err();
+        let refused = bed.host(Role::Client).run(|| TcpStream::connect(to)).unwrap().unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         // A second attempt of the kernel would come after a second.
         assert!(Clock::now().saturating_since(before) < Duration::from_secs(1));
@@ -51,7 +51,7 @@ fn syns_into_a_black_hole(bed: &Testbed) -> usize {
         for family in FAMILIES {
             scope.spawn(move || {
                 let to = SocketAddr::new(unassigned(family), 9);
-                let error = bed.socket(Host::Client, &to, None).connect(&SockAddr::from(to)).unwrap_err();
+                let error = bed.socket(Role::Client, &to, None).connect(&SockAddr::from(to)).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::TimedOut);
             });
         }
@@ -62,10 +62,10 @@ fn syns_into_a_black_hole(bed: &Testbed) -> usize {
 #[test]
 fn a_black_hole_times_out_as_without_an_accelerator() {
     let mut bed = Testbed::build("hole", &radio());
-    bed.set(Host::Client, "net/ipv4/tcp_syn_retries", "1");
+    bed.set(Role::Client, "net/ipv4/tcp_syn_retries", "1");
     // Linux 6.5 and later send some more first.
     let linear = "net/ipv4/tcp_syn_linear_timeouts";
-    let _ = io::sysctl::write(bed.host(Host::Client), linear, "0");
+    let _ = io::sysctl::write(bed.host(Role::Client), linear, "0");
     let direct = syns_into_a_black_hole(&bed);
     bed.accelerate(&[]);
     assert_eq!(syns_into_a_black_hole(&bed), direct);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use io::{Clock, Interest, PacketSocket, Waiter};
-use lab::{Host, RADIO, WAN};
+use lab::{RADIO, Role, WAN};
 use units::{Duration, Instant};
 use wire::{Packet, Tcp, TcpFlags, Transport};
 
@@ -56,7 +56,7 @@ pub struct Capture {
 impl Capture {
     pub fn start(bed: &Testbed) -> Self {
         let sockets = [(Side::Wired, WAN), (Side::Mobile, RADIO)].map(|(side, name)| {
-            let namespace = bed.host(Host::Accelerator);
+            let namespace = bed.host(Role::Accelerator);
             let index = namespace.netlink().unwrap().index_of(name).unwrap();
             (side, namespace.run(|| PacketSocket::open(index)).unwrap().unwrap())
         });

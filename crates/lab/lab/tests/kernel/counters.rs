@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 
-use lab::Host;
+use lab::Role;
 use units::Rate;
 
 use crate::kernel::content::{Content, read_exactly};
@@ -12,7 +12,7 @@ use crate::kernel::server::{Server, request};
 use crate::kernel::testbed::{FAMILIES, Radio, Testbed, burst_loss};
 
 /// The TCP counters of a host: `Tcp.RetransSegs`, `TcpExt.PAWSEstab` and so on.
-pub fn counters(bed: &Testbed, host: Host) -> BTreeMap<String, u64> {
+pub fn counters(bed: &Testbed, host: Role) -> BTreeMap<String, u64> {
     let read = || ["snmp", "netstat"].map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")));
     let mut all = BTreeMap::new();
     for text in bed.host(host).run(read).unwrap() {
@@ -31,7 +31,7 @@ pub fn counters(bed: &Testbed, host: Host) -> BTreeMap<String, u64> {
 }
 
 /// One of them.
-pub fn counter(bed: &Testbed, host: Host, name: &str) -> u64 {
+pub fn counter(bed: &Testbed, host: Role, name: &str) -> u64 {
     *counters(bed, host).get(name).unwrap_or_else(|| panic!("the kernel does not count {name}"))
 }
 
@@ -57,10 +57,10 @@ const SYN_CHALLENGE: [&str; 3] = ["TcpExt.TCPSYNChallenge", "TcpExt.TCPChallenge
 /// A busy machine may keep the third packet waiting until the server sends its SYN-ACK again: the
 /// client answers as many of these as there were.
 pub fn assert_healthy(bed: &Testbed) {
-    let repeated = counter(bed, Host::Server, "TcpExt.TCPSynRetrans");
-    for host in [Host::Client, Host::Server] {
+    let repeated = counter(bed, Role::Server, "TcpExt.TCPSynRetrans");
+    for host in [Role::Client, Role::Server] {
         let mut all = counters(bed, host);
-        if matches!(host, Host::Client) {
+        if matches!(host, Role::Client) {
             let answered = all.get(SYN_CHALLENGE[0]).copied().unwrap_or(0).min(repeated);
             for name in SYN_CHALLENGE {
                 all.entry(name.to_owned()).and_modify(|count| *count -= answered.min(*count));
@@ -84,7 +84,7 @@ fn non_zero(all: &BTreeMap<String, u64>) -> String {
 ///
 /// Loss probes and time-outs are a matter of time alone: a busy machine may keep all flows waiting at once.
 fn assert_nothing_was_lost_on_the_wire(bed: &Testbed) {
-    let all = counters(bed, Host::Server);
+    let all = counters(bed, Role::Server);
     for name in ["TcpExt.TCPFastRetrans", "TcpExt.TCPSackRecovery"] {
         assert_eq!(all[name], 0, "{name}:\n{}", non_zero(&all));
     }
@@ -114,7 +114,7 @@ fn losses_stay_on_the_radio(policy: &str) {
         assert_nothing_was_lost_on_the_wire(&bed);
     }
     assert_healthy(&bed);
-    for host in [Host::Client, Host::Server] {
+    for host in [Role::Client, Role::Server] {
         println!("{policy} {host:?}:\n{}", non_zero(&counters(&bed, host)));
     }
     let said = bed.stop();

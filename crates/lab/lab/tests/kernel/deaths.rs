@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use io::{Clock, PidFd};
-use lab::Host;
+use lab::Role;
 use link::LossModel;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -119,7 +119,7 @@ fn stalls_of(policy: &str, loss_ppm: u32, deaths: usize) -> Vec<Duration> {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    for host in [Host::Client, Host::Server] {
+    for host in [Role::Client, Role::Server] {
         assert_eq!(counter(&bed, host, "Tcp.EstabResets"), 0, "{host:?}");
     }
     stalls.sort_unstable();

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::io::Clock;
-use lab::Host;
+use lab::Role;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use scenario::Family;
@@ -56,7 +56,7 @@ fn jobs(seed: u64) -> Vec<Job> {
 /// Downloads once: the hash of all bytes up to a clean end.
 fn download(bed: &Testbed, to: SocketAddr, job: &Job) -> io::Result<(Print, SocketAddr)> {
     let give_up = Clock::now() + TIME_LIMIT;
-    let socket = bed.socket(Host::Client, &to, None);
+    let socket = bed.socket(Role::Client, &to, None);
     if job.reader == Reader::Slow {
         socket.set_recv_buffer_size(SLOW_READER_BUFFER)?;
     }

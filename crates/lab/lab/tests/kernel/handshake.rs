@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-use lab::{Host, server_address};
+use lab::{Role, server_address};
 use socket2::{Protocol, SockAddr, Socket};
 use units::Rate;
 use wire::{IpVersion, TcpFlags};
@@ -84,7 +84,7 @@ fn ordinary_handshakes_pass_unchanged() {
     let capture = Capture::start(&bed);
     // With ECN asked for or not, and with few options.
     for (setting, value) in [("tcp_ecn", "0"), ("tcp_ecn", "1"), ("tcp_timestamps", "0"), ("tcp_sack", "0")] {
-        bed.set(Host::Client, &format!("net/ipv4/{setting}"), value);
+        bed.set(Role::Client, &format!("net/ipv4/{setting}"), value);
         for family in FAMILIES {
             let (client, server) = bed.pair(family);
             use_connection(client, server);
@@ -105,7 +105,7 @@ fn h06_unknown_options_of_a_client_pass_unchanged() {
     let content = Content { seed: 4, len: 30_000 };
     for family in FAMILIES {
         let listener = bed.listen(family);
-        let mut peer = RawPeer::new(&bed, Host::Client, family, Some(listener.local_addr().unwrap()));
+        let mut peer = RawPeer::new(&bed, Role::Client, family, Some(listener.local_addr().unwrap()));
         peer.send(TcpFlags::SYN, &STRANGE_OPTIONS, &[]);
         let (reply, _) = peer.receive();
         assert!(reply.flags.contains(TcpFlags::SYN | TcpFlags::ACK));
@@ -135,7 +135,7 @@ fn unknown_options_of_a_server_pass_unchanged() {
     let mut bed = testbed("optserver");
     let capture = Capture::start(&bed);
     for family in FAMILIES {
-        let mut peer = RawPeer::new(&bed, Host::Server, family, None);
+        let mut peer = RawPeer::new(&bed, Role::Server, family, None);
         let to = peer.own;
         std::thread::scope(|scope| {
             let bed = &bed;
@@ -173,12 +173,12 @@ fn h09_multipath_tcp_works_and_passes_unchanged() {
     let capture = Capture::start(&bed);
     for family in FAMILIES {
         let address = SocketAddr::new(server_address(family), 0);
-        let listener = bed.socket(Host::Server, &address, protocol);
+        let listener = bed.socket(Role::Server, &address, protocol);
         listener.bind(&SockAddr::from(address)).unwrap();
         listener.listen(8).unwrap();
         let listener = TcpListener::from(listener);
         let to = listener.local_addr().unwrap();
-        let client = bed.socket(Host::Client, &to, protocol);
+        let client = bed.socket(Role::Client, &to, protocol);
         client.connect_timeout(&SockAddr::from(to), PATIENCE).unwrap();
         let (server, _) = listener.accept().unwrap();
         use_connection(patient(client.into()), patient(server));
@@ -192,7 +192,7 @@ fn h09_multipath_tcp_works_and_passes_unchanged() {
 /// Connects by Fast Open with a word, and uses the connection.
 fn fast_open(bed: &Testbed, listener: &TcpListener) {
     let to = listener.local_addr().unwrap();
-    let client: Socket = bed.socket(Host::Client, &to, None);
+    let client: Socket = bed.socket(Role::Client, &to, None);
     let sent = client.send_to_with_flags(b"in haste", &SockAddr::from(to), FAST_OPEN).unwrap();
     assert_eq!(sent, 8);
     let (server, _) = listener.accept().unwrap();
@@ -206,7 +206,7 @@ fn fast_open(bed: &Testbed, listener: &TcpListener) {
 #[test]
 fn fast_open_works_and_passes_unchanged() {
     let mut bed = testbed("tfo");
-    for host in [Host::Client, Host::Server] {
+    for host in [Role::Client, Role::Server] {
         bed.set(host, "net/ipv4/tcp_fastopen", FAST_OPEN_EVERYWHERE);
     }
     let capture = Capture::start(&bed);

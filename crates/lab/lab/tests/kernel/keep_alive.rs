@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use io::SpawnOptions;
-use lab::{Host, RADIO, WAN};
+use lab::{RADIO, Role, WAN};
 use scenario::Family;
 use socket2::{SockRef, TcpKeepalive};
 use units::{Duration, Rate};
@@ -30,7 +30,7 @@ fn exchange(client: &mut TcpStream, server: &mut TcpStream) {
 }
 
 /// Takes a host off its link.
-fn unplug(bed: &Testbed, host: Host, device: &str) {
+fn unplug(bed: &Testbed, host: Role, device: &str) {
     let mut command = Command::new("ip");
     command.args(["link", "set", device, "down"]).stdin(Stdio::null());
     assert!(bed.host(host).spawn(command, SpawnOptions::default()).unwrap().wait().unwrap().success());
@@ -38,7 +38,7 @@ fn unplug(bed: &Testbed, host: Host, device: &str) {
 
 #[test]
 fn h24_idle_connections_are_kept_alive_and_dead_peers_noticed() {
-    for (dead, device) in [(Host::Client, RADIO), (Host::Server, WAN)] {
+    for (dead, device) in [(Role::Client, RADIO), (Role::Server, WAN)] {
         let mut bed = Testbed::accelerated("alive", &Radio::steady(Rate::from_mbps(20)), &[]);
         let mut pairs = [Family::Ipv4, Family::Ipv6].map(|family| bed.pair(family));
         for (client, server) in &mut pairs {
@@ -48,7 +48,7 @@ fn h24_idle_connections_are_kept_alive_and_dead_peers_noticed() {
         }
         // Longer than it takes to give up a peer that does not answer.
         pause(Duration::from_millis(4_200));
-        for host in [Host::Client, Host::Server] {
+        for host in [Role::Client, Role::Server] {
             assert!(counter(&bed, host, "TcpExt.TCPKeepAlive") >= 4, "{host:?} probed");
         }
         for (client, server) in &mut pairs {
@@ -56,7 +56,7 @@ fn h24_idle_connections_are_kept_alive_and_dead_peers_noticed() {
         }
         unplug(&bed, dead, device);
         for (client, server) in pairs {
-            let mut survivor = if dead == Host::Client { server } else { client };
+            let mut survivor = if dead == Role::Client { server } else { client };
             let error = survivor.read(&mut [0]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
         }

@@ -4,8 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use io::Clock;
-use lab::HostSettings;
-use scenario::{CongestionControl, Family};
+use scenario::{CongestionControl, Family, Server};
 use units::{Bytes, Duration, Rate};
 
 use crate::kernel::content::{Content, Print, read_to_end};
@@ -73,8 +72,7 @@ fn download(bed: &Testbed, family: Family) -> Download {
 
 #[test]
 fn an_unmodified_cubic_server_keeps_the_queue_short() {
-    let cubic =
-        HostSettings { congestion_control: CongestionControl::named("cubic"), ..HostSettings::default() };
+    let cubic = Server { congestion_control: CongestionControl::named("cubic"), ..Server::default() };
     let mut bed = Testbed::build_with("drwa", &deep(), &cubic);
     let direct = download(&bed, Family::Ipv4);
     assert_eq!(direct.print, CONTENT.print());

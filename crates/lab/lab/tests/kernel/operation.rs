@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Output, Stdio};
 
 use io::{Clock, SpawnOptions};
-use lab::Host;
+use lab::Role;
 use serde_json::Value;
 use units::{Duration, Rate};
 
@@ -22,7 +22,7 @@ const SIGHUP: i32 = 1;
 pub fn cellerator(bed: &Testbed, arguments: &[&str]) -> Output {
     let mut command = std::process::Command::new(program());
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = bed.host(Host::Accelerator).spawn(command, SpawnOptions::default()).unwrap();
+    let child = bed.host(Role::Accelerator).spawn(command, SpawnOptions::default()).unwrap();
     child.wait_with_output().unwrap()
 }
 
@@ -39,7 +39,7 @@ fn h02_a_thousand_transfers_do_not_notice_a_drain() {
     const FLOWS: usize = 1_000;
     let radio = Radio { queue: units::Bytes::new(8_000_000), ..Radio::steady(Rate::from_mbps(200)) };
     let mut bed = Testbed::accelerated("drain", &radio, &["--drain-time", "30 s"]);
-    for host in [Host::Client, Host::Server] {
+    for host in [Role::Client, Role::Server] {
         bed.set(host, "net/core/somaxconn", "4096");
     }
     let accelerator = bed.accelerator.take().unwrap();
@@ -54,7 +54,7 @@ fn h02_a_thousand_transfers_do_not_notice_a_drain() {
     assert!(said.status.success(), "{said:?}");
     said.assert_no_warning();
     assert_eq!((said.accelerated_flows(), said.passed_flows("draining")), (1_000, 1_000), "{said:?}");
-    for host in [Host::Client, Host::Server] {
+    for host in [Role::Client, Role::Server] {
         assert_eq!(counter(&bed, host, "Tcp.EstabResets"), 0, "{host:?}");
     }
     assert_eq!(bed.leftovers(), [""; 0]);
@@ -190,7 +190,7 @@ fn status_and_flows_tell_what_happens() {
     // One that is passed is shown with its reason.
     let refused = std::net::SocketAddr::new(server.address.ip(), 9);
     let connect = || std::net::TcpStream::connect(refused).is_err();
-    assert!(bed.host(Host::Client).run(connect).unwrap());
+    assert!(bed.host(Role::Client).run(connect).unwrap());
     let passed = json(&bed, "flows")["passed"][0].clone();
     assert_eq!(passed["server"].as_str(), Some(refused.to_string().as_str()));
     assert_eq!(passed["reason"].as_str(), Some("reset"));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use io::SpawnOptions;
-use lab::{Host, RADIO};
+use lab::{RADIO, Role};
 use scenario::Family;
 use units::Rate;
 
@@ -48,7 +48,7 @@ fn set_mtu(bed: &Testbed, mtu: u32) {
     let mut command = Command::new("ip");
     command.args(["link", "set", RADIO, "mtu", &mtu.to_string()]).stdin(Stdio::null());
     assert!(
-        bed.host(Host::Client).spawn(command, SpawnOptions::default()).unwrap().wait().unwrap().success()
+        bed.host(Role::Client).spawn(command, SpawnOptions::default()).unwrap().wait().unwrap().success()
     );
 }
 
@@ -70,7 +70,7 @@ fn every_kind_of_client(policy: &str) {
     let mut has_ipv6 = true;
     for (seed, kind) in (30..).zip(KINDS) {
         for (setting, value) in kind.settings {
-            bed.set(Host::Client, &format!("net/ipv4/{setting}"), value);
+            bed.set(Role::Client, &format!("net/ipv4/{setting}"), value);
         }
         set_mtu(&bed, kind.mtu);
         println!("{policy}: {}", kind.what);

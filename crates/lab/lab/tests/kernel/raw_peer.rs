@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use io::{Clock, Interest, PacketSocket, Waiter};
-use lab::{Host, RADIO, WAN, client_address};
+use lab::{RADIO, Role, WAN, client_address};
 use scenario::Family;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::Duration;
@@ -35,14 +35,14 @@ pub struct RawPeer {
 
 impl RawPeer {
     /// A peer beside `host`; it talks to `peer`, or to whoever talks to it.
-    pub fn new(bed: &Testbed, host: Host, family: Family, peer: Option<SocketAddr>) -> Self {
+    pub fn new(bed: &Testbed, host: Role, family: Family, peer: Option<SocketAddr>) -> Self {
         let address = match (host, client_address(family)) {
-            (Host::Server, _) => unassigned(family),
+            (Role::Server, _) => unassigned(family),
             (_, IpAddr::V4(client)) => IpAddr::V4((u32::from(client) + 75).into()),
             (_, IpAddr::V6(client)) => IpAddr::V6((u128::from(client) + 75).into()),
         };
         let own = SocketAddr::new(address, 7_000);
-        let device = if host == Host::Server { WAN } else { RADIO };
+        let device = if host == Role::Server { WAN } else { RADIO };
         let namespace = bed.host(host);
         let index = namespace.netlink().unwrap().index_of(device).unwrap();
         let make = || {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use ::io::{Clock, INSTANCE_DIRECTORY, PidFd, SpawnOptions, sysctl};
-use lab::{Host, HostSettings, RADIO};
-use scenario::{CongestionControl, Family};
+use lab::{RADIO, Role};
+use scenario::{CongestionControl, Family, Server};
 use socket2::Protocol;
 use units::{Bytes, Duration, Rate};
 
@@ -31,10 +31,9 @@ fn deep() -> Radio {
 
 fn bed(name: &str) -> Testbed {
     // Which fills the queue at once: CUBIC's start ends before that.
-    let reno =
-        HostSettings { congestion_control: CongestionControl::named("reno"), ..HostSettings::default() };
+    let reno = Server { congestion_control: CongestionControl::named("reno"), ..Server::default() };
     let bed = Testbed::build_with(name, &deep(), &reno);
-    bed.set(Host::Client, RMEM, OWN_RMEM);
+    bed.set(Role::Client, RMEM, OWN_RMEM);
     bed
 }
 
@@ -50,7 +49,7 @@ impl Attached {
         command.args(["drwa", "attach", RADIO]).args(options);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let spawn = SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
-        let mut child = bed.host(Host::Client).spawn(command, spawn).unwrap();
+        let mut child = bed.host(Role::Client).spawn(command, spawn).unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut said = Vec::new();
         while !said.last().is_some_and(|line: &String| line.starts_with("ready")) {
@@ -84,7 +83,7 @@ fn drwa(bed: &Testbed, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(program());
     command.arg("drwa").args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = bed.host(Host::Client).spawn(command, SpawnOptions::default()).unwrap();
+    let child = bed.host(Role::Client).spawn(command, SpawnOptions::default()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
@@ -94,17 +93,17 @@ fn status(bed: &Testbed) -> serde_json::Value {
     let (is_good, said) = drwa(bed, &["status", "--json", "--all"]);
     assert!(is_good, "{said}");
     let all: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let own = bed.host(Host::Client).id().unwrap();
+    let own = bed.host(Role::Client).id().unwrap();
     all["attached"].as_array().unwrap().iter().find(|at| at["namespace"] == own).cloned().unwrap_or_default()
 }
 
 fn rmem(bed: &Testbed) -> String {
-    sysctl::read(bed.host(Host::Client), RMEM).unwrap()
+    sysctl::read(bed.host(Role::Client), RMEM).unwrap()
 }
 
 /// BPF filters and qdiscs at the client's radio interface.
 fn discipline(bed: &Testbed) -> Option<String> {
-    let netlink = bed.host(Host::Client).netlink().unwrap();
+    let netlink = bed.host(Role::Client).netlink().unwrap();
     netlink.ingress_discipline(netlink.index_of(RADIO).unwrap()).unwrap()
 }
 
@@ -194,7 +193,7 @@ fn others_are_left_alone_and_counted() {
     // Multipath TCP, if both kernels have it.
     let listener = bed.listen_as(family, Some(Protocol::MPTCP));
     let address = listener.local_addr().unwrap();
-    let socket = bed.socket(Host::Client, &address, Some(Protocol::MPTCP));
+    let socket = bed.socket(Role::Client, &address, Some(Protocol::MPTCP));
     socket.connect(&address.into()).unwrap();
     let mut multipath: TcpStream = socket.into();
     let (mut accepted, _) = listener.accept().unwrap();
@@ -203,7 +202,7 @@ fn others_are_left_alone_and_counted() {
     // Multipath TCP at one end only is plain TCP.
     let plain = bed.listen(family);
     let address = plain.local_addr().unwrap();
-    let socket = bed.socket(Host::Client, &address, Some(Protocol::MPTCP));
+    let socket = bed.socket(Role::Client, &address, Some(Protocol::MPTCP));
     socket.connect(&address.into()).unwrap();
     let mut fallen: TcpStream = socket.into();
     let (mut accepted_plain, _) = plain.accept().unwrap();
@@ -257,7 +256,7 @@ fn a_filter_that_decides_before_is_named() {
     let tc = |words: &str| {
         let mut command = Command::new("tc");
         command.args(words.split(' '));
-        let child = bed.host(Host::Client).spawn(command, SpawnOptions::default()).unwrap();
+        let child = bed.host(Role::Client).spawn(command, SpawnOptions::default()).unwrap();
         assert!(child.wait_with_output().unwrap().status.success(), "tc {words}");
     };
     let warned = |attached: &Attached| {
@@ -271,7 +270,7 @@ fn a_filter_that_decides_before_is_named() {
     let mut command = Command::new("tc");
     command.args(["filter", "add", "dev", RADIO, "egress", "prio", "10", "protocol", "all", "bpf"]);
     command.args(["bytecode", "1,6 0 0 4294967295", "flowid", "1:1"]);
-    let child = bed.host(Host::Client).spawn(command, SpawnOptions::default()).unwrap();
+    let child = bed.host(Role::Client).spawn(command, SpawnOptions::default()).unwrap();
     assert!(child.wait_with_output().unwrap().status.success());
     let behind = Attached::start(&bed, &["--hook", "clsact"]);
     let lines = warned(&behind);
@@ -324,7 +323,7 @@ fn there_is_one_at_a_time_and_detach_ends_it() {
     let (is_good, said) = drwa(&bed, &["attach", "none0"]);
     assert!(!is_good && said.contains("already"), "{said}");
     // A value that somebody else has set since stays.
-    bed.set(Host::Client, RMEM, "4096 131072 3000000");
+    bed.set(Role::Client, RMEM, "4096 131072 3000000");
     let (is_good, said) = drwa(&bed, &["detach", RADIO]);
     assert!(is_good && said.contains(RADIO), "{said}");
     wait_until("it has ended", || attached.child.try_wait().unwrap().is_some());

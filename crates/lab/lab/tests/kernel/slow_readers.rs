@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use lab::Host;
+use lab::Role;
 use link::Harq;
 use scenario::Family;
 use socket2::SockAddr;
@@ -40,7 +40,7 @@ fn h18_a_client_that_discards_what_lies_beyond_its_window_has_its_window_honoure
     let server = Server::start(&bed, Family::Ipv4);
     let mut streams: Vec<_> = (0..READERS)
         .map(|_| {
-            let socket = bed.socket(Host::Client, &server.address, None);
+            let socket = bed.socket(Role::Client, &server.address, None);
             socket.set_recv_buffer_size(16_384).unwrap();
             socket.connect_timeout(&SockAddr::from(server.address), PATIENCE).unwrap();
             patient(TcpStream::from(socket))
@@ -73,7 +73,7 @@ fn h18_a_client_that_gets_more_than_its_window_at_once_gets_all_of_its_content()
     let options = ["--window-policy", "opportunistic"];
     let mut bed = Testbed::accelerated("bursts", &radio, &options);
     let server = Server::start(&bed, Family::Ipv4);
-    let socket = bed.socket(Host::Client, &server.address, None);
+    let socket = bed.socket(Role::Client, &server.address, None);
     socket.set_recv_buffer_size(15_200).unwrap();
     socket.connect_timeout(&SockAddr::from(server.address), PATIENCE).unwrap();
     let content = Content { seed: 1, len: 3_000_000 };
@@ -81,7 +81,7 @@ fn h18_a_client_that_gets_more_than_its_window_at_once_gets_all_of_its_content()
     stream.write_all(request(content, true).as_bytes()).unwrap();
     assert_eq!(read_exactly(&mut stream, content.len).unwrap(), content.print());
     drop(stream);
-    let counted = counters(&bed, Host::Client).get("TcpExt.BeyondWindow").copied();
+    let counted = counters(&bed, Role::Client).get("TcpExt.BeyondWindow").copied();
     let again = bed.stop().sent_again().get();
     println!("{counted:?} segments beyond the window, {again} bytes sent again");
     // Linux counts them from 6.17 on.

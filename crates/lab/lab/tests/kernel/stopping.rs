@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use lab::Host;
+use lab::Role;
 use units::Rate;
 
 use crate::kernel::content::{Content, read_exactly, read_to_end};
@@ -98,7 +98,7 @@ fn stopped_in_the_middle_it_delivers_what_it_owes_and_hands_back() {
         for server in &servers {
             assert!(server.ends(2).iter().all(|(_, end)| end.is_ok()));
         }
-        for host in [Host::Client, Host::Server] {
+        for host in [Role::Client, Role::Server] {
             assert_eq!(counter(&bed, host, "Tcp.EstabResets"), 0, "{host:?}");
         }
         assert_eq!(bed.leftovers(), [""; 0]);
@@ -126,10 +126,10 @@ impl Nginx {
         let mut command = std::process::Command::new("nginx");
         command.args(["-p", &root.to_string(), "-c", &file, "-e", &format!("{root}/nginx.log")]);
         let options = io::SpawnOptions { death_signal: Some(SIGKILL), own_process_group: true };
-        let child = bed.host(Host::Server).spawn(command, options).unwrap();
+        let child = bed.host(Role::Server).spawn(command, options).unwrap();
         let nginx = Self { child, address };
         wait_until("nginx listens", || {
-            bed.host(Host::Server).run(|| TcpStream::connect(address).is_ok()).unwrap()
+            bed.host(Role::Server).run(|| TcpStream::connect(address).is_ok()).unwrap()
         });
         nginx
     }

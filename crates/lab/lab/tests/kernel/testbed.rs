@@ -9,11 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use io::netlink::Family as NetFamily;
 use io::{Clock, Namespace, PidFd, SpawnOptions, Tethered, Waiter};
-use lab::{
-    Emulation, Emulator, Host, HostSettings, Instance, Keep, Network, RADIO, WAN, Waking, server_address,
-};
+use lab::{Emulation, Emulator, Instance, Keep, Network, RADIO, Role, WAN, Waking, server_address};
 use link::{Capacity, DelayModel, Harq, LinkConfig, LinkDirection, LossModel, Preset, QueueLimit};
-use scenario::{Family, LinkPlan};
+use scenario::{Client, Family, LinkPlan, Server};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use units::{Bytes, Duration, Rate};
 
@@ -121,22 +119,22 @@ pub struct Testbed {
 impl Testbed {
     /// Builds the network and lets packets move; nothing accelerates.
     pub fn build(what: &str, radio: &Radio) -> Self {
-        Self::build_with(what, radio, &HostSettings::default())
+        Self::build_with(what, radio, &Server::default())
     }
 
-    /// The same with these settings of the hosts.
-    pub fn build_with(what: &str, radio: &Radio, hosts: &HostSettings) -> Self {
+    /// The same with these settings of the server.
+    pub fn build_with(what: &str, radio: &Radio, server: &Server) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let name = format!("kernel-{what}-{}", std::process::id());
         let instance = Instance::register(Some(&name), "a test")
             .unwrap_or_else(|e| panic!("this test needs root and a TUN device: {e}"));
-        let mut network = Network::create(&name, hosts).unwrap();
+        let mut network = Network::create(&name, server, &Client::default()).unwrap();
         let devices = network.take_devices().unwrap();
         let emulator =
             Emulator::start(devices, &radio.plan(7), Keep::Nothing, Waking::OnTimer, None).unwrap();
         let bed = Self { accelerator: None, emulator: Some(emulator), network, instance, _turn: turn };
         // Buffers must not shape what is tested: a server may always have several megabytes under way.
-        bed.set(Host::Server, "net/ipv4/tcp_wmem", "4096 262144 8388608");
+        bed.set(Role::Server, "net/ipv4/tcp_wmem", "4096 262144 8388608");
         bed
     }
 
@@ -149,14 +147,14 @@ impl Testbed {
 
     /// Starts `cellerator run`; its TCP goes through it from here on.
     pub fn accelerate(&mut self, options: &[&str]) {
-        self.accelerator = Some(Accelerator::start(self.host(Host::Accelerator), options));
+        self.accelerator = Some(Accelerator::start(self.host(Role::Accelerator), options));
     }
 
-    pub fn host(&self, host: Host) -> &Namespace {
+    pub fn host(&self, host: Role) -> &Namespace {
         self.network.namespace(host)
     }
 
-    pub fn set(&self, host: Host, path: &str, value: &str) {
+    pub fn set(&self, host: Role, path: &str, value: &str) {
         io::sysctl::write(self.host(host), path, value).unwrap();
     }
 
@@ -166,7 +164,7 @@ impl Testbed {
     }
 
     /// A socket on `host`, of a protocol or TCP.
-    pub fn socket(&self, host: Host, address: &SocketAddr, protocol: Option<Protocol>) -> Socket {
+    pub fn socket(&self, host: Role, address: &SocketAddr, protocol: Option<Protocol>) -> Socket {
         let make = || Socket::new(Domain::for_address(*address), Type::STREAM, protocol);
         self.host(host).run(make).unwrap().unwrap()
     }
@@ -179,7 +177,7 @@ impl Testbed {
     /// A listener of the server, of a protocol or TCP.
     pub fn listen_as(&self, family: Family, protocol: Option<Protocol>) -> TcpListener {
         let address = SocketAddr::from((server_address(family), 0));
-        let socket = self.socket(Host::Server, &address, protocol);
+        let socket = self.socket(Role::Server, &address, protocol);
         socket.bind(&address.into()).unwrap();
         socket.listen(128).unwrap();
         socket.into()
@@ -187,7 +185,7 @@ impl Testbed {
 
     /// A connection from the client to `to`, with limits on how long its calls may take.
     pub fn connect(&self, to: SocketAddr) -> TcpStream {
-        let socket = self.socket(Host::Client, &to, None);
+        let socket = self.socket(Role::Client, &to, None);
         socket.connect_timeout(&SockAddr::from(to), PATIENCE).unwrap();
         patient(socket.into())
     }
@@ -218,7 +216,7 @@ impl Testbed {
 
     /// What a machine without an accelerator must not show: its rules, routes, devices, tables and records.
     pub fn leftovers(&self) -> Vec<String> {
-        let namespace = self.host(Host::Accelerator);
+        let namespace = self.host(Role::Accelerator);
         let netlink = namespace.netlink().unwrap();
         let mut found = Vec::new();
         for family in NetFamily::BOTH {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lab::Host;
+use lab::Role;
 use units::{Bytes, Duration, Rate};
 
 use crate::kernel::content::{Content, read_exactly};
@@ -29,7 +29,7 @@ fn h34_with_50_ms_to_the_server_its_kernel_sends_nothing_again_through_upgrades(
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_exactly(&mut stream, content.len).unwrap());
         pause(Duration::from_secs(2));
-        let before = counter(&bed, Host::Server, "Tcp.RetransSegs");
+        let before = counter(&bed, Role::Server, "Tcp.RetransSegs");
         for number in 1..=UPGRADES {
             let old = bed.accelerator.take().unwrap();
             let names = [format!("number-{number}"), format!("number-{}", number - 1)];
@@ -40,7 +40,7 @@ fn h34_with_50_ms_to_the_server_its_kernel_sends_nothing_again_through_upgrades(
             pause(Duration::from_millis(300));
         }
         assert!(!reading.is_finished(), "the download was over before the upgrades were");
-        assert_eq!(counter(&bed, Host::Server, "Tcp.RetransSegs"), before, "since the first upgrade");
+        assert_eq!(counter(&bed, Role::Server, "Tcp.RetransSegs"), before, "since the first upgrade");
         assert_eq!(reading.join().unwrap(), content.print());
     });
     assert_healthy(&bed);

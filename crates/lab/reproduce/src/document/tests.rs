@@ -30,12 +30,6 @@ fn result() -> Reproduction {
     }
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("cellerator-reproduce-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    folder
-}
-
 #[test]
 fn a_result_is_current_until_program_version_or_scenario_change() {
     let (experiment, result) = (all()[0], result());
@@ -46,19 +40,18 @@ fn a_result_is_current_until_program_version_or_scenario_change() {
     other_version.made_by.cellerator = "1.2.4".to_owned();
     assert!(!result.is_current(experiment, None, &other_version).unwrap());
     // The same file from a folder, first as it is, then with one more comment.
-    let folder = folder("current");
+    let folder = tempfile::tempdir().unwrap();
     for file in experiment.files {
-        let path = folder.join(file.path.strip_prefix("experiments/").unwrap());
+        let path = folder.path().join(file.path.strip_prefix("experiments/").unwrap());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, file.text).unwrap();
     }
-    assert!(result.is_current(experiment, Some(&folder), &maker()).unwrap());
-    let first = folder.join(experiment.files[0].path.strip_prefix("experiments/").unwrap());
+    assert!(result.is_current(experiment, Some(folder.path()), &maker()).unwrap());
+    let first = folder.path().join(experiment.files[0].path.strip_prefix("experiments/").unwrap());
     fs::write(&first, format!("{}# more\n", experiment.files[0].text)).unwrap();
-    assert!(!result.is_current(experiment, Some(&folder), &maker()).unwrap());
+    assert!(!result.is_current(experiment, Some(folder.path()), &maker()).unwrap());
     fs::remove_file(&first).unwrap();
-    assert!(result.is_current(experiment, Some(&folder), &maker()).is_err());
-    fs::remove_dir_all(folder).unwrap();
+    assert!(result.is_current(experiment, Some(folder.path()), &maker()).is_err());
 }
 
 /// The simulator never reads the lab's shorter files, nor the lab the longer ones: a result made of its
@@ -77,8 +70,8 @@ fn files_that_were_not_used_do_not_count() {
 
 #[test]
 fn what_is_stored_is_found_and_what_is_broken_is_refused() {
-    let folder = folder("store");
-    let store = Store::open(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
     let result = result();
     assert!(store.load(&result.experiment, false).unwrap().is_none());
     let path = store.save(&result).unwrap();
@@ -90,7 +83,6 @@ fn what_is_stored_is_found_and_what_is_broken_is_refused() {
     assert!(message.contains("reproduction/0") && message.contains("delete it"), "{message}");
     fs::write(&path, "{").unwrap();
     assert!(store.load(&result.experiment, false).is_err());
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -164,11 +156,11 @@ fn a_record_says_which_runner_made_it() {
 }
 
 /// The experiment's first files with a download of 100 KB in place of what they have, below a folder.
-fn small_figure_2(name: &str) -> PathBuf {
-    let folder = folder(name);
+fn small_figure_2() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
     let text = all()[1].files[0].text.replace("15 MB", "100 KB");
-    fs::create_dir_all(folder.join("ma")).unwrap();
-    fs::write(folder.join("ma/figure-2.toml"), text).unwrap();
+    fs::create_dir_all(folder.path().join("ma")).unwrap();
+    fs::write(folder.path().join("ma/figure-2.toml"), text).unwrap();
     folder
 }
 
@@ -177,11 +169,11 @@ fn small_figure_2(name: &str) -> PathBuf {
 fn an_experiment_is_made_told_and_stored() {
     let experiment = all()[1];
     assert_eq!(experiment.name, "ma-figure-2");
-    let folder = small_figure_2("made");
+    let folder = small_figure_2();
     let place = crate::Where::Sim { threads: 1, engine_of: &|_| Ok(None) };
     let steps = std::sync::Mutex::new(Vec::new());
     let note = |step: &crate::Step| steps.lock().unwrap().push((step.done, step.of, step.case.clone()));
-    let context = Context::new(experiment, place, Some(&folder), &note);
+    let context = Context::new(experiment, place, Some(folder.path()), &note);
     let mut made = Reproduction::make(experiment, context, &maker()).unwrap();
     let wanted =
         [(1, 3, "CUBIC".to_owned()), (2, 3, "accelerated".to_owned()), (3, 3, "adaptive".to_owned())];
@@ -192,7 +184,7 @@ fn an_experiment_is_made_told_and_stored() {
     assert_eq!(made.score(), (1, 2));
     assert!(made.outcome.we_see.contains("a factor of 1.0"), "{}", made.outcome.we_see);
     assert_eq!(made.outcome.figures[0].title, experiment_title(experiment));
-    let store = Store::open(&folder.join("out")).unwrap();
+    let store = Store::open(&folder.path().join("out")).unwrap();
     store.save(&made).unwrap();
     let told = store.told(experiment, false).unwrap().unwrap();
     assert_eq!(told.outcome, made.outcome);
@@ -200,7 +192,6 @@ fn an_experiment_is_made_told_and_stored() {
     made.outcome.we_see = "Something else.".to_owned();
     made.tell(experiment).unwrap();
     assert_eq!(told.outcome, made.outcome);
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// The title of an experiment's first figure, as its text has it.
@@ -211,42 +202,39 @@ fn experiment_title(experiment: &Experiment) -> String {
 
 #[test]
 fn results_do_not_depend_on_how_many_run_at_the_same_time() {
-    let folder = small_figure_2("threads");
+    let folder = small_figure_2();
     let made = |threads| {
         let place = crate::Where::Sim { threads, engine_of: &|_| Ok(None) };
-        let context = Context::new(all()[1], place, Some(&folder), &|_| {});
+        let context = Context::new(all()[1], place, Some(folder.path()), &|_| {});
         let made = Reproduction::make(all()[1], context, &maker()).unwrap();
         serde_json::to_string(&made).unwrap()
     };
     assert_eq!(made(1), made(2));
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn what_is_interrupted_is_said_to_be() {
-    let folder = small_figure_2("interrupted");
+    let folder = small_figure_2();
     let place = crate::Where::Sim { threads: 1, engine_of: &|_| Ok(None) };
     let is_over = std::sync::atomic::AtomicBool::new(true);
-    let context = Context::new(all()[1], place, Some(&folder), &|_| {}).until(&is_over);
+    let context = Context::new(all()[1], place, Some(folder.path()), &|_| {}).until(&is_over);
     let error = Reproduction::make(all()[1], context, &maker()).unwrap_err();
     assert_eq!(error.to_string(), "ma-figure-2: interrupted");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn an_engine_that_cannot_be_made_names_its_case() {
-    let folder = small_figure_2("engine");
+    let folder = small_figure_2();
     let place = crate::Where::Sim { threads: 1, engine_of: &|case| Err(format!("no {}", case.name)) };
-    let context = Context::new(all()[1], place, Some(&folder), &|_| {});
+    let context = Context::new(all()[1], place, Some(folder.path()), &|_| {});
     let said = Reproduction::make(all()[1], context, &maker()).unwrap_err().to_string();
     assert_eq!(said, "ma-figure-2: case `CUBIC`: no CUBIC");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_result_without_a_value_that_its_text_has_a_place_for_is_of_another_version() {
-    let folder = folder("older");
-    let store = Store::open(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
     let mut older = result();
     older.experiment = "ma-figure-2".to_owned();
     older.made_by.runner = "lab".to_owned();
@@ -255,5 +243,4 @@ fn a_result_without_a_value_that_its_text_has_a_place_for_is_of_another_version(
     assert!(said.starts_with(&store.path("ma-figure-2", true).display().to_string()), "{said}");
     assert!(said.contains("run `cellerator reproduce ma-figure-2 --lab` again"), "{said}");
     assert!(store.told(all()[1], false).unwrap().is_none());
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -1,11 +1,14 @@
 //! [DR]: six congestion controls over a deep buffer, with and without DRWA.
 
+use figures::stats::Moments;
+
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::{least, most};
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Outcome, Paper, ReproduceError,
+    Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -95,22 +98,18 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let drwa = |control: &Control| (*control, Beside::Drwa);
     let adaptive = |control: &Control| (*control, Beside::Adaptive);
     let controls = Control::all();
-    let least = LOSS_BASED.iter().map(|c| delay(alone(c))).fold(f64::NAN, f64::min);
-    let reduced = LOSS_BASED.iter().map(|c| 1.0 - delay(drwa(c)) / delay(alone(c))).fold(f64::NAN, f64::min);
-    let kept = controls.iter().map(|c| rate(drwa(c)) / rate(alone(c))).fold(f64::NAN, f64::min);
-    let over_drwa = controls.iter().map(|c| rate(adaptive(c)) / rate(drwa(c))).fold(f64::NAN, f64::min);
-    let shorter = LOSS_BASED
-        .iter()
-        .map(|c| mean(rtt_by_queue(&runs, adaptive(c), PROPAGATION_MS)) / delay(drwa(c)))
-        .fold(f64::NAN, f64::max);
-    let own = |control: &Control| rate(adaptive(control)) / rate(alone(control));
-    let kept_by_adaptive = controls.iter().map(own).fold(f64::NAN, f64::min);
-    let there: Vec<Control> = controls.iter().copied().filter(|c| delay(alone(c)).is_finite()).collect();
+    let shortest = least(LOSS_BASED.iter().map(|c| delay(alone(c))));
+    let reduced = least(LOSS_BASED.iter().map(|c| 1.0 - delay(drwa(c)) / delay(alone(c))));
+    let kept = least(controls.iter().map(|c| rate(drwa(c)) / rate(alone(c))));
+    let over_drwa = least(controls.iter().map(|c| rate(adaptive(c)) / rate(drwa(c))));
+    let kept_by_adaptive = least(controls.iter().map(|c| rate(adaptive(c)) / rate(alone(c))));
     let rtt_by_adaptive = |c: &Control| mean(rtt_by_queue(&runs, adaptive(c), PROPAGATION_MS));
-    let longest = there.iter().map(rtt_by_adaptive).fold(f64::NAN, f64::max);
+    let shorter = most(LOSS_BASED.iter().map(|c| rtt_by_adaptive(c) / delay(drwa(c))));
+    let there: Vec<Control> = controls.iter().copied().filter(|c| delay(alone(c)).is_finite()).collect();
+    let longest = most(there.iter().map(rtt_by_adaptive));
     Ok(Outcome {
         facts: Facts::of([
-            ("least_rtt", least.into()),
+            ("least_rtt", shortest.into()),
             ("vegas_rtt", delay(alone(&Control::Vegas)).into()),
             ("reduced_percent", (reduced * 100.0).into()),
             ("there", there.iter().map(|control| control.label()).collect::<Vec<_>>().join(", ").into()),
@@ -120,8 +119,8 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         tables: vec![table],
         figures: vec![figure(&runs)],
         checks: vec![
-            Check::at_least("shortest mean RTT of a loss-based control, ms", least, 1_000.0),
-            Check::at_most("mean RTT of Vegas ÷ that", delay(alone(&Control::Vegas)) / least, 0.2),
+            Check::at_least("shortest mean RTT of a loss-based control, ms", shortest, 1_000.0),
+            Check::at_most("mean RTT of Vegas ÷ that", delay(alone(&Control::Vegas)) / shortest, 0.2),
             Check::at_least("least reduction of the RTT by DRWA, share (paper 0.24 to 0.49)", reduced, 0.24),
             Check::at_least("least throughput kept with DRWA", kept, 0.97),
             Check::at_least("least goodput of adaptive ÷ the control alone", kept_by_adaptive, 0.97),
@@ -133,26 +132,21 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 }
 
 fn figure(runs: &SixControls) -> Figure {
-    let controls = Control::all();
-    let at = |beside: Beside| -> Vec<Point> {
-        let rtt = |control: Control| rtt_at_server(runs, (control, beside));
-        let point = |(i, control): (usize, &Control)| Some(Point::of(i as f64 + 1.0, rtt(*control)?));
-        controls.iter().enumerate().filter_map(point).collect()
+    let dots = |name: &str, source, rtt: &dyn Fn(Control) -> Option<Moments>| {
+        Series::at_places(name, source, Control::all().into_iter().map(rtt))
     };
-    let adaptive = controls.iter().enumerate().filter_map(|(i, c)| {
-        let rtt = rtt_by_queue(runs, (*c, Beside::Adaptive), PROPAGATION_MS)?;
-        Some(Point::of(i as f64 + 1.0, rtt))
-    });
     Figure::new(
         "rtt",
-        Axis::named("congestion control of the server", controls.iter().map(|control| control.label())),
+        Axis::named("congestion control of the server", Control::all().into_iter().map(Control::label)),
     )
     .panel(
         Axis::log("mean RTT, ms"),
         vec![
-            Series::new("alone", Source::Ours, Mark::Dots, at(Beside::Nothing)),
-            Series::new("with DRWA", Source::Ours, Mark::Dots, at(Beside::Drwa)),
-            Series::new("adaptive", Source::Adaptive, Mark::Dots, adaptive.collect()),
+            dots("alone", Source::Ours, &|control| rtt_at_server(runs, (control, Beside::Nothing))),
+            dots("with DRWA", Source::Ours, &|control| rtt_at_server(runs, (control, Beside::Drwa))),
+            dots("adaptive", Source::Adaptive, &|control| {
+                rtt_by_queue(runs, (control, Beside::Adaptive), PROPAGATION_MS)
+            }),
         ],
     )
 }

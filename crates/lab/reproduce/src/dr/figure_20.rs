@@ -4,6 +4,7 @@ use figures::stats::Moments;
 
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::experiment::built_in;
+use crate::runs::least;
 use crate::{
     Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
     ReproduceError, Runs, Series, Source, Table, Value,
@@ -86,11 +87,8 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     table.row("not shaped, adaptive", vec![Value::default(), received(adaptive).into(), queue.into()]);
     let rate = |case: Sender| mean(received(case));
     let delay = |case: Sender| mean(rtt_at_server(&runs, case));
-    let below: f64 = PAPER
-        .iter()
-        .filter(|(kbps, _)| *kbps <= 2000)
-        .map(|(kbps, _)| rate(Sender::Shaped(*kbps)) / f64::from(*kbps))
-        .fold(f64::NAN, f64::min);
+    let slow = PAPER.iter().map(|(kbps, _)| *kbps).filter(|kbps| *kbps <= 2000);
+    let below = least(slow.map(|kbps| rate(Sender::Shaped(kbps)) / f64::from(kbps)));
     Ok(Outcome {
         facts: Facts::of([
             ("rate", rate(Sender::Shaped(8000)).into()),
@@ -113,39 +111,32 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 }
 
 fn figure(runs: &Runs<Sender>) -> Figure {
+    let rates = || PAPER.iter().rev();
     let shaped = |value: &dyn Fn(Sender) -> Option<Moments>| {
-        PAPER
-            .iter()
-            .rev()
-            .filter_map(|(kbps, _)| Some(Point::of(f64::from(*kbps), value(Sender::Shaped(*kbps))?)))
-            .collect()
+        let means = rates().map(|(kbps, _)| (f64::from(*kbps), value(Sender::Shaped(*kbps))));
+        Series::of("ours", Source::Ours, Mark::Dotted, means)
     };
-    let paper = PAPER.iter().rev().map(|(kbps, y)| Point::new(f64::from(*kbps), *y)).collect();
+    let paper = rates().map(|(kbps, y)| Point::new(f64::from(*kbps), *y)).collect();
     let ideal = vec![Point::new(100.0, 100.0), Point::new(5_000.0, 5_000.0), Point::new(8_000.0, 5_000.0)];
     let received = |case: Sender| runs.moments(case, |f| f.transfer.goodput_mbps * 1e3);
-    let level = |y: f64, source, name: &str| {
-        Series::new(name, source, Mark::Line, vec![Point::new(100.0, y), Point::new(8_000.0, y)])
+    let adaptive = |value: Option<Moments>| {
+        Series::level("adaptive, not shaped", Source::Adaptive, (100.0, 8_000.0), mean(value))
     };
-    let adaptive = Sender::Adaptive;
     Figure::new("received", Axis::log("shaped to, kbit/s"))
         .panel(
             Axis::log("received, kbit/s"),
             vec![
                 Series::new("link", Source::Limit, Mark::Line, ideal),
                 Series::new("paper", Source::Paper, Mark::Dotted, paper),
-                Series::new("ours", Source::Ours, Mark::Dotted, shaped(&received)),
-                level(mean(received(adaptive)), Source::Adaptive, "adaptive, not shaped"),
+                shaped(&received),
+                adaptive(received(Sender::Adaptive)),
             ],
         )
         .panel(
             Axis::log("mean RTT, ms"),
             vec![
-                Series::new("ours", Source::Ours, Mark::Dotted, shaped(&|case| rtt_at_server(runs, case))),
-                level(
-                    mean(rtt_by_queue(runs, adaptive, PROPAGATION_MS)),
-                    Source::Adaptive,
-                    "adaptive, not shaped",
-                ),
+                shaped(&|case| rtt_at_server(runs, case)),
+                adaptive(rtt_by_queue(runs, Sender::Adaptive, PROPAGATION_MS)),
             ],
         )
 }

@@ -3,9 +3,10 @@
 use super::{mean, rtt_at_server};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::{least, most};
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Outcome, Paper, ReproduceError,
+    Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -100,14 +101,13 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         gain,
         PAPER_GAIN,
     ));
-    let extreme = |values: Vec<f64>, pick: fn(f64, f64) -> f64| values.into_iter().fold(f64::NAN, pick);
-    let reductions = || near(Server::Cubic).map(reduction).collect::<Vec<_>>();
+    let reductions = || near(Server::Cubic).map(reduction);
     Ok(Outcome {
         facts: Facts::of([
-            ("least_percent", (extreme(reductions(), f64::min) * 100.0).into()),
-            ("most_percent", (extreme(reductions(), f64::max) * 100.0).into()),
-            ("kept", extreme(near(Server::Cubic).map(ratio).collect(), f64::min).into()),
-            ("bbr_kept", extreme(near(Server::Bbr).map(ratio).collect(), f64::min).into()),
+            ("least_percent", (least(reductions()) * 100.0).into()),
+            ("most_percent", (most(reductions()) * 100.0).into()),
+            ("kept", least(near(Server::Cubic).map(ratio)).into()),
+            ("bbr_kept", least(near(Server::Bbr).map(ratio)).into()),
             ("far_percent", (gain * 100.0).into()),
         ]),
         tables: vec![table(&runs, &ratio, &reduction)],
@@ -147,17 +147,12 @@ fn figure(runs: &Runs<At>) -> Figure {
     let mut figure = Figure::new("links", Axis::named("link", names));
     for is_rate in [true, false] {
         let value = |case| if is_rate { runs.goodput(case) } else { rtt_at_server(runs, case) };
-        let dots = |server: Server, window: Window| -> Vec<Point> {
-            let at = |(i, path): (usize, Path)| {
-                Some(Point::of(i as f64 + 1.0, value(At((path, server), window))?))
-            };
-            Path::all().into_iter().enumerate().filter_map(at).collect()
-        };
         let series = [Server::Cubic, Server::Bbr].into_iter().flat_map(|server| {
             let of = |window: Window| {
                 let name = format!("{}, {}", server.label(), window.label());
                 let source = if window == Window::Drwa { Source::Adaptive } else { Source::Ours };
-                Series::new(&name, source, Mark::Dots, dots(server, window))
+                let means = Path::all().into_iter().map(|path| value(At((path, server), window)));
+                Series::at_places(&name, source, means)
             };
             [of(Window::Fixed), of(Window::Drwa)]
         });

@@ -6,9 +6,10 @@ use scenario::results::Figures;
 use super::mean;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::most;
 use crate::{
-    Axis, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError,
-    Runs, Series, Source, Table,
+    Axis, Check, Context, Experiment, Facts, Figure, InLab, Outcome, Paper, ReproduceError, Runs, Series,
+    Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -53,7 +54,7 @@ fn late_of(figures: &Figures) -> Vec<f64> {
 fn off_the_mean(figures: &Figures) -> f64 {
     let late = late_of(figures);
     let mean = late.iter().sum::<f64>() / late.len() as f64;
-    late.iter().map(|own| (own / mean - 1.0).abs()).fold(f64::NAN, f64::max)
+    most(late.iter().map(|own| (own / mean - 1.0).abs()))
 }
 
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
@@ -136,14 +137,10 @@ fn pages(runs: &Runs<Beside>, page: &dyn Fn(Beside) -> Option<Moments>) -> Table
 
 fn figure(runs: &Runs<Beside>) -> Figure {
     let names = ["three, paper", "three", "two static", "against, paper", "against"];
-    let of = |flow: usize| -> Vec<Point> {
-        let point = |(i, case): (usize, Beside)| Some(Point::of(i as f64 + 1.0, late(runs, case, flow)?));
-        Beside::SHARING.into_iter().enumerate().filter_map(point).collect()
-    };
     let series = ["first", "second", "third"].into_iter().enumerate();
     let series = series.map(|(flow, name)| {
         let source = [Source::Adaptive, Source::Ours, Source::Limit][flow];
-        Series::new(name, source, Mark::Dots, of(flow))
+        Series::at_places(name, source, Beside::SHARING.map(|case| late(runs, case, flow)))
     });
     Figure::new("shares", Axis::named("downloads", names)).panel(Axis::linear("Mbit/s"), series.collect())
 }

@@ -5,6 +5,7 @@ use figures::stats::Moments;
 use super::{mean, rtt_at_server, rtt_by_queue};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::most;
 use crate::{
     Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
     ReproduceError, Runs, Series, Source, Table, Value,
@@ -110,7 +111,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let delay = |case| mean(rtt(&runs, case));
     let reduction = |link| 1.0 - delay(own(link, drwa)) / delay(fixed(link, STATIC));
     let gain = |link, scheme| rate(own(link, scheme)) / rate(fixed(link, STATIC)) - 1.0;
-    let best = |link| WINDOWS.iter().map(|w| rate(fixed(link, *w))).fold(f64::NAN, f64::max);
+    let best = |link| most(WINDOWS.iter().map(|w| rate(fixed(link, *w))));
     let mut checks = Vec::new();
     for link in [Link::Hspa, Link::Lte] {
         checks.push(Check::at_least(
@@ -229,18 +230,12 @@ fn figure(runs: &Sweep, drwa: Own) -> Figure {
     for link in Link::all() {
         for is_rate in [true, false] {
             let value = |case| if is_rate { runs.goodput(case) } else { rtt(runs, case) };
-            let dots = WINDOWS.iter().filter_map(|w| Some(Point::of(f64::from(*w), value(fixed(link, *w))?)));
+            let means = WINDOWS.map(|bytes| (f64::from(bytes), value(fixed(link, bytes))));
             let level = |scheme: Own, source| {
-                let y = mean(value(own(link, scheme)));
-                Series::new(
-                    scheme.label(),
-                    source,
-                    Mark::Line,
-                    vec![Point::new(first, y), Point::new(last, y)],
-                )
+                Series::level(scheme.label(), source, (first, last), mean(value(own(link, scheme))))
             };
             let mut series = vec![
-                Series::new("static", Source::Ours, Mark::Dotted, dots.collect()),
+                Series::of("static", Source::Ours, Mark::Dotted, means),
                 level(drwa, Source::Ours),
                 level(Own::Adaptive, Source::Adaptive),
             ];

@@ -2,11 +2,10 @@
 
 use figures::stats::{self, Moments};
 use report::Environment;
-use scenario::WindowPolicy;
 
-use crate::accelerated::with_adaptive;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::{most, sorted};
 use crate::{
     Axis, CaseId, Check, Context, Experiment, Facts, Figure, Host, InLab, Looking, Mark, Outcome, Paper,
     Point, ReproduceError, Runs, SeenPacket, Series, Source, Table,
@@ -162,25 +161,12 @@ fn per_second(packets: &[SeenPacket]) -> Vec<f64> {
     counts
 }
 
-/// A cumulative distribution as a few points.
-fn cdf(values: &[f64]) -> Vec<Point> {
-    let sorted = sorted(values);
-    let at = |percent: u32| stats::percentile(&sorted, 10 * percent).map(|v| Point::new(v, percent.into()));
-    (0..=100).filter_map(at).collect()
-}
-
-fn sorted(values: &[f64]) -> Vec<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
 fn share_below(values: &[f64], limit: f64) -> f64 {
     100.0 * values.iter().filter(|v| **v < limit).count() as f64 / values.len().max(1) as f64
 }
 
 fn median(values: &[f64]) -> f64 {
-    stats::median(&sorted(values)).unwrap_or(f64::NAN)
+    stats::median(&sorted(values.iter().copied())).unwrap_or(f64::NAN)
 }
 
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
@@ -192,18 +178,10 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         ..Looking::default()
     };
     let runs = context.watch(&scenario, looking)?;
-    let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
+    let adaptive = context.run_adaptive(&scenario)?;
     let all: Vec<Measured> = PAPER.iter().map(|row| measure(&runs, row.place)).collect();
-    let goodput = |runs: &Runs<Place>, place: Place| runs.goodput(place).map_or(f64::NAN, |m| m.mean);
-    let queue = |runs: &Runs<Place>, place: Place| runs.queue_p95(place).map_or(f64::NAN, |m| m.mean);
-    let least = PAPER
-        .iter()
-        .map(|row| goodput(&adaptive, row.place) / goodput(&runs, row.place))
-        .fold(f64::NAN, f64::min);
-    let longest = PAPER
-        .iter()
-        .map(|row| queue(&adaptive, row.place) / queue(&runs, row.place))
-        .fold(f64::NAN, f64::max);
+    let least = adaptive.least_goodput_over(&runs);
+    let longest = adaptive.longest_queue_over(&runs);
     Ok(Outcome {
         facts: facts(&all),
         tables: vec![table_1(&all), table_2(&all), others(&all, &runs, &adaptive)],
@@ -242,7 +220,7 @@ fn facts(all: &[Measured]) -> Facts {
 fn checks(all: &[Measured], least: f64, longest: f64) -> Vec<Check> {
     let resent = |place| resent(all, place);
     let slow = |place| slow(all, place);
-    let highest = |place| at(all, place, |m| m.per_second.iter().copied().fold(f64::NAN, f64::max));
+    let highest = |place| at(all, place, |m| most(m.per_second.iter().copied()));
     vec![
         Check::at_least(
             "retransmitted on the train ÷ in the cell (paper 3.5)",
@@ -339,7 +317,7 @@ fn others(all: &[Measured], runs: &Runs<Place>, adaptive: &Runs<Place>) -> Table
             row.place.label(),
             vec![
                 row.peak.into(),
-                measured.per_second.iter().copied().fold(f64::NAN, f64::max).into(),
+                most(measured.per_second.iter().copied()).into(),
                 median(&measured.rtt).into(),
                 share_below(&measured.throughput, SLOW_KBPS).into(),
                 Moments::of(measured.seconds.iter().copied()).into(),
@@ -356,7 +334,8 @@ fn others(all: &[Measured], runs: &Runs<Place>, adaptive: &Runs<Place>) -> Table
 fn figures(all: &[Measured]) -> Vec<Figure> {
     let of = |place: Place| all.iter().find(|m| m.place == place);
     let curve = |place: Place, read: fn(&Measured) -> &[f64]| {
-        Series::new(place.label(), Source::Ours, Mark::Line, of(place).map_or(Vec::new(), |m| cdf(read(m))))
+        let values = of(place).into_iter().flat_map(read);
+        Series::distribution(place.label(), &sorted(values.copied()))
     };
     let five = |read: fn(&Measured) -> &[f64]| {
         [WIRED, WIFI, PHONE, CELLULAR, TRAIN].map(|place| curve(place, read)).to_vec()
@@ -380,9 +359,7 @@ fn figures(all: &[Measured]) -> Vec<Figure> {
         let counts = of(place).map_or(&[][..], |m| &m.per_second[..]);
         counts.iter().take(most).enumerate().map(|(i, y)| Point::new(i as f64, *y)).collect::<Vec<_>>()
     };
-    let peak = |name: &str, y: f64, end: f64| {
-        Series::new(name, Source::Paper, Mark::Line, vec![Point::new(0.0, y), Point::new(end, y)])
-    };
+    let peak = |name: &str, y: f64, end: f64| Series::level(name, Source::Paper, (0.0, end), y);
     let io = |place: Place, most| Series::new(place.label(), Source::Ours, Mark::Line, seconds(place, most));
     let graph = |name: &str, series| {
         Figure::new(name, Axis::linear("seconds")).panel(Axis::linear("packets/s"), series)

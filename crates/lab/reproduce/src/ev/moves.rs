@@ -5,6 +5,7 @@ use lab::moves::{FlowRun, Move, MovesResult, MovesRun};
 use scenario::{MoveScheme, Moves, Traffic};
 
 use crate::experiment::built_in;
+use crate::runs::sorted;
 use crate::{
     Axis, BuiltIn, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
     ReproduceError, Series, Source, Table,
@@ -46,10 +47,10 @@ pub(crate) fn read(text: &str) -> Result<Moves, ReproduceError> {
     let has = |name: &str| scenario.cases.iter().any(|case| case.name == name);
     match CASES.iter().find(|name| !has(name)) {
         None => Ok(scenario),
-        Some(missing) => Err(ReproduceError::Meaning {
-            file: FILE.path.to_owned(),
-            problem: format!("has no case `{missing}`, which ev-moves looks up"),
-        }),
+        Some(missing) => {
+            let problem = format!("has no case `{missing}`, which ev-moves looks up");
+            Err(ReproduceError::meaning(FILE.path, problem))
+        }
     }
 }
 
@@ -186,12 +187,6 @@ fn gaps(run: Option<&MovesRun>) -> Vec<f64> {
     sorted(run.into_iter().flat_map(|run| &run.moves).filter_map(|one| one.gap_ms))
 }
 
-fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
 fn percentile(sorted: &[f64], per_mille: u32) -> f64 {
     stats::percentile(sorted, per_mille).unwrap_or(f64::NAN)
 }
@@ -313,11 +308,7 @@ fn answers(result: Option<&MovesResult>) -> Table {
 
 fn figures(result: Option<&MovesResult>) -> Vec<Figure> {
     let of = |case: &str| result.and_then(|result| result.of(case));
-    let curve = |case: &str| {
-        let gaps = gaps(of(case));
-        let at = |percent: u32| stats::percentile(&gaps, 10 * percent).map(|v| Point::new(v, percent.into()));
-        Series::new(case, Source::Ours, Mark::Line, (0..=100).filter_map(at).collect())
-    };
+    let curve = |case: &str| Series::distribution(case, &gaps(of(case)));
     let aim = |case: &str| {
         let bound = result.map_or(f64::NAN, |result| bound_ms(result, case));
         Series::new(&format!("aim, {case}"), Source::Limit, Mark::Stems, vec![Point::new(bound, 100.0)])

@@ -3,8 +3,8 @@
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table, rebinned,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Outcome, Paper, ReproduceError, Runs,
+    Series, Source, Table, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -72,19 +72,15 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 
 fn figure(runs: &Runs<Flow>) -> Figure {
     let curve = |case: Flow, source| {
-        let points = runs.first(case).map_or(Vec::new(), |figures| {
-            let series = &figures.series;
-            let bins = rebinned(&series.goodput_mbps, series.bin_s, BIN_S);
-            let at = |(i, y): (usize, &f64)| Point::new((i as f64 + 0.5) * BIN_S, *y);
-            bins.iter().enumerate().map(at).collect()
-        });
-        Series::new(case.label(), source, Mark::Line, points)
+        let series = runs.first(case).map(|figures| &figures.series);
+        let bins = series.map_or(Vec::new(), |own| rebinned(&own.goodput_mbps, own.bin_s, BIN_S));
+        let bins: Vec<Option<f64>> = bins.into_iter().map(Some).collect();
+        Series::over_time(case.label(), source, BIN_S, &bins)
     };
     let seconds = runs.runs.iter().filter_map(|run| run.result.figures.as_ref()).map(|f| f.transfer.seconds);
     let end = seconds.fold(1.0, f64::max);
     let level = |(flow, y): (Flow, f64)| {
-        let points = vec![Point::new(0.0, y), Point::new(end, y)];
-        Series::new(&format!("{}, paper: about {y}", flow.label()), Source::Paper, Mark::Line, points)
+        Series::level(&format!("{}, paper: about {y}", flow.label()), Source::Paper, (0.0, end), y)
     };
     let mut series: Vec<Series> = PAPER.into_iter().map(level).collect();
     series.extend([

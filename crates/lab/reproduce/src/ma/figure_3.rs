@@ -180,17 +180,13 @@ fn by_window(runs: &Runs<(Hosts, Window)>) -> Table {
 /// L of every flow beside the paper's.
 fn losses(runs: &Runs<Flow>) -> Figure {
     let series = |name: &str, source, value: &dyn Fn(&Run) -> Option<f64>| {
-        let place = |(i, (case, _)): (usize, &(Flow, _))| {
-            Some(Point::of(i as f64 + 1.0, Moments::of(runs.of(*case).filter_map(value))?))
-        };
-        Series::new(name, source, Mark::Dots, PAPER.iter().enumerate().filter_map(place).collect())
+        Series::at_places(name, source, PAPER.map(|(case, _)| Moments::of(runs.of(case).filter_map(value))))
     };
-    let printed = PAPER.iter().enumerate().filter_map(|(i, (_, y))| Some(Point::new(i as f64 + 1.0, (*y)?)));
     let by = |wait: usize| move |run: &Run| throughput_loss(&goodput(run), &run.radio.losses, wait);
     Figure::new("loss", Axis::named("flow", PAPER.map(|(case, _)| case.label()))).panel(
         Axis::linear_from("L, %", -20.0),
         vec![
-            Series::new("paper", Source::Paper, Mark::Dots, printed.collect()),
+            Series::at_places("paper", Source::Paper, PAPER.map(|(_, percent)| Moments::of(percent))),
             series("ours, fixed intervals", Source::Ours, &by(0)),
             series("the worse of two", Source::Ours, &by(1)),
         ],

@@ -6,8 +6,8 @@ use scenario::results::Figures;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::{
-    Axis, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point, ReproduceError,
-    Runs, Series, Source, Table, Value, rebinned,
+    Axis, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, ReproduceError, Runs,
+    Series, Source, Table, Value, rebinned,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -126,11 +126,9 @@ fn delayed(runs: &Runs<Flow>) -> Table {
 /// Correlation over how much later the round-trip time is taken.
 fn by_delay(runs: &Runs<Flow>) -> Figure {
     let curve = |(case, label): (Flow, &str)| {
-        let at = |later: usize| {
-            let correlation = Moments::of(runs.figures(case).filter_map(|f| correlation_later(f, later)))?;
-            Some(Point::of(later as f64 * INTERVAL_S, correlation))
-        };
-        Series::new(label, Source::Ours, Mark::Dotted, (0..=2 * LATEST).filter_map(at).collect())
+        let of = |later| Moments::of(runs.figures(case).filter_map(|f| correlation_later(f, later)));
+        let means = (0..=2 * LATEST).map(|later| (later as f64 * INTERVAL_S, of(later)));
+        Series::of(label, Source::Ours, Mark::Dotted, means)
     };
     Figure::new("later", Axis::linear("the round-trip time is so much later, seconds"))
         .panel(Axis::linear_from("correlation", -1.0), UDP_CASES.into_iter().map(curve).collect())
@@ -174,8 +172,8 @@ fn figure(runs: &Runs<Flow>) -> Figure {
     };
     let end = rtt.len() as f64 * INTERVAL_S;
     let mut rtt_and_mean = curve("round-trip time", rtt);
-    let printed = vec![Point::new(0.0, PAPER_RTT_MS), Point::new(end, PAPER_RTT_MS)];
-    rtt_and_mean.push(Series::new("mean in Table 1 of the paper: 287", Source::Paper, Mark::Line, printed));
+    let name = "mean in Table 1 of the paper: 287";
+    rtt_and_mean.push(Series::level(name, Source::Paper, (0.0, end), PAPER_RTT_MS));
     Figure::new("udp", Axis::linear("seconds"))
         .panel(Axis::linear("Mbit/s"), curve("goodput", goodput))
         .panel(Axis::linear("RTT, ms"), rtt_and_mean)

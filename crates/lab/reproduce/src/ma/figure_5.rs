@@ -3,9 +3,10 @@
 use super::mean;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::least;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, ReproduceError,
+    Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -65,9 +66,8 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let runs = context.run(&scenario)?;
     let goodput = |case: Flow, size: Size| runs.goodput((case, size));
     let gain = |case: Flow, size: Size| mean(goodput(case, size)) / mean(goodput(Flow::SmallWindow, size));
-    let least = |case: Flow, over: Flow| {
-        let ratios = SIZES.into_iter().map(|(_, size)| mean(goodput(case, size)) / mean(goodput(over, size)));
-        ratios.fold(f64::NAN, f64::min)
+    let least_over = |case: Flow, over: Flow| {
+        least(SIZES.map(|(_, size)| mean(goodput(case, size)) / mean(goodput(over, size))))
     };
     let mut table = Table::new("Goodput from the client's SYN to the last byte", "size")
         .column(Source::Ours, Flow::SmallWindow.label(), "Mbit/s", 2)
@@ -109,7 +109,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         checks: vec![
             Check::at_least(
                 "accelerated ÷ direct with the same window, the smallest of all sizes",
-                least(Flow::Accelerated, Flow::SmallWindow),
+                least_over(Flow::Accelerated, Flow::SmallWindow),
                 1.0,
             ),
             Check::at_least(
@@ -119,7 +119,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
             ),
             Check::at_least(
                 "adaptive ÷ accelerated, the smallest of all sizes",
-                least(Flow::Adaptive, Flow::Accelerated),
+                least_over(Flow::Adaptive, Flow::Accelerated),
                 0.95,
             ),
         ],
@@ -129,13 +129,10 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 
 fn figure(runs: &Runs<(Flow, Size)>) -> Figure {
     let curve = |case: Flow, source| {
-        let point = |(kb, size): (f64, Size)| Some(Point::of(kb, runs.goodput((case, size))?));
-        Series::new(case.label(), source, Mark::Dotted, SIZES.into_iter().filter_map(point).collect())
+        let means = SIZES.map(|(kb, size)| (kb, runs.goodput((case, size))));
+        Series::of(case.label(), source, Mark::Dotted, means)
     };
-    let level = |name: &str, y: f64| {
-        let points = vec![Point::new(1_000.0, y), Point::new(10_000.0, y)];
-        Series::new(name, Source::Paper, Mark::Line, points)
-    };
+    let level = |name: &str, y: f64| Series::level(name, Source::Paper, (1_000.0, 10_000.0), y);
     Figure::new("goodput", Axis::log("size, KB")).panel(
         Axis::linear("Mbit/s"),
         vec![

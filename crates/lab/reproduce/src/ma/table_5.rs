@@ -4,13 +4,16 @@ mod client;
 mod held_back;
 mod losses;
 
+use figures::stats::Moments;
+
 use self::losses::Losses;
 use super::mean;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::{least, most};
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Outcome, Paper, ReproduceError, Runs,
+    Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -184,7 +187,7 @@ fn facts(columns: &[Column]) -> Facts {
         |case: Flow| columns.iter().map(|column| share(&column.runs, case)).collect::<Vec<_>>().into();
     let range = |of: &dyn Fn(&Column) -> Option<f64>| {
         let values = || columns.iter().filter_map(of);
-        (values().fold(f64::NAN, f64::min).into(), values().fold(f64::NAN, f64::max).into())
+        (least(values()).into(), most(values()).into())
     };
     let normal = range(&|column| Some(column.by_packet?.under_normal));
     let by_packet = range(&|column| Some(column.by_packet?.per_second));
@@ -204,12 +207,9 @@ fn facts(columns: &[Column]) -> Facts {
 }
 
 fn goodputs(columns: &[Column]) -> Table {
-    let mut table =
-        Table::new("Goodput of downloads", "{RSRP, SINR}").column(Source::Paper, "accelerated", "Mbit/s", 0);
-    for (case, source) in CASES {
-        table = table.column(source, case.label(), "Mbit/s", 1);
-    }
-    table = table
+    let mut table = Table::new("Goodput of downloads", "{RSRP, SINR}")
+        .column(Source::Paper, "accelerated", "Mbit/s", 0)
+        .columns(CASES.map(|(case, source)| (source, case.label())), "Mbit/s", 1)
         .column(Source::Paper, "normal TCP", "Mbit/s", 0)
         .column(Source::Ours, Flow::Normal.label(), "Mbit/s", 1)
         .column(Source::Paper, Flow::Udp.label(), "Mbit/s", 0)
@@ -228,21 +228,24 @@ fn goodputs(columns: &[Column]) -> Table {
     table
 }
 
+/// [`CASES`], and what they are compared with.
+fn with_others() -> impl Iterator<Item = (Flow, Source)> {
+    CASES.into_iter().chain([(Flow::Normal, Source::Ours), (Flow::Udp, Source::Limit)])
+}
+
+/// Heading of a goodput over that of maximum UDP.
+fn over_udp(case: Flow) -> String {
+    format!("{} ÷ UDP", case.label())
+}
+
 fn ratio<C: CaseId>(runs: &Runs<C>, case: C, over: C) -> Option<f64> {
     Some(runs.goodput(case)?.mean / runs.goodput(over)?.mean)
 }
 
 fn ratios(columns: &[Column]) -> Table {
-    let mut table = Table::new("Over maximum UDP, and over normal TCP", "{RSRP, SINR}").column(
-        Source::Paper,
-        "÷ UDP",
-        "",
-        3,
-    );
-    for (case, _) in CASES {
-        table = table.column(Source::Ratio, &format!("{} ÷ UDP", case.label()), "", 3);
-    }
-    table = table
+    let mut table = Table::new("Over maximum UDP, and over normal TCP", "{RSRP, SINR}")
+        .column(Source::Paper, "÷ UDP", "", 3)
+        .columns(CASES.map(|(case, _)| (Source::Ratio, over_udp(case))), "", 3)
         .column(Source::Paper, "÷ normal", "", 2)
         .column(Source::Ratio, "accelerated, 1024 KB ÷ normal", "", 2)
         .column(Source::Ratio, "adaptive, 1024 KB ÷ normal", "", 2);
@@ -261,38 +264,26 @@ fn ratios(columns: &[Column]) -> Table {
 }
 
 fn queues(columns: &[Column]) -> Table {
-    let mut table = Table::new("Queueing delay on the radio link, 95th percentile", "{RSRP, SINR}");
-    for (case, source) in CASES {
-        table = table.column(source, case.label(), "ms", 0);
-    }
-    table = table.column(Source::Ours, Flow::Normal.label(), "ms", 0).column(
-        Source::Limit,
-        Flow::Udp.label(),
+    let mut table = Table::new("Queueing delay on the radio link, 95th percentile", "{RSRP, SINR}").columns(
+        with_others().map(|(case, source)| (source, case.label())),
         "ms",
         0,
     );
     for Column { printed, runs, .. } in columns {
-        let cases = CASES.iter().map(|(case, _)| *case).chain([Flow::Normal, Flow::Udp]);
-        table.row(
-            printed.signal,
-            cases.map(|case| runs.queue_p95(by_time(case)).map(|m| m.mean).into()).collect(),
-        );
+        let queue = |(case, _)| runs.queue_p95(by_time(case)).map(|m| m.mean).into();
+        table.row(printed.signal, with_others().map(queue).collect());
     }
     table
 }
 
 fn figure(columns: &[Column]) -> Figure {
-    let places = |value: &dyn Fn(usize, &Column) -> Option<Point>| -> Vec<Point> {
-        columns.iter().enumerate().filter_map(|(i, column)| value(i, column)).collect()
-    };
     let paper = |name: &str, value: fn(&Printed) -> f64| {
-        let points = places(&|i, column| Some(Point::new(i as f64 + 1.0, value(column.printed))));
-        Series::new(name, Source::Paper, Mark::Dots, points)
+        let values = columns.iter().map(|column| Moments::of([value(column.printed)]));
+        Series::at_places(name, Source::Paper, values)
     };
     let ours = |case: Flow, source| {
-        let points =
-            places(&|i, column| Some(Point::of(i as f64 + 1.0, column.runs.goodput(by_time(case))?)));
-        Series::new(case.label(), source, Mark::Dots, points)
+        let means = columns.iter().map(|column| column.runs.goodput(by_time(case)));
+        Series::at_places(case.label(), source, means)
     };
     let panel = |accelerated: &[(Flow, Source)], with_normal: bool| {
         let mut series = vec![

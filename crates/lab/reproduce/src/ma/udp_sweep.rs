@@ -5,6 +5,7 @@ use figures::stats::Moments;
 use super::mean;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::most;
 use crate::{
     Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
     ReproduceError, Series, Source, Table,
@@ -142,7 +143,7 @@ impl Sweep {
         let last = self.paper.last().map_or(0.0, |row| row.0);
         let (rtt_below, rtt_last) = (self.at(&self.rtt, below), self.at(&self.rtt, last));
         let ratios = self.paper.iter().zip(&self.rtt).map(|(row, rtt)| mean(*rtt) / row.2);
-        let worst = ratios.map(|ratio| ratio.max(1.0 / ratio)).fold(f64::NAN, f64::max);
+        let worst = most(ratios.map(|ratio| ratio.max(1.0 / ratio)));
         Outcome {
             facts: Facts::of([
                 ("below", rtt_below.into()),
@@ -194,15 +195,10 @@ impl Sweep {
         let printed =
             |value: fn(&Printed) -> f64| self.paper.iter().map(|r| Point::new(r.0, value(r))).collect();
         let found = |values: &[Option<Moments>]| {
-            let points = self.paper.iter().zip(values);
-            points.filter_map(|(row, value)| Some(Point::of(row.0, (*value)?))).collect()
+            let means = self.paper.iter().zip(values).map(|(row, value)| (row.0, *value));
+            Series::of("ours", Source::Ours, Mark::Dotted, means)
         };
-        let both = |paper, ours| {
-            vec![
-                Series::new("paper", Source::Paper, Mark::Dotted, paper),
-                Series::new("ours", Source::Ours, Mark::Dotted, ours),
-            ]
-        };
+        let both = |paper, ours| vec![Series::new("paper", Source::Paper, Mark::Dotted, paper), ours];
         Figure::new("udp", Axis::linear("sent, Mbit/s"))
             .panel(Axis::log("RTT, ms"), both(printed(|row| row.2), found(&self.rtt)))
             .panel(Axis::linear("loss, %"), both(printed(|row| row.3), found(&self.loss)))

@@ -15,8 +15,7 @@ use crate::ReproduceError;
 /// # Errors
 /// A file cannot be read, is of another scenario of this name, or runs are missing.
 pub(crate) fn earlier_runs(folder: &Path, scenario: &MultiPath) -> Result<MultiPathResult, ReproduceError> {
-    let failed =
-        |file: &Path, problem: String| ReproduceError::Meaning { file: file.display().to_string(), problem };
+    let failed = |file: &Path, problem: String| ReproduceError::meaning(file.display(), problem);
     let entries = fs::read_dir(folder).map_err(|error| failed(folder, error.to_string()))?;
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "json"));
@@ -63,8 +62,8 @@ mod tests {
     #[test]
     fn runs_of_several_files_are_put_together_and_what_is_missing_is_said() {
         let scenario = MultiPath::from_toml("a.toml", TEXT).unwrap();
-        let folder = std::env::temp_dir().join(format!("cellerator-measured-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let write = |repetition: u32, scenario: &MultiPath| {
             let run = MultiPathRun { case: "k".to_owned(), repetition, ..MultiPathRun::default() };
             let result = MultiPathResult { scenario: scenario.clone(), runs: vec![run] };
@@ -77,14 +76,13 @@ mod tests {
             fs::write(folder.join(format!("{repetition}.json")), text).unwrap();
         };
         write(1, &scenario);
-        let error = earlier_runs(&folder, &scenario).unwrap_err().to_string();
+        let error = earlier_runs(folder, &scenario).unwrap_err().to_string();
         assert!(error.contains("1 of 2 runs"), "{error}");
         write(2, &scenario);
-        let found = earlier_runs(&folder, &scenario).unwrap();
+        let found = earlier_runs(folder, &scenario).unwrap();
         assert_eq!(found.runs.iter().map(|run| run.repetition).collect::<Vec<_>>(), [1, 2]);
         write(2, &MultiPath { seed: 9, ..scenario.clone() });
-        let error = earlier_runs(&folder, &scenario).unwrap_err().to_string();
+        let error = earlier_runs(folder, &scenario).unwrap_err().to_string();
         assert!(error.contains("is not of the scenario"), "{error}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -2,12 +2,11 @@
 
 use analysis::DiagnosisKind;
 use figures::stats::Moments;
-use scenario::WindowPolicy;
 
 use super::{mean, measured, over_runs};
-use crate::accelerated::with_adaptive;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::most;
 use crate::{
     Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
     ReproduceError, Runs, Series, Source, Table, rebinned,
@@ -75,7 +74,7 @@ fn is_window_limited(runs: &Runs<Network>, case: Network) -> bool {
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("mp/figures-1-2.toml")?;
     let runs = context.watch::<Network>(&scenario, Looking { flows: true, ..Looking::default() })?;
-    let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
+    let adaptive = context.run_adaptive(&scenario)?;
     let throughput = |case: Network| mean(over_runs(&runs, case, |m| m.throughput_mbps()));
     let rtt = |case: Network| mean(over_runs(&runs, case, |m| m.rtt_ms()));
     let is_window_limited = |case: Network| is_window_limited(&runs, case);
@@ -104,13 +103,9 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let [verizon, capped, free, _] = PAPER.map(|(case, _)| case);
     let window = runs.first(capped).and_then(|f| f.window).map_or(f64::NAN, |w| w.max_bytes as f64);
     let gain = throughput(free) / throughput(capped);
-    let highest = curve(&runs, verizon).iter().map(|p| p.y).fold(f64::NAN, f64::max);
+    let highest = most(curve(&runs, verizon).iter().map(|p| p.y));
     let smooth = roughness(&curve(&runs, capped)) / roughness(&curve(&runs, verizon));
-    let goodput = |runs: &Runs<Network>, case: Network| mean(runs.goodput(case));
-    let least = PAPER
-        .iter()
-        .map(|(case, _)| goodput(&adaptive, *case) / goodput(&runs, *case))
-        .fold(f64::NAN, f64::min);
+    let least = adaptive.least_goodput_over(&runs);
     Ok(Outcome {
         facts: Facts::of([
             ("capped", throughput(capped).into()),
@@ -143,9 +138,7 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 
 fn figure(runs: &Runs<Network>) -> Figure {
     let end = PAPER.iter().flat_map(|(case, _)| curve(runs, *case)).map(|p| p.x).fold(1.0, f64::max);
-    let level = |name: &str, y: f64| {
-        Series::new(name, Source::Paper, Mark::Line, vec![Point::new(0.0, y), Point::new(end, y)])
-    };
+    let level = |name: &str, y: f64| Series::level(name, Source::Paper, (0.0, end), y);
     let ours = |case: Network| Series::new(case.label(), Source::Ours, Mark::Line, curve(runs, case));
     Figure::new("throughput", Axis::linear("seconds"))
         .panel(

@@ -1,12 +1,11 @@
 //! [MP] Fig 5: an RTT that rises to 200 ms and falls at a loss.
 
 use figures::stats;
-use scenario::WindowPolicy;
 
 use super::{mean, over_runs};
-use crate::accelerated::with_adaptive;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::most;
 use crate::{
     Axis, Check, Context, Experiment, Facts, Figure, Host, InLab, Looking, Mark, Outcome, Paper, Point,
     ReproduceError, Runs, SeenPacket, Series, Source, Table,
@@ -89,11 +88,11 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("mp/figure-5.toml")?;
     let looking = Looking { flows: true, packets_of: Some(Host::Server), ..Looking::default() };
     let runs = context.watch(&scenario, looking)?;
-    let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
+    let adaptive = context.run_adaptive(&scenario)?;
     let points = rtts(&runs, ATT);
     let events = losses(&runs, ATT);
     let (before, after) = around_losses(&points, &events).unwrap_or((f64::NAN, f64::NAN));
-    let largest = points.iter().map(|p| p.y).fold(f64::NAN, f64::max);
+    let largest = most(points.iter().map(|p| p.y));
     let average = mean(over_runs(&runs, ATT, |m| m.rtt_ms()));
     let mut table = Table::new("RTT of AT&T's 4G, at the server", "figure")
         .column(Source::Paper, "value", "ms", 1)
@@ -138,7 +137,6 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 
 fn figure(runs: &Runs<Network>, att: &[Point], events: &[f64]) -> Figure {
     let end = att.last().map_or(1.0, |p| p.x);
-    let cap = vec![Point::new(0.0, PAPER_MAX_MS), Point::new(end, PAPER_MAX_MS)];
     let stems = |events: &[f64], top: f64| events.iter().map(|at| Point::new(*at, top)).collect::<Vec<_>>();
     let dots =
         |name: &str, points: &[Point]| Series::new(name, Source::Ours, Mark::Line, averaged(points, DRAWN_S));
@@ -148,7 +146,7 @@ fn figure(runs: &Runs<Network>, att: &[Point], events: &[f64]) -> Figure {
             Axis::linear("AT&T 4G, ms"),
             vec![
                 lost(stems(events, PAPER_MAX_MS)),
-                Series::new("paper: largest", Source::Paper, Mark::Line, cap),
+                Series::level("paper: largest", Source::Paper, (0.0, end), PAPER_MAX_MS),
                 dots("AT&T 4G", att),
             ],
         )

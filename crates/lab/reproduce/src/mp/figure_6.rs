@@ -1,15 +1,13 @@
 //! [MP] Fig 6: throughput over time of one path, on the move.
 
-use scenario::WindowPolicy;
-
 use super::figure_1::curve;
 use super::{mean, over_runs};
-use crate::accelerated::with_adaptive;
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
+use crate::runs::most;
 use crate::{
-    Axis, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table,
+    Axis, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, ReproduceError,
+    Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -56,7 +54,7 @@ const SHOWN_S: f64 = 100.0;
 fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
     let scenario = context.scenario("mp/figure-6.toml")?;
     let runs = context.watch::<Network>(&scenario, Looking { flows: true, ..Looking::default() })?;
-    let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
+    let adaptive = context.run_adaptive(&scenario)?;
     let throughput = |case: Network| mean(over_runs(&runs, case, |m| m.throughput_mbps()));
     let mut table = Table::new("Mean throughput", "network")
         .column(Source::Paper, "mean", "Mbit/s", 2)
@@ -78,16 +76,9 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         let [new, old] = CARRIERS[carrier].1;
         throughput(new) / throughput(old)
     };
-    let farthest =
-        PAPER.iter().map(|(case, paper)| (throughput(*case) / paper - 1.0).abs()).fold(f64::NAN, f64::max);
-    let goodput = |runs: &Runs<Network>, case: Network| mean(runs.goodput(case));
-    let least = PAPER
-        .iter()
-        .map(|(case, _)| goodput(&adaptive, *case) / goodput(&runs, *case))
-        .fold(f64::NAN, f64::min);
-    let queue = |runs: &Runs<Network>, case: Network| mean(runs.queue_p95(case));
-    let longest =
-        PAPER.iter().map(|(case, _)| queue(&adaptive, *case) / queue(&runs, *case)).fold(f64::NAN, f64::max);
+    let farthest = most(PAPER.map(|(case, paper)| (throughput(case) / paper - 1.0).abs()));
+    let least = adaptive.least_goodput_over(&runs);
+    let longest = adaptive.longest_queue_over(&runs);
     Ok(Outcome {
         facts: Facts::of([
             ("att", ratio(0).into()),
@@ -110,8 +101,7 @@ fn figure(runs: &Runs<Network>) -> Figure {
     let mut figure = Figure::new("throughput", Axis::linear("seconds"));
     for (carrier, networks) in CARRIERS {
         let levels = PAPER.iter().filter(|(case, _)| networks.contains(case)).map(|(case, y)| {
-            let points = vec![Point::new(0.0, *y), Point::new(SHOWN_S, *y)];
-            Series::new(&format!("{}, paper", case.label()), Source::Paper, Mark::Line, points)
+            Series::level(&format!("{}, paper", case.label()), Source::Paper, (0.0, SHOWN_S), *y)
         });
         let ours = networks.map(|case| Series::new(case.label(), Source::Ours, Mark::Line, shown(case)));
         figure = figure.panel(Axis::linear(&format!("{carrier}, Mbit/s")), levels.chain(ours).collect());

@@ -5,6 +5,7 @@ use lab::radios::{MultiPathResult, MultiPathRun, throughput};
 use scenario::{MultiPath, MultiPathCase};
 
 use crate::experiment::built_in;
+use crate::runs::{least, most};
 use crate::{
     Axis, BuiltIn, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
     ReproduceError, Series, Source, Table,
@@ -118,12 +119,10 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
         let claim = format!("{name}'s hand-over: with the path manager ÷ without");
         Check::at_least(claim, of_curve(at, DAEMON) / of_curve(at, KERNEL), 0.97)
     }));
-    let least = ratios.iter().copied().fold(f64::NAN, f64::min);
-    let most = ratios.iter().copied().fold(f64::NAN, f64::max);
     let outcome = Outcome {
         facts: Facts::of([
-            ("least", least.into()),
-            ("most", most.into()),
+            ("least", least(ratios.iter().copied()).into()),
+            ("most", most(ratios.iter().copied()).into()),
             ("cached", of_curve(0, "cached").into()),
             ("uncached", of_curve(0, "not cached").into()),
             ("sprint", reuse_s(curves[2].1.as_ref(), DAEMON).into()),
@@ -259,7 +258,7 @@ pub(crate) fn read(file: &BuiltIn, text: &str) -> Result<MultiPath, ReproduceErr
         return Ok(scenario);
     }
     let problem = format!("needs the cases `{KERNEL}` and `{DAEMON}`, or `cached` and `not cached`");
-    Err(ReproduceError::Meaning { file: file.path.to_owned(), problem })
+    Err(ReproduceError::meaning(file.path, problem))
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! [MP] Tables II and IV: bandwidth, RTT, loss and handshake of one path, standing still and on the move.
 
 use figures::stats::Moments;
-use scenario::WindowPolicy;
 
 use super::{mean, over_runs};
-use crate::accelerated::with_adaptive;
 use crate::experiment::built_in;
+use crate::runs::most;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table, Value,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Looking, Outcome, Paper, ReproduceError,
+    Runs, Series, Source, Table, Value,
 };
 
 pub(crate) const TABLE_2: Experiment = Experiment {
@@ -84,10 +83,9 @@ fn tables<const TABLE: u8>(
     let paper = Row::<TABLE>::all();
     let scenario = context.scenario(file)?;
     let runs = context.watch::<Row<TABLE>>(&scenario, Looking { flows: true, ..Looking::default() })?;
-    let adaptive = context.watch(&with_adaptive(&scenario, WindowPolicy::Honour), Looking::default())?;
+    let adaptive = context.run_adaptive(&scenario)?;
     let worst = |measure: &dyn Fn(Row<TABLE>) -> f64, column: usize| {
-        let off = paper.iter().map(|row| (measure(*row) / row.0.1[column].0 - 1.0).abs());
-        off.fold(f64::NAN, f64::max)
+        most(paper.iter().map(|row| (measure(*row) / row.0.1[column].0 - 1.0).abs()))
     };
     let bandwidth = |row: Row<TABLE>| mean(over_runs(&runs, row, |m| m.throughput_mbps()));
     let rtt = |row: Row<TABLE>| mean(over_runs(&runs, row, |m| m.rtt_ms()));
@@ -96,10 +94,8 @@ fn tables<const TABLE: u8>(
     // One packet of a run stands for none, so that the factor is finite.
     let least_percent = 100.0 / 70_000.0;
     let factor = |row: Row<TABLE>| (loss(row).max(least_percent) / row.0.1[2].0).ln().abs().exp();
-    let in_factor = paper.iter().map(|row| factor(*row)).fold(f64::NAN, f64::max);
-    let goodput = |runs: &Runs<Row<TABLE>>, row| mean(runs.goodput(row));
-    let least =
-        paper.iter().map(|row| goodput(&adaptive, *row) / goodput(&runs, *row)).fold(f64::NAN, f64::min);
+    let in_factor = most(paper.iter().map(|row| factor(*row)));
+    let least = adaptive.least_goodput_over(&runs);
     let queue = |runs: &Runs<Row<TABLE>>, row| mean(runs.queue_p95(row));
     let shorter = paper.iter().filter(|row| queue(&adaptive, **row) <= queue(&runs, **row)).count();
     let (b, r) = (worst(&bandwidth, 0), worst(&rtt, 1));
@@ -183,8 +179,7 @@ fn other<const TABLE: u8>(runs: &Runs<Row<TABLE>>, adaptive: &Runs<Row<TABLE>>) 
 fn figure<const TABLE: u8>(runs: &Runs<Row<TABLE>>, adaptive: &Runs<Row<TABLE>>) -> Figure {
     let paper = Row::<TABLE>::all();
     let series = |name: &str, source, value: &dyn Fn(Row<TABLE>) -> Option<Moments>| {
-        let at = |(i, row): (usize, &Row<TABLE>)| Some(Point::of(i as f64 + 1.0, value(*row)?));
-        Series::new(name, source, Mark::Dots, paper.iter().enumerate().filter_map(at).collect())
+        Series::at_places(name, source, Row::all().into_iter().map(value))
     };
     // Printed deviations are drawn like those of our runs.
     let printed = |(mean, deviation): (f64, f64)| Some(Moments::told(mean, deviation));

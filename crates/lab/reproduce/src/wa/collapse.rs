@@ -1,12 +1,12 @@
 //! [WA] Table I, NewReno's column: what it takes to make NewReno collapse.
 
-use super::table_1::{Holds, PAPER, Row};
+use super::table_1::{Holds, PAPER, printed};
 use super::{mean, percent};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
 use crate::{
-    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, Point,
-    ReproduceError, Runs, Series, Source, Table,
+    Axis, CaseId, Check, Context, Experiment, Facts, Figure, InLab, Mark, Outcome, Paper, ReproduceError,
+    Runs, Series, Source, Table,
 };
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
@@ -97,14 +97,13 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 
 fn figure(runs: &Collapse) -> Figure {
     let ours = |what: What| {
-        let at = |(t, ..): &Row| Some(Point::of(t.seconds(), percent(runs, (*t, what))?));
-        Series::new(what.label(), Source::Ours, Mark::Dotted, PAPER.iter().rev().filter_map(at).collect())
+        let means = Holds::shortest_first().map(|t| (t.seconds(), percent(runs, (t, what))));
+        Series::of(what.label(), Source::Ours, Mark::Dotted, means)
     };
-    let paper = PAPER.iter().rev().map(|row| Point::new(row.0.seconds(), row.4)).collect();
     Figure::new("link_used", Axis::log("T, seconds")).panel(
         Axis::linear("% of the link"),
         vec![
-            Series::new("NewReno, paper", Source::Paper, Mark::Dotted, paper),
+            printed("NewReno, paper", |row| row.4),
             ours(What::Even10),
             ours(What::Even200),
             ours(What::Fades200),

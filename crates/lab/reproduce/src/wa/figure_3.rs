@@ -30,7 +30,7 @@ const PAPER_KBPS: f64 = 190.4;
 const PAPER_PERCENT: f64 = 100.0 * PAPER_KBPS / IDEAL_KBPS;
 
 case_ids! {
-    /// The cases of `wa/figure-3.toml`.
+    /// The cases of `wa/figure-3.toml`, and the other half of the names in `wa/table-1.toml`.
     pub(super) enum Scheme {
         Old = "NewReno of 2007",
         Today = "NewReno of today",
@@ -191,7 +191,7 @@ fn figure(runs: &Runs<Scheme>) -> Figure {
             Axis::linear("queue, packets"),
             vec![
                 line("NewReno of 2007", Source::Ours, queue(Scheme::Old)),
-                line("limit", Source::Limit, vec![Point::new(0.0, 20.0), Point::new(RUN_S, 20.0)]),
+                Series::level("limit", Source::Limit, all, 20.0),
             ],
         )
         .panel(

@@ -116,18 +116,15 @@ fn run(context: &mut Context<'_>) -> Result<Outcome, ReproduceError> {
 /// The radio link's rate in the seconds shown, in steps as long as it holds.
 fn link_of(case: &Case, seed: u64) -> Result<Vec<Point>, ReproduceError> {
     let plan = case.links(seed, &mut |file| Err(format!("{file}: this link is drawn, it has no trace")))?;
-    capacity_over_time(&plan.radio_down, SHOWN, HOLDS).map_err(|error| ReproduceError::Meaning {
-        file: "wa/figure-7.toml".to_owned(),
-        problem: error.to_string(),
-    })
+    capacity_over_time(&plan.radio_down, SHOWN, HOLDS)
+        .map_err(|error| ReproduceError::meaning("wa/figure-7.toml", error))
 }
 
 fn figure(runs: &Runs<Scheme>, capacity: Vec<Point>) -> Figure {
     let run = |case: Scheme| runs.of(case).next();
     let line = |name: &str, source, points| Series::new(name, source, Mark::Line, points);
     let queue = |case: Scheme| samples(run(case), SHOWN, |sample| Some(sample.queue_bytes));
-    let level = |y: f64| vec![Point::new(SHOWN.0, y), Point::new(SHOWN.1, y)];
-    let full = || Series::new("full", Source::Limit, Mark::Line, level(BUFFER));
+    let full = || Series::level("full", Source::Limit, SHOWN, BUFFER);
     Figure::new("over_time", Axis::linear_from("seconds", SHOWN.0))
         .panel(
             Axis::linear("Mbit/s"),
@@ -152,7 +149,7 @@ fn figure(runs: &Runs<Scheme>, capacity: Vec<Point>) -> Figure {
         .panel(
             Axis::linear("packets"),
             vec![
-                line("(d) queue: q0, paper", Source::Paper, level(Q0)),
+                Series::level("(d) queue: q0, paper", Source::Paper, SHOWN, Q0),
                 line("under the proxy", Source::Ours, queue(Scheme::PerStep)),
                 line("under adaptive", Source::Adaptive, queue(Scheme::Adaptive)),
                 full(),

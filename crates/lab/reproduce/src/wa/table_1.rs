@@ -1,5 +1,6 @@
 //! [WA] Table I: throughput and link utilisation for three speeds of change.
 
+use super::figure_3::Scheme;
 use super::{dropped, mean, packets_per_second, percent, upper_bound};
 use crate::case_id::case_ids;
 use crate::experiment::built_in;
@@ -24,19 +25,12 @@ case_ids! {
     /// `wa/table-1-collapse.toml`.
     pub(super) enum Holds { S2 = "T = 2 s", Ms200 = "T = 200 ms", Ms20 = "T = 20 ms" }
 }
-case_ids! {
-    /// The other half in `wa/table-1.toml`.
-    enum Scheme {
-        Old = "NewReno of 2007",
-        Today = "NewReno of today",
-        PerStep = "proxy, (18) per step",
-        InFlight = "proxy, (18) in flight",
-        Predictive = "proxy, predictive",
-        Adaptive = "adaptive",
-    }
-}
-
 impl Holds {
+    /// All, as they stand over an axis of time.
+    pub(super) fn shortest_first() -> impl Iterator<Item = Self> {
+        PAPER.iter().rev().map(|row| row.0)
+    }
+
     /// T, as the paper's table has it.
     const fn time(self) -> &'static str {
         match self {
@@ -169,20 +163,22 @@ fn schemes(runs: &Runs<(Holds, Scheme)>) -> Table {
     table
 }
 
+/// A column of the paper's table over T.
+pub(super) fn printed(name: &str, value: fn(&Row) -> f64) -> Series {
+    let points = PAPER.iter().rev().map(|row| Point::new(row.0.seconds(), value(row))).collect();
+    Series::new(name, Source::Paper, Mark::Dotted, points)
+}
+
 fn figure(runs: &Runs<(Holds, Scheme)>) -> Figure {
     let ours = |scheme: Scheme, source| {
-        let at = |(t, ..): &Row| Some(Point::of(t.seconds(), percent(runs, (*t, scheme))?));
-        Series::new(scheme.label(), source, Mark::Dotted, PAPER.iter().rev().filter_map(at).collect())
-    };
-    let paper = |name: &str, value: fn(&Row) -> f64| {
-        let points = PAPER.iter().rev().map(|row| Point::new(row.0.seconds(), value(row))).collect();
-        Series::new(name, Source::Paper, Mark::Dotted, points)
+        let means = Holds::shortest_first().map(|t| (t.seconds(), percent(runs, (t, scheme))));
+        Series::of(scheme.label(), source, Mark::Dotted, means)
     };
     Figure::new("link_used", Axis::log("T, seconds")).panel(
         Axis::linear("% of the link"),
         vec![
-            paper("NewReno, paper", |row| row.4),
-            paper("proxy, paper", |row| row.5),
+            printed("NewReno, paper", |row| row.4),
+            printed("proxy, paper", |row| row.5),
             ours(OLD, Source::Ours),
             ours(PROXY, Source::Ours),
             ours(Scheme::Adaptive, Source::Adaptive),

@@ -1,6 +1,6 @@
 //! [`Host`]: a machine of a lab or of a test, what runs there, and cables between machines.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::ops::Deref;
 use std::process::{Command, Output, Stdio};
@@ -53,10 +53,26 @@ impl Namespace {
     /// # Errors
     /// When it cannot be started.
     pub fn output(&self, words: &[&str]) -> Result<Output, IoError> {
+        self.output_of(words, "")
+    }
+
+    /// The same with `input`, of which it may leave some.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn output_of(&self, words: &[&str], input: &str) -> Result<Output, IoError> {
         let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = self.spawn(command, SpawnOptions::default())?;
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.spawn(command, SpawnOptions::default())?;
+        if let Some(mut stdin) = child.stdin.take() {
+            match stdin.write_all(input.as_bytes()) {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    return Err(error).doing(|| format!("write to '{program}'"));
+                }
+                _ => {}
+            }
+        }
         child.wait_with_output().doing(|| format!("wait for '{program}'"))
     }
 
@@ -65,13 +81,7 @@ impl Namespace {
     /// # Errors
     /// With what it said, when one of them fails; those behind it are not done then.
     pub fn ip(&self, lines: &str) -> Result<(), IoError> {
-        let mut command = Command::new("ip");
-        command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = self.spawn(command, SpawnOptions::default())?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(format!("{lines}\n").as_bytes()).doing(|| "write to ip".to_owned())?;
-        }
-        let output = child.wait_with_output().doing(|| "wait for ip".to_owned())?;
+        let output = self.output_of(&["ip", "-batch", "-"], &format!("{lines}\n"))?;
         if output.status.success() {
             return Ok(());
         }

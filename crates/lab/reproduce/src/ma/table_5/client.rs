@@ -10,7 +10,7 @@
 
 use super::milliseconds;
 use crate::case_id::case_ids;
-use crate::{Context, ReproduceError, Source, Table, Value};
+use crate::{CaseId as _, Context, ReproduceError, Source, Table, Value};
 
 case_ids! {
     /// The cases of `ma/table-5-client.toml`.
@@ -36,17 +36,6 @@ case_ids! {
     }
 }
 
-const CLIENTS: [Client; 8] = [
-    Client::Reads50Us,
-    Client::Reads1Ms,
-    Client::Reads2Ms,
-    Client::Reads5Ms,
-    Client::Reads10Ms,
-    Client::Repairs1Ms,
-    Client::Repairs2Ms,
-    Client::Repairs8Ms,
-];
-const RATES: [Rate; 5] = [Rate::Mbps6, Rate::Mbps12, Rate::Mbps25, Rate::Mbps50, Rate::Mbps80];
 /// The widest window that Linux advertises when it is asked for 17 KB.
 const WINDOW_BYTES: f64 = 18_304.0;
 
@@ -55,13 +44,11 @@ pub(super) fn table(context: &mut Context<'_>) -> Result<Table, ReproduceError> 
     let scenario = context.scenario("ma/table-5-client.toml")?;
     let runs = context.run::<(Client, Rate)>(&scenario)?;
     let mut table = Table::new("What a client with a window of 17 KB takes, by the link's rate", "client")
-        .column(Source::Limit, "window ÷ time to read", "Mbit/s", 1);
-    for rate in RATES {
-        table = table.column(Source::Ours, rate.label(), "Mbit/s", 1);
-    }
-    for client in CLIENTS {
+        .column(Source::Limit, "window ÷ time to read", "Mbit/s", 1)
+        .columns(Rate::all().into_iter().map(|rate| (Source::Ours, rate.label())), "Mbit/s", 1);
+    for client in Client::all() {
         let mut values: Vec<Value> = vec![bound_mbps(client).into()];
-        values.extend(RATES.map(|rate| runs.goodput((client, rate)).into()));
+        values.extend(Rate::all().into_iter().map(|rate| Value::from(runs.goodput((client, rate)))));
         table.row(client.label(), values);
     }
     Ok(table)

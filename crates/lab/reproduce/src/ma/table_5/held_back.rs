@@ -47,21 +47,12 @@ pub(super) fn table(runs: &HeldBack) -> Table {
         .column(Source::Limit, Flow::Udp.label(), "Mbit/s", 1)
         .column(Source::Paper, "normal TCP", "Mbit/s", 0)
         .column(Source::Ours, Flow::Normal.label(), "Mbit/s", 1)
-        .column(Source::Paper, "accelerated", "Mbit/s", 0);
-    for case in AS_IN_PAPER {
-        table = table.column(Source::Ours, case.label(), "Mbit/s", 1);
-    }
-    table = table.column(Source::Paper, "÷ UDP", "", 3).column(
-        Source::Ratio,
-        "as in the paper, 17 KB ÷ UDP",
-        "",
-        3,
-    );
-    table = table.column(Source::Ours, "as in the paper, 17 KB, queue p95", "ms", 0);
-    for case in ADAPTIVE {
-        table = table.column(Source::Adaptive, case.label(), "Mbit/s", 1);
-    }
-    table = table
+        .column(Source::Paper, "accelerated", "Mbit/s", 0)
+        .columns(AS_IN_PAPER.map(|case| (Source::Ours, case.label())), "Mbit/s", 1)
+        .column(Source::Paper, "÷ UDP", "", 3)
+        .column(Source::Ratio, "as in the paper, 17 KB ÷ UDP", "", 3)
+        .column(Source::Ours, "as in the paper, 17 KB, queue p95", "ms", 0)
+        .columns(ADAPTIVE.map(|case| (Source::Adaptive, case.label())), "Mbit/s", 1)
         .column(Source::Ratio, "adaptive, 17 KB ÷ UDP", "", 3)
         .column(Source::Adaptive, "adaptive, 17 KB, queue p95", "ms", 0)
         .column(Source::Ours, Flow::Accelerated17.label(), "Mbit/s", 1)

@@ -11,7 +11,7 @@
 use scenario::Scenario;
 use units::Duration;
 
-use super::{CASES, Column, Flow, Losing, Printed, milliseconds, ratio};
+use super::{CASES, Column, Flow, Losing, Printed, milliseconds, over_udp, ratio, with_others};
 use crate::case_id::case_ids;
 use crate::{CaseId, Context, ReproduceError, Runs, Source, Table, Value};
 
@@ -133,10 +133,8 @@ pub(super) fn lengths(context: &mut Context<'_>, printed: &Printed) -> Result<Ta
         .column(Source::Ours, Flow::Normal.label(), "Mbit/s", 1)
         .column(Source::Ours, "λ, events a second", "", 2)
         .column(Source::Limit, "bound without queue at 17 KB", "", 3)
-        .column(Source::Paper, "÷ UDP", "", 3);
-    for (case, source) in CASES {
-        table = table.column(source, &format!("{} ÷ UDP", case.label()), "", 3);
-    }
+        .column(Source::Paper, "÷ UDP", "", 3)
+        .columns(CASES.map(|(case, source)| (source, over_udp(case))), "", 3);
     for (length, every_ms) in FADES {
         let lasting_ms = milliseconds(length.label());
         let losses = Losses::of(&runs, &scenario, |flow| (flow, length));
@@ -159,23 +157,12 @@ pub(super) fn lengths(context: &mut Context<'_>, printed: &Printed) -> Result<Ta
 /// The links that lose by packet: as the first tables, in one.
 pub(super) fn by_packet(columns: &[Column]) -> Table {
     let name = |case: Flow| (case, Losing::ByPacket);
-    let mut table = Table::new("Losses by packet: the harder links", "{RSRP, SINR}");
-    for (case, source) in CASES {
-        table = table.column(source, case.label(), "Mbit/s", 1);
-    }
-    table = table.column(Source::Ours, Flow::Normal.label(), "Mbit/s", 1).column(
-        Source::Limit,
-        Flow::Udp.label(),
-        "Mbit/s",
-        1,
-    );
-    table = table.column(Source::Paper, "÷ UDP", "", 3);
-    for (case, _) in CASES {
-        table = table.column(Source::Ratio, &format!("{} ÷ UDP", case.label()), "", 3);
-    }
+    let mut table = Table::new("Losses by packet: the harder links", "{RSRP, SINR}")
+        .columns(with_others().map(|(case, source)| (source, case.label())), "Mbit/s", 1)
+        .column(Source::Paper, "÷ UDP", "", 3)
+        .columns(CASES.map(|(case, _)| (Source::Ratio, over_udp(case))), "", 3);
     for Column { printed, runs, .. } in columns {
-        let cases = CASES.iter().map(|(case, _)| *case).chain([Flow::Normal, Flow::Udp]);
-        let mut values: Vec<Value> = cases.map(|case| runs.goodput(name(case)).into()).collect();
+        let mut values: Vec<Value> = with_others().map(|(case, _)| runs.goodput(name(case)).into()).collect();
         values.push(printed.ratio().into());
         values.extend(CASES.map(|(case, _)| ratio(runs, name(case), name(Flow::Udp)).into()));
         table.row(printed.signal, values);
