@@ -7,6 +7,7 @@ use crate::Source;
 
 /// Quantity that an axis shows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Axis {
     /// Quantity and unit.
     pub name: String,
@@ -45,8 +46,9 @@ impl Axis {
     }
 }
 
-/// Mark of a [`Series`].
+/// Mark of a series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
     /// From point to point.
@@ -65,6 +67,7 @@ pub enum Mark {
 
 /// A point, with its standard deviation where there is one.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// Across.
     pub x: f64,
@@ -90,6 +93,7 @@ impl Point {
 
 /// Points that belong together.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Name for the legend.
     pub name: String,
@@ -117,6 +121,7 @@ impl Series {
 
 /// One of the diagrams that stand above each other over the same axis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Panel {
     /// The axis that goes up.
     pub y: Axis,
@@ -126,6 +131,7 @@ pub struct Panel {
 
 /// Diagrams above each other over one axis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// Name in its experiment's text; empty where title and caption come from elsewhere.
     #[serde(default, skip_serializing_if = "String::is_empty")]
