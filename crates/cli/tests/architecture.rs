@@ -65,6 +65,17 @@ fn turns_on<'a>(package: &'a Value, kind: Option<&str>) -> Vec<&'a str> {
     with.filter_map(|one| one["name"].as_str()).filter(|name| WITH_BPF.contains(name)).collect()
 }
 
+/// Whether a dependency of `package` that is not for tests alone turns the feature `schema` on.
+fn has_schema(package: &Value) -> bool {
+    let dependencies = package["dependencies"].as_array().expect("dependencies");
+    let mut plain = dependencies.iter().filter(|one| one["kind"].as_str() != Some("dev"));
+    plain.any(|one| {
+        let features = one["features"].as_array().expect("features");
+        features.iter().any(|feature| feature == "schema")
+            || (one["name"] == "schemars" && one["optional"] != true)
+    })
+}
+
 #[test]
 fn a_plain_build_has_no_bpf_and_every_test_has_it() {
     let metadata = metadata();
@@ -96,6 +107,7 @@ fn a_plain_build_has_no_bpf_and_every_test_has_it() {
         let name = package["name"].as_str().expect("a name");
         assert!(turns_on(package, None).is_empty(), "{name}: a plain build would have BPF");
         assert!(package["features"]["default"].is_null(), "{name}: a plain build would have BPF");
+        assert!(!has_schema(package), "{name}: a plain build would have what only schemas of tests need");
         let reached = reached(name);
         // With drwa's, coupled's or congestion's, io's is on.
         let mut on = turns_on(package, Some("dev"));

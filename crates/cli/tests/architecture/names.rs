@@ -31,7 +31,7 @@ const LEFT: &[(&str, usize)] = &[
     ("cellerator-probe", 10),
     ("cellerator-reproduce", 6),
     ("cellerator-run", 26),
-    ("cellerator-scenario", 12),
+    ("cellerator-scenario", 11),
     ("cellerator-top", 3),
 ];
 
