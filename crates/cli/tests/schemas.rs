@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// Those that are not of a type, and why.
-const BY_HAND: [(&str, &str); 4] = [
-    ("analysis", "`DocumentWriter` writes it piece by piece, and a part of it by hand"),
+const BY_HAND: [(&str, &str); 3] = [
     ("congestion-pages", "tools/measure-pages writes it"),
     ("firewalls", "a test of crates/box/run writes it"),
     ("kernels", "tools/kernels/test-kernels writes it"),
@@ -22,13 +22,16 @@ struct File {
     title: &'static str,
     /// `schema` of its documents; empty where they have none.
     constant: &'static str,
+    /// A doc comment's `none` and `empty` are `null` and `absent` in JSON. Not where the text is shown elsewhere, too.
+    is_of_json: bool,
     schema: Value,
 }
 
 /// That of what is written of a type. Its title is the constant unless it has one.
 fn of<T: JsonSchema>(name: &'static str, constant: &'static str, title: &'static str) -> File {
     let schema = SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>();
-    File { name, title: if title.is_empty() { constant } else { title }, constant, schema: schema.to_value() }
+    let title = if title.is_empty() { constant } else { title };
+    File { name, title, constant, is_of_json: true, schema: schema.to_value() }
 }
 
 /// All that are of types.
@@ -88,8 +91,63 @@ fn files() -> Vec<File> {
         ),
         of::<run::Status>("status", "", "cellerator status --json"),
         of::<top::Report>("top", "", "cellerator top --json"),
+        analyzed(),
         event(),
     ]
+}
+
+/// What `analysis::DocumentWriter` writes, piece by piece. What is not known is null, never zero.
+#[derive(Serialize, JsonSchema)]
+struct Analysis {
+    /// Name and version of this schema.
+    schema: &'static str,
+    /// Program that made it.
+    made_by: analysis::MadeBy,
+    /// The captures, in the order given.
+    captures: Vec<analysis::CaptureFile>,
+    /// Flows, in the order they ended; `id` is the order of first packets.
+    flows: Vec<analysis::FlowReport>,
+    /// Connections of Multipath TCP, in the order of first packets.
+    mptcp: Vec<analysis::MptcpReport>,
+    /// Connections captured at both of their ends.
+    pairs: Vec<analysis::Pair>,
+    /// All UDP of the captures.
+    udp: analysis::UdpReport,
+    /// Flows taken for QUIC, in the order of first packets; the 10,000 with most data, if there are more. Nothing is
+    /// decrypted.
+    quic: Vec<analysis::QuicFlowReport>,
+    /// Events in the order of the segments that showed them, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<analysis::Event>,
+}
+
+/// Schema of `analysis`. Its texts are shown by `analyze --explain` and in tables.
+fn analyzed() -> File {
+    let mut file = of::<Analysis>("analysis", analysis::SCHEMA, "Results of `cellerator analyze --json`");
+    file.is_of_json = false;
+    // What is written besides the fields of the type.
+    let budget = &mut file.schema["$defs"]["TimeBudget"];
+    budget["properties"]["slow_because"] = json!({
+        "type": ["string", "null"],
+        "description": "The largest part in words, with the next ones; null without duration.",
+    });
+    budget["required"].as_array_mut().unwrap().push("slow_because".into());
+    // The kinds of events as one: what not all of them have may be absent.
+    let event = &mut file.schema["$defs"]["Event"];
+    let Value::Array(kinds) = event.as_object_mut().unwrap().remove("oneOf").unwrap() else {
+        panic!("{event}")
+    };
+    let mut names = Vec::new();
+    for mut kind in kinds {
+        let mut name = kind["properties"].as_object_mut().unwrap().remove("event").unwrap();
+        name["description"] = kind["description"].take();
+        names.push(name);
+        let Value::Object(fields) = kind["properties"].take() else { panic!("{kind}") };
+        event["properties"].as_object_mut().unwrap().extend(fields);
+    }
+    event["properties"]["event"] = json!({ "oneOf": names, "description": "Kind of the event." });
+    event["required"].as_array_mut().unwrap().push("event".into());
+    file
 }
 
 /// Schema of a line of events. Those of flows are of a type; every line has its time besides.
@@ -129,7 +187,7 @@ fn event() -> File {
 }
 
 /// Brings a schema, and those in it, to the form of the files.
-fn settle(schema: &mut Value, definitions: &Map<String, Value>) {
+fn settle(schema: &mut Value, definitions: &Map<String, Value>, is_of_json: bool) {
     let Value::Object(object) = schema else { return };
     for key in ["format", "maximum", "default"] {
         object.remove(key);
@@ -170,15 +228,17 @@ fn settle(schema: &mut Value, definitions: &Map<String, Value>) {
             ("properties", Value::Object(named)) => {
                 for (name, inner) in named {
                     let is_required = required.as_array().is_some_and(|all| all.contains(&json!(name)));
-                    settle(inner, definitions);
-                    settle_field(inner, is_required);
+                    settle(inner, definitions, is_of_json);
+                    settle_field(inner, is_required, is_of_json);
                 }
             }
-            ("$defs", Value::Object(named)) => named.values_mut().for_each(|one| settle(one, definitions)),
-            ("anyOf" | "oneOf" | "prefixItems", Value::Array(several)) => {
-                several.iter_mut().for_each(|one| settle(one, definitions));
+            ("$defs", Value::Object(named)) => {
+                named.values_mut().for_each(|one| settle(one, definitions, is_of_json))
             }
-            ("items" | "additionalProperties", inner) => settle(inner, definitions),
+            ("anyOf" | "oneOf" | "prefixItems", Value::Array(several)) => {
+                several.iter_mut().for_each(|one| settle(one, definitions, is_of_json));
+            }
+            ("items" | "additionalProperties", inner) => settle(inner, definitions, is_of_json),
             _ => {}
         }
     }
@@ -207,7 +267,7 @@ fn merge(object: &mut Map<String, Value>, mut inner: Value) {
 
 /// Brings a field to the form of the files. What a doc comment calls none is null in JSON, or absent where the
 /// field is not required; empty is absent there, too.
-fn settle_field(field: &mut Value, is_required: bool) {
+fn settle_field(field: &mut Value, is_required: bool, is_of_json: bool) {
     let null = json!({ "type": "null" });
     let is_nullable = field["type"].as_array().is_some_and(|all| all.contains(&json!("null")))
         || field["anyOf"].as_array().is_some_and(|all| all.contains(&null));
@@ -216,7 +276,7 @@ fn settle_field(field: &mut Value, is_required: bool) {
         (true, true) => "null",
         (false, _) => "absent",
     };
-    if let Some(Value::String(text)) = field.get_mut("description") {
+    if let Some(Value::String(text)) = field.get_mut("description").filter(|_| is_of_json) {
         *text = text.replace("; none", &format!("; {word}"));
         if !is_required {
             *text = text.replace("; empty", "; absent");
@@ -248,8 +308,19 @@ fn plain(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`")
 }
 
-/// `FlowReport` as `flow_report`.
+/// `FlowReport` as `flow_report`; of QUIC by the names that `analyze --explain` has.
 fn snake(name: &str) -> String {
+    let of_quic = [
+        ("CourseReport", "quic_course"),
+        ("FlowletReport", "quic_flowlets"),
+        ("Move", "quic_move"),
+        ("PauseReport", "quic_pauses"),
+        ("QuicFlowReport", "quic_flow"),
+        ("SpinReport", "quic_spin"),
+    ];
+    if let Some((_, name)) = of_quic.iter().find(|(of, _)| *of == name) {
+        return (*name).to_owned();
+    }
     let mut snake = String::new();
     for character in name.chars() {
         if character.is_ascii_uppercase() && !snake.is_empty() {
@@ -306,9 +377,9 @@ fn text(value: &Value, depth: usize, order: &[&str]) -> String {
 
 /// The files' names and texts.
 fn generated() -> Vec<(String, String)> {
-    let text_of = |File { name, title, constant, mut schema }: File| {
+    let text_of = |File { name, title, constant, is_of_json, mut schema }: File| {
         let definitions = schema.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
-        settle(&mut schema, &definitions);
+        settle(&mut schema, &definitions, is_of_json);
         schema["title"] = title.into();
         if !constant.is_empty() {
             assert_eq!(schema["properties"]["schema"]["type"], "string", "{name}");
