@@ -233,7 +233,7 @@ fn settle(schema: &mut Value, definitions: &Map<String, Value>, is_of_json: bool
                 }
             }
             ("$defs", Value::Object(named)) => {
-                named.values_mut().for_each(|one| settle(one, definitions, is_of_json))
+                named.values_mut().for_each(|one| settle(one, definitions, is_of_json));
             }
             ("anyOf" | "oneOf" | "prefixItems", Value::Array(several)) => {
                 several.iter_mut().for_each(|one| settle(one, definitions, is_of_json));
