@@ -383,7 +383,9 @@ fn generated() -> Vec<(String, String)> {
         schema["title"] = title.into();
         if !constant.is_empty() {
             assert_eq!(schema["properties"]["schema"]["type"], "string", "{name}");
-            schema["properties"]["schema"] = json!({ "type": "string", "const": constant });
+            let text = "Name and version of this schema.";
+            schema["properties"]["schema"] =
+                json!({ "type": "string", "const": constant, "description": text });
         }
         (format!("{name}.schema.json"), text(&schema, 0, &ORDER) + "\n")
     };
