@@ -103,7 +103,7 @@ fn check_flow(flow: &QuicFlowReport) {
     assert!(found.connections == 1 || found.spin.is_none() && found.handshake.total_ms.is_none());
     if let Some(spin) = &found.spin {
         assert!(spin.edges + spin.refused <= spin.packets);
-        assert!(spin.rtt.is_none() || spin.state == "spinning", "{spin:?}");
+        assert!(spin.rtt.is_none() || spin.state == analysis::SpinState::Spinning, "{spin:?}");
         check_times(spin.rtt);
         spin.answers.iter().for_each(|answers| check_times(*answers));
     }

@@ -65,8 +65,32 @@ fn turns_on<'a>(package: &'a Value, kind: Option<&str>) -> Vec<&'a str> {
     with.filter_map(|one| one["name"].as_str()).filter(|name| WITH_BPF.contains(name)).collect()
 }
 
+/// Packages whose feature `schema` tests of `package` turn on, by that of others too.
+fn with_schema<'a>(package: &'a Value, list: &'a [Value]) -> Vec<&'a str> {
+    let dependencies = package["dependencies"].as_array().expect("dependencies");
+    let on = dependencies.iter().filter(|one| has(&one["features"], "schema"));
+    let mut on: Vec<&str> = on.filter_map(|one| one["name"].as_str()).collect();
+    let mut next = 0;
+    while let Some(name) = on.get(next) {
+        let of = list.iter().find(|package| package["name"] == *name);
+        let turned_on = of.and_then(|package| package["features"]["schema"].as_array()).into_iter().flatten();
+        let keys: Vec<&str> = turned_on.filter_map(|one| one.as_str()?.strip_suffix("/schema")).collect();
+        for one in list.iter().filter_map(|package| package["name"].as_str()) {
+            if !on.contains(&one) && keys.iter().any(|key| one.strip_prefix("cellerator-") == Some(*key)) {
+                on.push(one);
+            }
+        }
+        next += 1;
+    }
+    on
+}
+
+fn has(features: &Value, name: &str) -> bool {
+    features.as_array().expect("features").iter().any(|feature| feature == name)
+}
+
 #[test]
-fn a_plain_build_has_no_bpf_and_every_test_has_it() {
+fn a_plain_build_has_neither_bpf_nor_schemas_and_every_test_has_both() {
     let metadata = metadata();
     assert_eq!(
         metadata["workspace_default_members"].as_array().map(Vec::len),
@@ -96,6 +120,11 @@ fn a_plain_build_has_no_bpf_and_every_test_has_it() {
         let name = package["name"].as_str().expect("a name");
         assert!(turns_on(package, None).is_empty(), "{name}: a plain build would have BPF");
         assert!(package["features"]["default"].is_null(), "{name}: a plain build would have BPF");
+        let plain =
+            package["dependencies"].as_array().into_iter().flatten().filter(|one| one["kind"] != "dev");
+        let is_needed = |one: &Value| one["name"] == "schemars" && one["optional"] == false;
+        let brings = plain.filter(|one| has(&one["features"], "schema") || is_needed(one)).count();
+        assert_eq!(brings, 0, "{name}: a plain build would have what schemas need");
         let reached = reached(name);
         // With drwa's, coupled's or congestion's, io's is on.
         let mut on = turns_on(package, Some("dev"));
@@ -106,6 +135,11 @@ fn a_plain_build_has_no_bpf_and_every_test_has_it() {
         let wanted = reached.iter().filter(|name| WITH_BPF.contains(&name.as_str()));
         let off: Vec<&String> = wanted.filter(|name| !on.contains(&name.as_str())).collect();
         assert!(off.is_empty(), "tests of {name} alone would have {off:?} without the feature bpf");
+        let on = with_schema(package, list);
+        let has_one = |name: &&String| of(name).is_some_and(|of| !of["features"]["schema"].is_null());
+        let off: Vec<&String> =
+            reached.iter().filter(has_one).filter(|name| !on.contains(&name.as_str())).collect();
+        assert!(off.is_empty(), "tests of {name} alone would have {off:?} without the feature schema");
     }
     assert!(looked_at >= 10, "{looked_at} crates reach io");
 }

@@ -19,6 +19,7 @@ mod probe;
 mod processes;
 mod reproduce;
 mod schema;
+mod schemas;
 mod sim;
 mod telemetry;
 mod top;

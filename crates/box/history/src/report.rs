@@ -21,6 +21,7 @@ const RATES_KEPT: usize = 400;
 
 /// Program and command that made the figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MadeBy {
     /// The program's version.
     pub version: String,
@@ -30,6 +31,7 @@ pub struct MadeBy {
 
 /// What happened to live traffic in a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
@@ -56,17 +58,18 @@ pub struct Report {
     /// A/B phases of which a part lies in the stretch, each as it was seen last.
     #[serde(default)]
     pub ab: Vec<AbReport>,
-    /// An earlier report beside this one.
+    /// An earlier report beside this one; none without one.
     #[serde(default)]
     pub before: Option<Compared>,
 }
 
 /// Sums of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
     /// The most subscribers that were known at once.
     pub subscribers_max: u64,
-    /// Flows whose handshake was seen.
+    /// Flows whose handshake was seen to begin.
     pub flows_opened: u64,
     /// Flows that were accelerated.
     pub flows_accelerated: u64,
@@ -82,7 +85,7 @@ pub struct Totals {
     pub resent_packets: u64,
     /// Retransmission time-outs, and those that were taken back.
     pub timeouts: u64,
-    /// The second of these.
+    /// Those of them that were taken back.
     pub spurious_timeouts: u64,
     /// Acknowledged to a server and never by its client, bytes.
     pub undelivered_bytes: u64,
@@ -101,6 +104,7 @@ pub struct Totals {
 
 /// A slice's figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlicePoint {
     /// Its end, ms since 1970.
     pub at_ms: u64,
@@ -108,9 +112,9 @@ pub struct SlicePoint {
     pub span_ms: u64,
     /// Payload that arrived at clients, bit/s.
     pub goodput_bps: f64,
-    /// As in [`Totals`].
+    /// Estimated times in queues: half of them are at most this, ms, as in the totals.
     pub queueing_p50_ms: Option<f64>,
-    /// As in [`Totals`].
+    /// The same of 95 %.
     pub queueing_p95_ms: Option<f64>,
     /// Time in queues of half of the round trips, ms, as if the values of a class lay evenly between its bounds; none as
     /// with those bounds, and in reports of older versions.
@@ -125,6 +129,7 @@ pub struct SlicePoint {
 
 /// Flows that were accelerated and have ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowsFigures {
     /// All of which there is a record.
     pub ended: u64,
@@ -136,8 +141,9 @@ pub struct FlowsFigures {
 
 /// Flows of one size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassFigures {
-    /// One of [`SIZE_CLASSES`].
+    /// Name of the class.
     pub size: String,
     /// Number of flows.
     pub flows: u64,
@@ -147,12 +153,13 @@ pub struct ClassFigures {
     pub rate_interval_bps: Option<[f64; 2]>,
     /// Payload sent again over payload delivered.
     pub resent_share: Option<f64>,
-    /// Some of the rates, ascending, bit/s.
+    /// Some of the rates, evenly from all, ascending, bit/s.
     pub rates_bps: Vec<f64>,
 }
 
 /// Flows that were passed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PassedFigures {
     /// Number of flows, by reason.
     pub flows: BTreeMap<String, u64>,
@@ -170,10 +177,11 @@ pub struct PassedFigures {
 
 /// An earlier report beside a later one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Compared {
-    /// From when to when the earlier one was, ms since 1970.
+    /// Beginning of the earlier one, ms since 1970.
     pub from_ms: u64,
-    /// The second of these.
+    /// End of the earlier one, ms since 1970.
     pub to_ms: u64,
     /// The earlier one's accelerator.
     pub accelerator: String,
@@ -187,6 +195,7 @@ pub struct Compared {
 
 /// Flows of one size, before and after.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// The size class.
     pub size: String,
@@ -196,7 +205,8 @@ pub struct Verdict {
     pub rate_median_bps: [Option<f64>; 2],
     /// That both are one distribution (Mann-Whitney, two-sided); none with fewer than four flows.
     pub p_value: Option<f64>,
-    /// Verdict: `faster`, `slower`, `no difference shown`, or `too few flows`.
+    /// Verdict with p below 0.05: `faster`, `slower`, `no difference shown`, or `too few flows`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["faster", "slower", "no difference shown", "too few flows"])))]
     pub says: String,
 }
 

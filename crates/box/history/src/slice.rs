@@ -59,11 +59,12 @@ pub struct Slice {
 
 /// Bytes with IP headers that passed and took turns with accelerated flows towards their clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TurnsFigures {
     /// Of TCP.
     pub tcp_bytes: u64,
-    /// Of QUIC, as far as that shows.
+    /// Of QUIC, as far as that shows: from UDP port 443, or a packet that begins as QUIC does.
     pub quic_bytes: u64,
     /// Of anything else: other UDP, ICMP, tunnels.
     pub other_bytes: u64,

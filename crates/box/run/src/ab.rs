@@ -103,12 +103,14 @@ impl SharedTally {
 
 /// An A/B phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbPhase {
     /// The instance's name.
     pub name: String,
-    /// It goes on.
+    /// The phase goes on.
     pub is_running: bool,
-    /// Cause of the end: `time`, `request` or `upgrade`.
+    /// Cause of the end: `time`, `request` or `upgrade`; none while it goes on.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["time", "request", "upgrade", null])))]
     pub ended_by: Option<String>,
     /// Which half of the subscribers is the control group.
     pub seed: u32,
@@ -121,8 +123,9 @@ pub struct AbPhase {
     pub elapsed_ms: u64,
 }
 
-/// Results of an A/B phase so far; `schemas/ab.schema.json`.
+/// Results of an A/B phase so far, which `cellerator ab status --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbReport {
     /// Identity and times of the phase.
     #[serde(flatten)]
@@ -131,7 +134,7 @@ pub struct AbReport {
     pub lost_flows: u64,
     /// Group that was passed, by direction of data: downlink, then uplink if any flow was measured there.
     pub control: Vec<AbGroup>,
-    /// Group that was accelerated, the same.
+    /// Group that was accelerated, by direction of data as well.
     pub accelerated: Vec<AbGroup>,
     /// Comparison of each metric, for each direction.
     pub metrics: Vec<AbMetric>,
@@ -139,8 +142,10 @@ pub struct AbReport {
 
 /// A group of subscribers, in one direction of data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbGroup {
     /// `downlink` or `uplink`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["downlink", "uplink"])))]
     pub direction: String,
     /// Subscribers with flows that were measured.
     pub subscribers: u64,
@@ -152,10 +157,11 @@ pub struct AbGroup {
 
 /// A mean over subscribers, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// Subscribers that it is of.
     pub subscribers: u64,
-    /// The mean.
+    /// The mean; of goodput the geometric one.
     pub value: f64,
     /// Lower end of the interval; none for a single subscriber.
     pub low: Option<f64>,
@@ -177,12 +183,16 @@ impl From<stats::Estimate> for Estimate {
 
 /// Something that is compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbMetric {
     /// `goodput`, `rtt`, `queueing-delay` or `resent`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["goodput", "rtt", "queueing-delay", "resent"])))]
     pub name: String,
     /// `downlink` or `uplink`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["downlink", "uplink"])))]
     pub direction: String,
     /// `bit/s`, `ms` or `%`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["bit/s", "ms", "%"])))]
     pub unit: String,
     /// Value of the passed group; none where nobody has such flows.
     pub control: Option<Estimate>,
@@ -194,7 +204,7 @@ pub struct AbMetric {
     /// rising order and with four digits; all values where there are fewer.
     #[serde(default)]
     pub control_quantiles: Vec<f64>,
-    /// The same of those who were accelerated.
+    /// Distribution of the values of the accelerated group, in the same way.
     #[serde(default)]
     pub accelerated_quantiles: Vec<f64>,
 }
@@ -433,8 +443,8 @@ mod tests {
         };
         check(&value, &schema);
         let of = |name: &str| &schema["$defs"][name];
-        check(&value["control"][0], of("group"));
-        check(&value["metrics"][0], of("metric"));
+        check(&value["control"][0], of("ab_group"));
+        check(&value["metrics"][0], of("ab_metric"));
         check(&value["metrics"][0]["change"], of("estimate"));
         assert_eq!(serde_json::from_value::<AbReport>(value).unwrap(), report);
     }

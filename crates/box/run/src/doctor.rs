@@ -13,8 +13,9 @@ mod interface;
 mod kernel;
 mod machine;
 
-/// Findings of a diagnosis; `schemas/doctor.schema.json`.
+/// Findings of a diagnosis: what a machine can do as an accelerator, and what it lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// Version of this program.
     pub version: String,
@@ -30,6 +31,7 @@ pub struct Diagnosis {
 
 /// One thing that was looked at. Texts are empty where there is nothing to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Subject of the look.
     pub subject: String,
@@ -51,6 +53,7 @@ fn finding(subject: &str, health: Health, [found, means, mend]: [&str; 3]) -> Fi
 
 /// Verdict on a finding, for an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// Nothing is lacking.

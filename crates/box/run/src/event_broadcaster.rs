@@ -76,9 +76,10 @@ impl Wishes {
 
 /// A line of the stream: `schemas/event.schema.json`. Those of the instance itself are [`crate::EventRecord`]s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum FlowEvent {
-    /// A flow is accelerated from here on.
+    /// A flow is accelerated, or its window lowered (drwa), from here on.
     FlowAccelerated(FlowOf),
     /// A flow is not.
     FlowPassed {
@@ -88,7 +89,7 @@ pub enum FlowEvent {
         /// Reason, as in the counters.
         reason: String,
     },
-    /// A time-out was found needless and taken back.
+    /// A retransmission time-out was found needless and taken back.
     TimeoutUndone(FlowOf),
     /// A subscriber has acknowledged nothing over two time-outs.
     OutageBegan {
@@ -104,7 +105,7 @@ pub enum FlowEvent {
         /// Time since the first time-out, ms.
         lasted_ms: u64,
     },
-    /// A flow has ended.
+    /// A flow that was accelerated has ended, in one direction.
     FlowEnded(FlowRecord),
     /// What this listener has missed, since it was too slow.
     Lost {
@@ -115,10 +116,11 @@ pub enum FlowEvent {
 
 /// A flow, as it is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowOf {
     /// The client's address and port.
     pub client: SocketAddr,
-    /// The server's.
+    /// The server's address and port.
     pub server: SocketAddr,
     /// The direction that is accelerated.
     pub direction: EventDirection,
@@ -126,6 +128,7 @@ pub struct FlowOf {
 
 /// A direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EventDirection {
     /// To the client.
@@ -136,13 +139,14 @@ pub enum EventDirection {
 
 /// A flow that has ended, in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowRecord {
     /// Flow in question.
     #[serde(flatten)]
     pub flow: FlowOf,
     /// The other direction was accelerated, too, and has a record of its own with the same packets.
     pub is_both: bool,
-    /// Reason of its end, as in the counters; none when its ports were opened anew.
+    /// Reason of its end, as in the counters of the status; none when its ports were opened anew.
     pub reason: Option<String>,
     /// Time of its first packet, ms since 1970; none when that was before anybody listened for records.
     pub began_ms: Option<u64>,

@@ -9,8 +9,9 @@ use units::{Instant, Rate};
 
 use crate::counters::Counters;
 
-/// The whole instance; `schemas/status.schema.json`.
+/// Status of a running accelerator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// The instance's name.
     pub name: String,
@@ -18,7 +19,9 @@ pub struct Status {
     pub process: u32,
     /// The program's version.
     pub version: String,
-    /// `tcx` or `rules`: how packets are steered into the process.
+    /// Way in which packets are steered into the process: `tcx`, `rules` or `inline`; empty from another
+    /// version.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["tcx", "rules", "inline", ""])))]
     #[serde(default)]
     pub steering: String,
     /// Interface towards the servers.
@@ -26,6 +29,7 @@ pub struct Status {
     /// Interface towards the clients.
     pub mobile: String,
     /// Each of the two, wired and mobile: `up`, `down`, or `gone`; empty from another version.
+    #[cfg_attr(feature = "schema", schemars(extend("items" = { "enum": ["up", "down", "gone", ""] })))]
     #[serde(default)]
     pub interfaces: [String; 2],
     /// It was asked to stop and delivers what it owes.
@@ -76,6 +80,7 @@ impl Status {
 /// State of recovery: who goes on if a process dies, and what became of those that have died. Upgrades do not
 /// begin it anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecoveryStatus {
     /// The watchdog has what another process needs to go on with the flows.
     pub is_ready: bool,
@@ -85,7 +90,7 @@ pub struct RecoveryStatus {
     pub deaths: u64,
     /// Time since the last of them, ms; none if there was none.
     pub last_death_ms: Option<u64>,
-    /// Flows that went on, over all deaths, as a processor counts them.
+    /// Flows that went on, over all deaths: one that is accelerated in both directions counts twice.
     pub flows_recovered: u64,
     /// Flows that were owed something and did not: they were reset.
     pub flows_lost: u64,
@@ -93,6 +98,7 @@ pub struct RecoveryStatus {
 
 /// Traffic that passed through one side; a super-packet counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SideStatus {
     /// Packets the kernel handed over.
     pub received_packets: u64,
@@ -108,6 +114,7 @@ pub struct SideStatus {
 
 /// A shard: some of the subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardStatus {
     /// Packets the kernel handed over, of either side.
     pub received_packets: u64,
@@ -117,6 +124,7 @@ pub struct ShardStatus {
 
 /// Counts of a processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessorStatus {
     /// Acknowledged to senders and not by receivers, over all flows, bytes.
     pub debt_bytes: u64,

@@ -33,6 +33,7 @@ pub struct SubscriberList {
 
 /// A subscriber, as data towards clients has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SubscriberLine {
     /// Its address; of an IPv6 prefix the first one.
     pub address: IpAddr,
@@ -66,6 +67,7 @@ pub struct SubscriberLine {
 
 /// Traffic that passes to a subscriber in its schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpaqueLine {
     /// Bytes that wait for their turn.
     pub waiting_bytes: u64,
@@ -74,6 +76,7 @@ pub struct OpaqueLine {
     /// Evidence for the queue: `accelerated` (acknowledgements of accelerated flows), `passed-tcp` (those of
     /// TCP that passes), `echo` (replies to echo requests), `none`, or `contradicted` (they do not fit a
     /// queue that is first in, first out); with the last two nothing waits.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["accelerated", "passed-tcp", "echo", "none", "contradicted"])))]
     pub evidence: String,
     /// Bytes of packets that have passed so far: of TCP.
     #[serde(default)]
@@ -87,7 +90,7 @@ pub struct OpaqueLine {
     /// Of all else.
     #[serde(default)]
     pub other_bytes: u64,
-    /// Version of QUIC in the newest handshake that was seen, as a number.
+    /// Version of QUIC in the newest handshake that was seen (RFC 8999), as a number.
     #[serde(default)]
     pub quic_version: Option<u32>,
     /// Round trip of that handshake between the accelerator and the client, µs.

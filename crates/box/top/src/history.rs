@@ -17,13 +17,14 @@ pub(crate) const CHART_MS: u64 = 60_000;
 
 /// A subscriber with its rates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Newest line about it.
     #[serde(flatten)]
     pub line: SubscriberLine,
-    /// Payload that it got, bit/s; none before it was seen twice.
+    /// Payload that it got in the interval, bit/s; none before it was seen twice.
     pub delivered_bps: Option<u64>,
-    /// Payload sent again to it, bit/s; none before it was seen twice.
+    /// Payload sent again to it in the interval, bit/s; none before it was seen twice.
     pub retransmitted_bps: Option<u64>,
     #[serde(skip)]
     at_ms: u64,

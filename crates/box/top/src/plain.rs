@@ -12,8 +12,9 @@ use crate::{Ask, Focus, Reply, Sampler, Source, TopError};
 /// Parts of the table of subscribers that are asked for: 256 places each.
 const PARTS_MAX: usize = 256;
 
-/// All accelerators; `schemas/top.schema.json`.
+/// Running accelerators and their subscribers, with rates over an interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
     /// Version of this program.
     pub version: String,
@@ -23,8 +24,9 @@ pub struct Report {
     pub accelerators: Vec<ReportOf>,
 }
 
-/// One of them.
+/// A running accelerator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportOf {
     /// Its name.
     pub name: String,
@@ -39,7 +41,7 @@ pub struct ReportOf {
     /// It steers nothing, and says why as its trouble.
     #[serde(skip)]
     pub is_standing_by: bool,
-    /// Levels, and rates.
+    /// Levels, and rates over the interval.
     pub totals: Option<Totals>,
     /// Its subscribers, those that get most first.
     pub subscribers: Vec<Row>,

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 /// Figures of an accelerator as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
-    /// Payload that clients acknowledged, bit/s; none with the first sample, as all rates.
+    /// Payload that clients acknowledged, bit/s; none with the first sample of a process, as all rates.
     pub downlink_goodput_bps: Option<u64>,
     /// Payload that servers acknowledged, bit/s; none also where the uplink is not accelerated.
     pub uplink_goodput_bps: Option<u64>,

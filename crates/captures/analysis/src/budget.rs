@@ -70,38 +70,36 @@ impl TimeCause {
     }
 }
 
-/// Split of the time of a flow, nanoseconds. The parts sum to `total_ns`, the time from the first packet to
-/// the last.
-///
-/// In JSON it has its sentence, too ([`TimeBudget::slow_because`]).
+/// Split of the time of a flow. Each moment has one cause, and the parts sum to the total.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeBudget {
-    /// The direction whose sender was waited for: the one with most data.
+    /// Direction whose sender was waited for: 0 the first end, 1 the second; the one with most data.
     pub direction: Direction,
-    /// All of it.
+    /// First packet to last, nanoseconds: the sum of the parts.
     pub total_ns: u64,
-    /// [`TimeCause::Handshake`].
+    /// First packet to the end of the handshake, nanoseconds.
     pub handshake_ns: u64,
-    /// [`TimeCause::SlowStart`].
+    /// The rate still grew from round trip to round trip, and nothing was lost, nanoseconds.
     pub slow_start_ns: u64,
-    /// [`TimeCause::ReceiveWindow`].
+    /// Less than a segment of the receiver's window was left, nanoseconds.
     pub receive_window_ns: u64,
-    /// [`TimeCause::Application`].
+    /// All that was sent was acknowledged, and there was no more to send, nanoseconds.
     pub application_ns: u64,
-    /// [`TimeCause::LossRecovery`].
+    /// Loss was repaired, with the silence of a time-out if shorter than a second, nanoseconds.
     pub loss_recovery_ns: u64,
-    /// [`TimeCause::Outage`].
+    /// A second and more without progress, though there was data to send, nanoseconds.
     pub outage_ns: u64,
-    /// [`TimeCause::PathRate`].
+    /// Data was under way at what path and congestion control allow, nanoseconds.
     pub path_rate_ns: u64,
-    /// [`TimeCause::Policer`].
+    /// As loss recovery and path rate, but the losses are those of a token bucket that drops, nanoseconds.
     pub policer_ns: u64,
-    /// [`TimeCause::Closing`].
+    /// After all data was acknowledged, until the last packet, nanoseconds.
     pub closing_ns: u64,
-    /// [`TimeCause::Unclear`].
+    /// The capture does not show it, nanoseconds.
     pub unclear_ns: u64,
-    /// Longest time without progress while data was to be acknowledged; beside the receiver, between data that was
-    /// no pause of the application. No further part: it is within the others.
+    /// Longest time without progress while data was to be acknowledged, nanoseconds; beside the receiver,
+    /// between data that was no pause of the application. It is within the parts.
     pub longest_stall_ns: u64,
 }
 

@@ -2,10 +2,12 @@
 
 use std::ops::{Index, IndexMut};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// A direction of a flow, named by the endpoint that sends. In JSON it is 0 or 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(into = "u8")]
 pub enum Direction {
     /// Sent by the flow's first endpoint, the sender of the first packet; 0 in JSON.
     FromFirst = 0,
@@ -48,14 +50,9 @@ impl From<Direction> for usize {
     }
 }
 
-impl Serialize for Direction {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u8((*self).into())
-    }
-}
-
 /// One value for each direction of a flow. In JSON it is an array of two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(transparent)]
 pub struct PerDirection<T>([T; 2]);
 

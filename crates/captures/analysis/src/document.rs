@@ -114,6 +114,7 @@ pub struct Findings {
 
 /// Maker of a result.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MadeBy {
     /// Version of the program.
     pub cellerator: String,
@@ -123,6 +124,7 @@ pub struct MadeBy {
 
 /// One capture and its health.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureFile {
     /// Its name.
     pub file: String,
@@ -144,15 +146,16 @@ pub struct CaptureFile {
     pub skipped: Skipped,
     /// TCP segments.
     pub segments: u64,
-    /// UDP datagrams; they count as packets without TCP, too.
+    /// UDP datagrams; they count as packets without TCP (`skipped.not_tcp`), too.
     pub datagrams: u64,
-    /// Packets and segments by interface, where each is a capture point of its own.
+    /// Packets and segments by interface, where each is a capture point of its own (`--by-interface`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<InterfaceCount>,
 }
 
 /// Packets of one interface of a capture.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceCount {
     /// Its number in the file, over all sections.
     pub interface: u32,
@@ -164,6 +167,7 @@ pub struct InterfaceCount {
 
 /// Packets without a TCP segment, by reason.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// Unknown link type.
     pub unknown_link: u64,

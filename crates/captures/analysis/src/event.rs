@@ -8,12 +8,13 @@ use crate::recovery::{Cause, Retransmission, SpuriousBy};
 
 /// Something that happened in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// The flow's number.
     pub flow: u64,
     /// Nanoseconds since 1970-01-01 UTC.
     pub time_ns: u64,
-    /// Direction of the packet: its sender.
+    /// 0: sent by the flow's first endpoint; 1: by its second.
     pub direction: Direction,
     /// Position in the stream, bytes after the first seen; negative below it.
     pub offset: i64,
@@ -26,21 +27,21 @@ pub struct Event {
 
 /// Kinds of [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
     /// Bytes were seen again.
     Retransmission {
-        /// Cause of the retransmission.
+        /// Cause of a retransmission, also of one found spurious.
         cause: Cause,
     },
-    /// An earlier retransmission turned out to be spurious; the event's place and time are those of the
-    /// finding.
+    /// An earlier repetition turned out not to have been needed; place and time are those of the finding.
     Spurious {
-        /// Cause for which it had been sent again.
+        /// Cause of a retransmission, also of one found spurious.
         cause: Cause,
-        /// Evidence for it.
+        /// Evidence by which a retransmission was found spurious.
         by: SpuriousBy,
-        /// Time when it had been sent again.
+        /// Time when a retransmission found spurious had been sent.
         sent_ns: u64,
     },
     /// A probe of a zero window.

@@ -57,7 +57,7 @@ pub use parts::{Finding, FindingMerger, PARTS_MAX, Part, part_of};
 pub use quic::{
     CourseReport, FlowletReport, Move, OtherUdp, PauseReport, PortUdp, QuicAnalyzer, QuicDirection,
     QuicEvidence, QuicFlowReport, QuicHandshake, QuicInferred, QuicPackets, QuicVersion, SpinReport,
-    UdpReport,
+    SpinState, UdpReport,
 };
 pub use recovery::{Cause, SpuriousBy};
 pub use report::{

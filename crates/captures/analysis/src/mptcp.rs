@@ -25,6 +25,7 @@ use stream::{Carrier, Stream};
 
 /// One connection.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MptcpReport {
     /// Number, in the order of first packets.
     pub id: u64,
@@ -80,6 +81,7 @@ const MAPPINGS_MAX: usize = 300_000;
 
 /// One subflow.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MptcpSubflow {
     /// The end that opened the connection.
     pub client: SocketAddr,
@@ -97,6 +99,7 @@ pub struct MptcpSubflow {
 
 /// One direction of a subflow.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SubflowDirection {
     /// Bytes of the connection's data that were seen here first.
     pub bytes: u64,
@@ -113,6 +116,7 @@ pub struct SubflowDirection {
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MptcpDirection {
     /// Bytes of data, each once.
     pub bytes: u64,

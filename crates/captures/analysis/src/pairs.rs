@@ -13,6 +13,7 @@ use crate::vantage::Vantage;
 /// The same connection seen at two capture points, as [MP] §III-A captured: on the client's interface and
 /// the server's.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pair {
     /// The flow captured nearer to the client.
     pub client_flow: u64,
@@ -26,15 +27,15 @@ pub struct Pair {
     pub clock_offset_ms: f64,
     /// Time from one point to the other and back during the handshake, milliseconds.
     pub path_rtt_ms: f64,
-    /// True when the ends have other addresses or ports at the other point: something between translates them.
-    /// What both SYNs say is the same then: their sequence numbers, or their timestamps.
+    /// The ends have other addresses or ports at the other point: something between translates them. What
+    /// both SYNs say is the same then: their sequence numbers, or their timestamps.
     pub is_translated: bool,
-    /// True when something between the two points acknowledges by itself, as this project's accelerator: data
-    /// was acknowledged sooner than the way to the other point and back allows. Each side has packets of its
-    /// own then, and what one point did not see was not lost.
+    /// Something between the two points acknowledges by itself, as this project's accelerator: data was
+    /// acknowledged sooner than the way to the other point and back allows. Each side has packets of its own
+    /// then, and `lost_to_server` and `lost_to_client` are absent.
     pub is_divided: bool,
     /// Packets from the client that the server's point did not see; super-packets count as the segments they
-    /// stand for. None where something between acknowledges by itself.
+    /// stand for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_to_server: Option<u64>,
     /// Packets from the server that the client's point did not see.

@@ -42,6 +42,7 @@ pub use report::{
     CourseReport, FlowletReport, Move, OtherUdp, PauseReport, PortUdp, QuicDirection, QuicEvidence,
     QuicFlowReport, QuicHandshake, QuicInferred, QuicPackets, QuicVersion, SpinReport, UdpReport,
 };
+pub use spin::SpinState;
 
 /// Flows in progress that may be QUIC: some 4 KB each when they last long, half of it when they begin.
 const FLOWS_MAX: usize = 1 << 16;

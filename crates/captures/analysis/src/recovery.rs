@@ -15,19 +15,22 @@ use crate::timestamps::is_newer;
 
 /// Why a segment was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// A SYN or SYN-ACK without answer.
     Syn,
-    /// The retransmission timer (RFC 6298).
+    /// Retransmission time-out (RFC 6298): the first byte not acknowledged, after silence of the time-out.
     Rto,
-    /// Repaired after the timer had fired, before all then sent was acknowledged.
+    /// Repaired after a time-out, until everything sent before it was acknowledged.
     RtoRecovery,
-    /// Loss seen from duplicate acknowledgements or SACK (RFC 6675, RACK of RFC 8985).
+    /// Something above was reported by SACK, or three duplicate acknowledgements came; until the end of that
+    /// recovery (RFC 5681, RFC 6675, RFC 8985).
     Fast,
-    /// A tail loss probe (RFC 8985 §7).
+    /// Tail loss probe: the last segment, without news of loss, after two round trips of silence (RFC 8985
+    /// §7).
     Tlp,
-    /// None of these fits.
+    /// None of the other causes fits.
     Unclear,
 }
 
@@ -39,11 +42,12 @@ impl Cause {
 
 /// Evidence that a retransmission was not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SpuriousBy {
-    /// The receiver reported it as a duplicate.
+    /// The receiver reported it as a duplicate (RFC 2883).
     Dsack,
-    /// The acknowledgement echoes a timestamp older than the retransmission.
+    /// The acknowledgement echoes a timestamp older than the repetition (Eifel, RFC 3522).
     Timestamp,
     /// It was acknowledged before it was sent again.
     Acknowledged,

@@ -13,6 +13,7 @@ use crate::vantage::Vantage;
 
 /// A finished flow.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowReport {
     /// Number, in the order of first packets.
     pub id: u64,
@@ -24,13 +25,13 @@ pub struct FlowReport {
     pub first: SocketAddr,
     /// The other end.
     pub second: SocketAddr,
-    /// Direction of the first SYN, whose sender opened the connection; none if no SYN was seen.
+    /// End that opened the connection: 0 the first, 1 the second; none if no SYN was seen.
     pub client: Option<Direction>,
     /// First packet, nanoseconds since 1970-01-01 UTC.
     pub start_ns: u64,
     /// First packet to last, seconds.
     pub duration_s: f64,
-    /// Finding inside a tunnel.
+    /// Found inside a tunnel.
     pub is_tunnelled: bool,
     /// A Multipath TCP option was seen.
     pub mptcp: bool,
@@ -44,7 +45,7 @@ pub struct FlowReport {
     pub vantage: Option<Vantage>,
     /// Packets that a tool has cut and whose frame length no longer says the truth.
     pub cut_by_tool: u64,
-    /// Report of each direction, by its sender.
+    /// Sent by the first end, and by the second.
     pub directions: PerDirection<DirectionReport>,
     /// Split of the time.
     pub budget: TimeBudget,
@@ -58,6 +59,7 @@ pub struct FlowReport {
 
 /// How a flow ended in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// FIN from both ends, both acknowledged.
@@ -74,6 +76,7 @@ pub enum End {
 
 /// Resets of a flow.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResetCount {
     /// By the first end.
     pub by_first: u64,
@@ -85,6 +88,7 @@ pub struct ResetCount {
 
 /// The handshake and its two halves.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Handshake {
     /// SYNs seen.
     pub syns: u64,
@@ -104,9 +108,9 @@ pub struct Handshake {
     pub(crate) mark: Option<OpeningMark>,
 }
 
-/// One direction of a flow. In JSON the fields of its parts stand beside each other, but for those of
-/// `retransmissions`, `loss`, `rtt` and `window`.
+/// One direction of a flow.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionReport {
     /// Amount of data sent.
     #[serde(flatten)]
@@ -143,6 +147,7 @@ pub struct DirectionReport {
 
 /// Amount of data that one direction sent.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Volume {
     /// Packets.
     pub packets: u64,
@@ -165,6 +170,7 @@ pub struct Volume {
 
 /// Packets of one direction by TCP flags and ECN marks.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlagReport {
     /// Packets with SYN.
     pub syn: u64,
@@ -190,6 +196,7 @@ pub struct FlagReport {
 
 /// Sizes of one direction's segments.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SegmentSizes {
     /// Offered in the SYN, bytes.
     pub mss: Option<u16>,
@@ -203,6 +210,7 @@ pub struct SegmentSizes {
 
 /// Throughput of one direction.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThroughputReport {
     /// Unique bytes over first to last packet of the flow, bit/s.
     #[serde(rename = "throughput_elapsed_bps")]
@@ -220,6 +228,7 @@ pub struct ThroughputReport {
 
 /// Use of the time by the sender of one direction, and reasons why it did not send more.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SenderReport {
     /// Most bytes sent and not acknowledged; none beside the receiver, where nothing is outstanding for long.
     pub in_flight_max: Option<u64>,
@@ -241,25 +250,27 @@ pub struct SenderReport {
 
 /// Hop limits (TTL) of one direction: another one shows that another machine sends.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopLimitReport {
-    /// Of the SYN.
+    /// Hop limit (TTL) of the SYN and of the first data packet; another one shows that another machine sends.
     #[serde(rename = "hop_limit_syn")]
     pub syn: Option<u8>,
-    /// Of the first packet with data.
+    /// Hop limit (TTL) of the first packet with data.
     #[serde(rename = "hop_limit_data")]
     pub data: Option<u8>,
 }
 
 /// Acknowledgements that one direction's sender sent.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AckReport {
-    /// Duplicate acknowledgements (same number, no data, same window, data outstanding).
+    /// Duplicate acknowledgements sent (same number, no data, same window, data outstanding).
     pub duplicate_acks: u64,
     /// Runs of them that reached three.
     pub triple_duplicate_acks: u64,
-    /// Packets with SACK blocks.
+    /// Packets with SACK blocks sent.
     pub sack_packets: u64,
-    /// Reports of duplicates (D-SACK).
+    /// Reports of duplicates sent (D-SACK).
     pub dsacks: u64,
     /// Of these, reports of which no repetition was seen.
     pub dsacks_unexplained: u64,
@@ -267,10 +278,11 @@ pub struct AckReport {
 
 /// Repetitions by cause; none where the capture point cannot tell.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Retransmissions {
     /// Packets with data seen before.
     pub data_packets: u64,
-    /// The same as segments on the wire.
+    /// Packets with data seen before, as segments on the wire.
     pub data_segments: u64,
     /// Bytes seen before.
     pub data_bytes: u64,
@@ -305,6 +317,7 @@ pub struct Retransmissions {
 /// Reductions of a sender's congestion window, inferred: [EV]'s "recalculations" are these and the receiver's
 /// window updates (`window.updates`).
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WindowReductions {
     /// Recoveries entered by duplicate acknowledgements or SACK: one reduction each (RFC 5681 §3.2).
     pub fast: u64,
@@ -321,6 +334,7 @@ pub struct WindowReductions {
 
 /// Loss and reordering of one direction.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossReport {
     /// Retransmitted segments with data over segments with data, as on the wire; none where retransmissions cannot be seen, or told from
     /// a box's copies.
@@ -351,6 +365,7 @@ pub struct LossReport {
 
 /// Round-trip times three ways; never mixed.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RttReport {
     /// Karn's rule: segments sent once, acknowledged exactly, nothing newly acknowledged sent after them.
     pub karn: Option<SampleSummary>,
@@ -364,6 +379,7 @@ pub struct RttReport {
 
 /// A set of times in milliseconds. Percentiles by nearest rank, right within 0.8 %; the rest is exact.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleSummary {
     /// Number of values.
     pub n: u64,
@@ -385,6 +401,7 @@ pub struct SampleSummary {
 
 /// Windows advertised by one end; sizes are none when the scale is not known.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WindowReport {
     /// Shift count offered in the SYN.
     pub scale: Option<u8>,
@@ -402,47 +419,52 @@ pub struct WindowReport {
 
 /// Limit of a flow, in one line with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diagnosis {
     /// Kind of limit.
     pub kind: DiagnosisKind,
-    /// Direction of the data that it is about.
+    /// 0: data of the first end; 1: of the second.
     pub direction: Direction,
     /// The figures behind it.
     pub evidence: String,
 }
 
-/// Kinds of [`Diagnosis`].
+/// Kind of what held a flow back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DiagnosisKind {
-    /// The connection was refused: a reset answered the SYN.
+    /// A SYN was answered by a reset.
     Refused,
-    /// No answer to the SYN.
+    /// SYNs without any answer.
     NoAnswer,
-    /// The receiver's window was full most of the time.
+    /// Less than a segment of the receiver's window was left for half of the active time.
     ReceiveWindowLimited,
-    /// The receiver closed its window.
+    /// The receiver advertised a window of zero.
     ZeroWindow,
-    /// Round-trip times grew to a multiple: a long queue.
+    /// The 95th percentile of the round-trip time is twice its minimum and 50 ms more.
     Bufferbloat,
-    /// The sender had nothing to send most of the time.
+    /// Nothing was outstanding for half of the time.
     ApplicationLimited,
-    /// Segments were sent again without need.
+    /// Segments were sent again although they had arrived.
     NeedlessRetransmissions,
     /// Retransmission time-outs.
     TimeOuts,
-    /// Loss.
+    /// Packets were lost, behind the capture point or before it.
     Loss,
-    /// Loss that throughput does not follow: not from a full queue.
+    /// Five loss events and more, at which throughput changes by less than a tenth, as on a radio link ([MA]
+    /// §III-C).
     LossWithoutRateChange,
-    /// Something on the way seems to end the connection and open its own.
+    /// Hop limits or round-trip times of handshake and data differ: something on the way seems to end the
+    /// connection.
     SplitConnection,
-    /// Order was changed on the way.
-    Reordering,
-    /// The capture missed data.
-    CaptureGaps,
-    /// Both sides of a box that acknowledges by itself are in one capture point.
+    /// Almost all data comes again after its acknowledgement: both sides of a box that acknowledges by itself
+    /// are in one capture.
     BothSides,
+    /// Packets came late, overtaken by later data.
+    Reordering,
+    /// Bytes were acknowledged that the capture does not have.
+    CaptureGaps,
 }
 
 impl DiagnosisKind {

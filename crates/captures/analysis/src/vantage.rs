@@ -7,11 +7,12 @@ use crate::direction::Direction;
 
 /// Where on the path a flow was captured, found from how the round-trip time divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Vantage {
-    /// At the flow's first endpoint (or next to it).
+    /// At the flow's first endpoint, or next to it.
     First,
-    /// At the flow's second endpoint.
+    /// At the flow's second endpoint, or next to it.
     Second,
     /// Between the two.
     Middle,

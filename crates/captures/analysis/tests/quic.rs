@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use analysis::{Direction, QuicAnalyzer, QuicEvidence, QuicFlowReport, UdpReport};
+use analysis::{Direction, QuicAnalyzer, QuicEvidence, QuicFlowReport, SpinState, UdpReport};
 use capture::{LinkType, datagram};
 use proptest::prelude::*;
 use units::{Duration, Instant};
@@ -343,7 +343,7 @@ fn pauses_and_the_answers_after_them() {
     assert_eq!(down.map(|times| (times.n, times.min_ms)), Some((4, 11.0)));
     assert_eq!(up.map(|times| (times.n, times.min_ms)), Some((1, 6.0)));
     assert_eq!(flowlets.rtt_min_ms, Some(17.0));
-    assert_eq!(flow.inferred.spin.unwrap().state, "unclear");
+    assert_eq!(flow.inferred.spin.unwrap().state, SpinState::Unclear);
 }
 
 /// 40 ms to the server and back, 20 ms to the client, a packet of each end in half a millisecond.
@@ -360,7 +360,7 @@ fn the_spin_bit_shows_round_trips_of_a_flow() {
         tape.send_us(us + 1, tape.server, tape.client, &down);
     }
     let spin = tape.flow().inferred.spin.unwrap();
-    assert_eq!((spin.state, spin.refused), ("spinning", 0));
+    assert_eq!((spin.state, spin.refused), (SpinState::Spinning, 0));
     assert!((spin.rtt.unwrap().p50_ms - 60.0).abs() < 1.0, "{spin:?}");
     let [client, server] = spin.answers.as_array().map(|answers| answers.unwrap().p50_ms);
     assert!((client - 20.0).abs() < 1.0 && (server - 40.0).abs() < 1.0, "{spin:?}");

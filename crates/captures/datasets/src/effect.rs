@@ -19,6 +19,7 @@ pub(crate) const SUBSCRIBERS_MIN_P95: usize = 20;
 
 /// Figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// Median over flows of 100 KB and more: bytes over first packet to last.
@@ -120,21 +121,24 @@ impl Measure {
 
 /// One of the two datasets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// Path of the dataset.
     pub dataset: String,
     /// Flows with data.
     pub flows: usize,
-    /// Clients.
+    /// Clients: IPv4 addresses, first 64 bits of IPv6 addresses.
     pub subscribers: usize,
 }
 
 /// One measure before and after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effect {
     /// Figure that is compared.
     pub measure: Measure,
-    /// [`Measure::unit`].
+    /// Unit of before, after and difference.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["Mbit/s", "ms", "%", "s"])))]
     pub unit: &'static str,
     /// Flows that have a value, before and after.
     pub flows: [usize; 2],
@@ -159,6 +163,7 @@ pub struct Effect {
 
 /// Verdict by the interval of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It is on the good side of zero.
@@ -189,6 +194,7 @@ impl Verdict {
 
 /// Two datasets beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatasetComparison {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -198,7 +204,7 @@ pub struct DatasetComparison {
     pub before: Side,
     /// The one after it.
     pub after: Side,
-    /// Clients that are in both: drawn together.
+    /// Clients that are in both datasets: the bootstrap draws them for both at once.
     pub subscribers_in_both: usize,
     /// Samples of the bootstrap.
     pub samples: u32,

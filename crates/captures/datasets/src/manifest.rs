@@ -22,23 +22,25 @@ pub struct CaptureSeries {
     pub bytes: u64,
 }
 
-/// A list of series, as JSON: `schemas/manifest.schema.json`.
+/// A list of series, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// [`MANIFEST_SCHEMA`].
     pub schema: String,
-    /// The series.
+    /// The series: the successive files of one capture.
     pub series: Vec<Listed>,
 }
 
 /// A series in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// [`CaptureSeries::name`].
+    /// Its name, once in an environment. Flows and files of the dataset are named by it.
     pub name: String,
-    /// [`CaptureSeries::env`]; that of the command where it is missing.
+    /// A network, a carrier; that of the command's `--env` where it is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub env: Option<String>,
     /// Paths, from the manifest's folder on, in the order of time.

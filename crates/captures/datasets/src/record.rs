@@ -15,6 +15,7 @@ pub const RECORD_SCHEMA: &str = "cellerator/series/1";
 
 /// Settings that change a result besides the captures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Version of the program.
@@ -27,6 +28,7 @@ pub struct Settings {
 
 /// A file of a series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RecordedFile {
     /// Path of the file.
@@ -35,21 +37,22 @@ pub struct RecordedFile {
     pub bytes: u64,
     /// When it was last changed, nanoseconds since 1970.
     pub modified_ns: u64,
-    /// Of its contents: [`report::capture_id`].
+    /// Digest of its length, its first and its last MiB: 16 hexadecimal digits.
     pub identity: String,
 }
 
 /// A series that is in a dataset: `ROOT/v1/series/RUN.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// [`RECORD_SCHEMA`].
     pub schema: String,
-    /// [`CaptureSeries::name`].
+    /// Its name.
     pub name: String,
-    /// [`CaptureSeries::env`].
+    /// Its environment.
     pub env: String,
-    /// Settings that it was made with.
+    /// Settings that change results besides the captures.
     pub settings: Settings,
     /// Files that it was made from.
     pub files: Vec<RecordedFile>,

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use analysis::{
-    Direction, QuicEvidence, QuicFlowReport, QuicInferred, QuicPackets, QuicVersion, SampleSummary, UdpReport,
+    Direction, QuicEvidence, QuicFlowReport, QuicInferred, QuicPackets, QuicVersion, SampleSummary,
+    SpinState, UdpReport,
 };
 use figures::Table;
 
@@ -178,14 +179,14 @@ fn inferred(found: &QuicInferred, flow: &QuicFlowReport) -> Vec<String> {
     }
     if let Some(spin) = &found.spin {
         lines.push(match (spin.state, spin.rtt) {
-            ("spinning", Some(times)) => format!(
+            (SpinState::Spinning, Some(times)) => format!(
                 "spin bit: {} round trips, ms min/p50/p95 {}, medians{}",
                 times.n,
                 rtt(Some(times)),
                 halves(found.client, spin.answers.as_array(), |half| half.p50_ms)
             ),
-            ("constant", _) => "spin bit: not spinning (constant)".to_owned(),
-            ("random", _) => "spin bit: not spinning (random)".to_owned(),
+            (SpinState::Constant, _) => "spin bit: not spinning (constant)".to_owned(),
+            (SpinState::Random, _) => "spin bit: not spinning (random)".to_owned(),
             _ => "spin bit: too few or too sparse packets to tell".to_owned(),
         });
     }

@@ -18,7 +18,7 @@ const QUESTIONS: [&str; 8] = ["What", "How", "Where", "Why", "When", "Who", "Who
 /// stand in `schemas` and `docs` word for word. These numbers only fall.
 const LEFT: &[(&str, usize)] = &[
     ("cellerator", 36),
-    ("cellerator-analysis", 12),
+    ("cellerator-analysis", 11),
     ("cellerator-bench", 4),
     ("cellerator-congestion", 7),
     ("cellerator-contest", 5),
@@ -31,7 +31,7 @@ const LEFT: &[(&str, usize)] = &[
     ("cellerator-probe", 10),
     ("cellerator-reproduce", 6),
     ("cellerator-run", 26),
-    ("cellerator-scenario", 12),
+    ("cellerator-scenario", 11),
     ("cellerator-top", 3),
 ];
 

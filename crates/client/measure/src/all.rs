@@ -60,6 +60,7 @@ pub const NAMES: [&str; 6] = ["rtt", "sweep", "tcp", "middlebox", "hops", "timeo
 
 /// One measurement of all.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PartRun {
     /// Name of the command.
     pub name: &'static str,
@@ -70,6 +71,7 @@ pub struct PartRun {
     /// Why there is nothing, or not all; none of a part that is whole.
     pub error: Option<String>,
     /// The document of the command, with its own schema; none where nothing was measured.
+    #[cfg_attr(feature = "schema", schemars(extend("type" = ["object", "null"])))]
     pub document: Option<Value>,
     #[serde(skip)]
     page: String,
@@ -77,12 +79,13 @@ pub struct PartRun {
 
 /// Results of all measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AllDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the measurements.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,

@@ -27,6 +27,7 @@ pub struct Environment {
 
 /// Round trips of one environment under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RttRow {
     /// The environment.
     pub environment: String,
@@ -50,6 +51,7 @@ pub struct RttRow {
 
 /// What one environment carries one way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityRow {
     /// The environment.
     pub environment: String,
@@ -67,6 +69,7 @@ pub struct CapacityRow {
 
 /// What TCP gets in one environment one way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferRow {
     /// The environment.
     pub environment: String,
@@ -92,6 +95,7 @@ pub struct TransferRow {
 
 /// Environments side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnvironmentComparison {
     /// [`SCHEMA`].
     pub schema: &'static str,

@@ -47,6 +47,7 @@ pub struct HopsPlan {
 
 /// One hop under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopPhase {
     /// 1 is the first router.
     pub hop: u8,
@@ -60,6 +61,7 @@ pub struct HopPhase {
 
 /// Place at which the queue grows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Growth {
     /// The last hop before it that answers; 0 is this machine.
     pub after_hop: u8,
@@ -75,6 +77,7 @@ pub struct Growth {
 
 /// All hops under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopsPhase {
     /// `idle`, `down` or `up`.
     pub load: &'static str,
@@ -92,6 +95,7 @@ pub struct HopsPhase {
 
 /// A router on the way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hop {
     /// 1 is the first.
     pub hop: u8,
@@ -103,12 +107,13 @@ pub struct Hop {
 
 /// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HopsDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the measurement.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,

@@ -30,6 +30,7 @@ impl core::fmt::Debug for LocalPeer<'_> {
 
 /// Round trips to the local peer while something else was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LocalFigures {
     /// Pings sent.
     pub sent: usize,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// Maker of a document.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Maker {
     /// Version of cellerator.
     pub cellerator: String,
@@ -16,6 +17,7 @@ pub struct Maker {
 
 /// The server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peer {
     /// As given.
     pub host: String,

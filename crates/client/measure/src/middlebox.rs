@@ -86,6 +86,7 @@ pub enum MiddleboxPart {
 
 /// Outcome of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CheckOutcome {
     /// Something in between acts.
@@ -98,6 +99,7 @@ pub enum CheckOutcome {
 
 /// What was found at one port by one test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// TCP port of the server.
     pub port: u16,
@@ -113,6 +115,7 @@ pub struct Finding {
 
 /// A port that was asked for or offered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortFigures {
     /// Its number.
     pub port: u16,
@@ -125,6 +128,7 @@ pub struct PortFigures {
 
 /// A piece of the server's data.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Piece {
     /// When it was sent, after the first.
     pub at_ms: f64,
@@ -134,6 +138,7 @@ pub struct Piece {
 
 /// A connection over raw sockets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Connection {
     /// TCP port of the server.
     pub port: u16,
@@ -163,6 +168,7 @@ pub struct Connection {
 
 /// A part that could not be done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotDone {
     /// Part that was not done.
     pub what: String,
@@ -172,12 +178,13 @@ pub struct NotDone {
 
 /// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MiddleboxDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the measurement.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,

@@ -54,6 +54,7 @@ pub struct RecordPlan {
 
 /// One way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordedWay {
     /// Record of one direction.
     #[serde(flatten)]
@@ -66,12 +67,13 @@ pub struct RecordedWay {
 
 /// Result of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RecordDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the recording.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,
@@ -81,7 +83,7 @@ pub struct RecordDocument {
     pub packet_bytes: u16,
     /// The least delay up and the least delay down over the idle path; none where nothing came back.
     pub round_trip_ms: Option<f64>,
-    /// The server's clock.
+    /// The server's clock against the client's; none without round trips.
     pub clock: Option<ClockEstimate>,
     /// The ways that were recorded.
     pub ways: Vec<RecordedWay>,

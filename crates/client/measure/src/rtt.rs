@@ -48,6 +48,7 @@ pub struct RttPlan {
 
 /// One way's delay less its least.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Way {
     /// Up: from the client to the server.
     pub up: Option<DelayFigures>,
@@ -57,6 +58,7 @@ pub struct Way {
 
 /// Round trips under one load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Phase {
     /// `idle`, `down` or `up`.
     pub load: &'static str,
@@ -103,12 +105,13 @@ impl Phase {
 
 /// Result of `rtt`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RttDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the measurement.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,
@@ -118,7 +121,7 @@ pub struct RttDocument {
     pub local_peer: Option<Peer>,
     /// Between two packets.
     pub every_ms: f64,
-    /// The server's clock.
+    /// The server's clock against the client's; none without round trips.
     pub clock: Option<ClockEstimate>,
     /// Idle first.
     pub phases: Vec<Phase>,

@@ -47,6 +47,7 @@ pub struct SweepPlan {
 
 /// A run of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepStep {
     /// Figures of the run.
     #[serde(flatten)]
@@ -59,6 +60,7 @@ pub struct SweepStep {
 
 /// The most that the path carried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
     /// RFC 9097: the best whole second of all valid runs, IP packets.
     pub mbps: f64,
@@ -74,6 +76,7 @@ pub struct Capacity {
 
 /// One way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionFigures {
     /// `up` or `down`.
     pub direction: &'static str,
@@ -97,18 +100,19 @@ pub struct DirectionFigures {
 
 /// Result of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the measurement.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,
     /// Why it is not the whole; none of one that is.
     pub incomplete: Option<String>,
-    /// The server's clock; none without round trips.
+    /// The server's clock against the client's; none without round trips.
     pub clock: Option<ClockEstimate>,
     /// The ways that were measured.
     pub directions: Vec<DirectionFigures>,

@@ -51,6 +51,7 @@ pub struct TcpPlan {
 
 /// Settings of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpSettings {
     /// `up` or `down`.
     pub direction: &'static str,
@@ -72,6 +73,7 @@ impl TcpSettings {
 
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpRun {
     /// Settings of the transfer.
     #[serde(flatten)]
@@ -108,6 +110,7 @@ pub struct TcpRun {
 
 /// Mean and standard deviation of a sample; no deviation of one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Mean.
     pub mean: f64,
@@ -117,6 +120,7 @@ pub struct Spread {
 
 /// A row of the table of [MP].
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpRow {
     /// Settings of its transfers.
     #[serde(flatten)]
@@ -137,12 +141,13 @@ pub struct TcpRow {
 
 /// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the measurement.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,

@@ -25,8 +25,10 @@ const NO_THRESHOLD: u32 = 1 << 30;
 
 /// What kept a transfer from being faster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
-    /// `network`, `loss`, `receive window`, `send buffer`, `application`, or `server` for its --rate-max.
+    /// `network`, `loss`, `receive window`, `send buffer`, `application`, or `server` for its --rate-max;
+    /// `not known` where the sender's figures did not come.
     pub by: &'static str,
     /// In words, with the arithmetic.
     pub why: String,

@@ -15,6 +15,7 @@ const CHUNK: usize = 64 << 10;
 
 /// The sender's `TCP_INFO` at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpSample {
     /// Seconds since the transfer began.
     pub at_s: f64,

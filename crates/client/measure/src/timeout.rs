@@ -98,6 +98,7 @@ impl TimeoutPlan {
 
 /// One flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Silence {
     /// For how long it was silent.
     pub seconds: f64,
@@ -109,6 +110,7 @@ pub struct Silence {
 
 /// Silences of one protocol.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bindings {
     /// `udp` or `tcp`.
     pub protocol: &'static str,
@@ -124,12 +126,13 @@ pub struct Bindings {
 
 /// Result of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeoutDocument {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// Maker of the measurement.
     pub made_by: Maker,
-    /// Against whom.
+    /// Server that was measured against.
     pub server: Peer,
     /// In plain words.
     pub verdict: String,

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The schema's name.
 pub const SCHEMA: &str = "cellerator/multipath-status/1";
 
-/// Status of a running daemon.
+/// Status of a running daemon, which `cellerator multipath status --json` prints.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: String,
@@ -33,6 +34,7 @@ pub struct Status {
 
 /// One path.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathStatus {
     /// Interface; with `/6` for IPv6.
     pub name: String,
@@ -74,6 +76,7 @@ pub struct PathStatus {
 
 /// One subflow.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SubflowStatus {
     /// The connection.
     pub token: u32,
@@ -99,6 +102,7 @@ pub struct SubflowStatus {
 
 /// Something that happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventLine {
     /// Since the daemon's start, ms.
     pub at_ms: u64,

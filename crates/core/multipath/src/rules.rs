@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state of a path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// The interface has no carrier, no usable address, or no route.
@@ -51,6 +52,7 @@ impl fmt::Display for State {
 
 /// Reason why a path changes its state, or keeps it and is acted on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Address and route are usable.

@@ -14,8 +14,9 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 /// Time after the last line at which a file without an `end` ends.
 const TAIL: Duration = Duration::from_secs(2);
 
-/// Result of a simulation.
+/// Result of a simulation, which `cellerator multipath simulate --json` prints.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimulationOutcome {
     /// Names of the paths.
     pub paths: Vec<String>,
@@ -31,6 +32,7 @@ pub struct SimulationOutcome {
 
 /// Something that the machine did.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// Time of the action, µs.
     pub at_us: u64,

@@ -17,6 +17,7 @@ const DRIFT_MAX_PPM: f64 = 1_000.0;
 
 /// The server's clock against the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockEstimate {
     /// The server's clock is at least this far ahead in the middle of the samples, ms.
     pub offset_low_ms: f64,

@@ -25,6 +25,7 @@ const OUTAGE_MIN: Duration = Duration::from_millis(200);
 
 /// Percentiles of delays, ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DelayFigures {
     /// Samples.
     pub count: usize,
@@ -67,6 +68,7 @@ pub fn delay_figures(mut delays_ms: Vec<f64>) -> Option<DelayFigures> {
 
 /// Packets lost in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Burst {
     /// Number of the first.
     pub first: u32,
@@ -79,6 +81,7 @@ pub struct Burst {
 
 /// Goodput around a burst of losses ([MA] Fig 3).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LossEvent {
     /// The 500 ms, counted from 0.
     pub bin: usize,
@@ -94,6 +97,7 @@ pub struct LossEvent {
 
 /// A run in bins of 500 ms from its first arrival.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BinnedSeries {
     /// Width of a bin.
     pub bin_ms: u64,
@@ -107,6 +111,7 @@ pub struct BinnedSeries {
 
 /// How goodput and round trip go together ([MA] Fig 4).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Correlation {
     /// Pearson's coefficient over bins of 500 ms.
     pub coefficient: f64,
@@ -116,6 +121,7 @@ pub struct Correlation {
 
 /// How punctual the sender was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimerFigures {
     /// Departure after the plan, median.
     pub late_p50_us: u32,
@@ -193,6 +199,7 @@ impl Serialize for Doubt {
 
 /// The figures of one run. Rates with "goodput" count UDP payload, all others IP packets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFigures {
     /// `up` or `down`.
     pub direction: &'static str,
@@ -247,6 +254,7 @@ pub struct RunFigures {
     /// True when there is no doubt.
     pub is_valid: bool,
     /// Why it is not what it seems.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub doubts: Vec<Doubt>,
 }
 
@@ -568,6 +576,7 @@ fn doubts(figures: &RunFigures, log: &RunLog) -> Vec<Doubt> {
 
 /// A time in which nothing came back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outage {
     /// When its first packet left, s after the run's first.
     pub at_s: f64,

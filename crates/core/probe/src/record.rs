@@ -50,6 +50,7 @@ const PLATEAU_PACKETS: u64 = 4;
 
 /// Lost of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// Packets lost.
     pub lost: u64,
@@ -73,6 +74,7 @@ impl Share {
 
 /// Kind of evidence for a queue's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum BufferKind {
     /// Packets were lost whenever the same amount waited: a queue that drops what does not fit.
@@ -85,6 +87,7 @@ pub enum BufferKind {
 
 /// The size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Buffer {
     /// Way in which it was seen.
     pub kind: BufferKind,
@@ -100,6 +103,7 @@ pub struct Buffer {
 
 /// A train of packets that left at once over an idle path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Train {
     /// When it left, s after the first.
     pub at_s: f64,
@@ -111,6 +115,7 @@ pub struct Train {
 
 /// What trains say of one way.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Light {
     /// Packets of a train.
     pub train_packets: u32,
@@ -118,7 +123,7 @@ pub struct Light {
     pub packet_bytes: u64,
     /// Lost of all.
     pub loss: Share,
-    /// `wait_ms` of all.
+    /// Time that packets waited in the queue.
     pub wait: Option<DelayFigures>,
     /// Time from the first to the last packet of each whole train.
     pub spread: Option<DelayFigures>,
@@ -128,6 +133,7 @@ pub struct Light {
 
 /// One way of a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WayRecord {
     /// `up` or `down`.
     pub direction: &'static str,

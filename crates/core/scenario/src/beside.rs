@@ -20,6 +20,7 @@ const OF_QUIC: [&str; 3] = ["cubic", "reno", "bbr"];
 
 /// Kind of traffic beside the workload's flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum BesideKind {
     /// A TCP download that the accelerator passes, of as much as comes.

@@ -13,8 +13,10 @@ pub const SCHEMA: &str = "cellerator/multipath-lab/1";
 /// Width of a bin of throughput, ms.
 pub const BIN_MS: u64 = 20;
 
-/// Results of several scenarios.
+/// Results of scenarios with several radios, in the lab or in the simulator. Flows and queues are in bins of
+/// 20 ms.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MultiPathResults {
     /// [`SCHEMA`].
     pub schema: String,
@@ -26,8 +28,10 @@ pub struct MultiPathResults {
 
 /// Results of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MultiPathResult {
     /// Scenario that was run.
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("type" = "object")))]
     pub scenario: MultiPath,
     /// Case by case, repetition by repetition.
     pub runs: Vec<MultiPathRun>,
@@ -35,6 +39,7 @@ pub struct MultiPathResult {
 
 /// One run of a case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MultiPathRun {
     /// Case.
     pub case: String,
@@ -50,7 +55,7 @@ pub struct MultiPathRun {
     pub bytes: u64,
     /// Payload at the application over that time, Mbit/s.
     pub goodput_mbps: f64,
-    /// The same of each TCP beside it, Mbit/s.
+    /// The same of each TCP beside the transfer, Mbit/s.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside_mbps: Vec<f64>,
     /// Longest time without a byte, ms, and when it began, s.
@@ -106,12 +111,13 @@ pub struct MultiPathRun {
 
 /// A radio that returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reuse {
     /// Name of the radio.
     pub radio: String,
     /// Time of its return, s.
     pub at_s: f64,
-    /// Time until data came through it, ms.
+    /// Time until 10 KB had come through it, ms; none when it died again or the run ended before.
     pub after_ms: Option<f64>,
 }
 
@@ -124,10 +130,11 @@ fn connect_limit_s() -> f64 {
 
 /// A new connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Connect {
     /// Time of the attempt, s.
     pub at_s: f64,
-    /// Time until it was up, ms; none when it was not within [`Connect::limit_s`].
+    /// Time until it was up, ms; none when it was not within `limit_s`.
     pub up_ms: Option<f64>,
     /// For so long it was waited for, s.
     #[serde(default = "connect_limit_s")]

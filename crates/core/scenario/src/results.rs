@@ -15,8 +15,9 @@ use crate::{BesideKind, Case, CongestionControl, Kind, Scenario};
 /// Name and version of the document.
 pub const SCHEMA: &str = "cellerator/lab-results/1";
 
-/// Everything that one command found out.
+/// Results of scenarios that the lab (real time) or the simulator (virtual time) has run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
@@ -24,16 +25,17 @@ pub struct Results {
     pub made_by: MadeBy,
     /// One entry per scenario, in the order run.
     pub scenarios: Vec<ScenarioResult>,
-    /// Charts over several of them.
+    /// Charts over several cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
-    /// Time at which the user ended it early; absent when all was run.
+    /// Runs that had ended when the user ended it; none when all was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
 }
 
 /// A chart of what several cases did, with what is seen in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Picture {
     /// Its name, which files have.
     pub name: String,
@@ -42,6 +44,7 @@ pub struct Picture {
     /// Text that says what is seen, where there is no gain, and how it was measured: a few sentences.
     pub text: String,
     /// `lab` (real time) or `sim` (virtual time).
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lab", "sim"])))]
     pub runner: String,
     /// The axis that all panels share.
     pub x: PictureAxis,
@@ -51,6 +54,7 @@ pub struct Picture {
 
 /// Axis of a picture: its name and range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PictureAxis {
     /// Quantity and unit.
     pub label: String,
@@ -60,6 +64,7 @@ pub struct PictureAxis {
 
 /// Spread of values along the axis of a picture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum PictureSpread {
     /// Equal steps for equal differences, from zero.
@@ -72,6 +77,7 @@ pub enum PictureSpread {
 
 /// Lines over one another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PicturePanel {
     /// Its upward axis.
     pub y: PictureAxis,
@@ -84,15 +90,17 @@ pub struct PicturePanel {
 
 /// One line of a picture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PictureLine {
     /// The case it belongs to.
     pub name: String,
-    /// Its points by rising x.
+    /// Its points, pairs of x and y, by rising x.
     pub points: Vec<(f64, f64)>,
 }
 
 /// How far something came that the user ended. Prints as `interrupted after 3 of 8 runs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interrupted {
     /// Runs that had ended.
     pub finished: usize,
@@ -108,6 +116,7 @@ impl fmt::Display for Interrupted {
 
 /// Programs and machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MadeBy {
     /// Version of cellerator.
     pub cellerator: String,
@@ -120,6 +129,7 @@ pub struct MadeBy {
     /// Time of its start: seconds since 1970-01-01 UTC.
     pub started_unix_s: u64,
     /// `lab` (real time) or `sim` (virtual time).
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lab", "sim"])))]
     pub runner: String,
     /// Other programs that took part: name and version.
     pub programs: Vec<String>,
@@ -133,15 +143,18 @@ pub struct MadeBy {
 
 /// One scenario's outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScenarioResult {
-    /// The scenario as read.
+    /// The scenario as read, with the keys of its file.
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("type" = "object")))]
     pub scenario: Scenario,
     /// Every case and repetition, in the order run.
     pub cases: Vec<CaseResult>,
 }
 
-/// One case's outcome.
+/// Outcome of one case and repetition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaseResult {
     /// Name of the case.
     pub name: String,
@@ -150,6 +163,7 @@ pub struct CaseResult {
     /// Seed of this repetition.
     pub seed: u64,
     /// All settings of the case, filled in.
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("type" = "object")))]
     pub settings: Case,
     /// The accelerator's command line, when there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,6 +216,7 @@ impl CaseResult {
 
 /// Figures of a case that only the simulator knows.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Simulation {
     /// Virtual time that passed.
     pub simulated_s: f64,
@@ -263,8 +278,9 @@ impl Figures {
 
 /// What was measured in one case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figures {
-    /// The application's view.
+    /// The application's view of all flows together.
     pub transfer: Transfer,
     /// The data direction of the radio link during the transfer.
     pub radio: RadioFigures,
@@ -279,28 +295,32 @@ pub struct Figures {
     /// Each ping that was answered: when it was sent, in s, and its round-trip time in ms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pings: Vec<(f64, f64)>,
-    /// Time from each request to the end of its response, in ms.
+    /// Time from each request to the end of its response, in ms; of pages alongside, from the SYN to the last
+    /// byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ms: Option<Distribution>,
     /// Of UDP datagrams that the receiver acknowledges.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpFigures>,
-    /// What each flow beside those of the workload got; of pages and calls one entry each.
+    /// Figures of each flow beside those of the workload; of pages and calls one entry each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<BesideFigures>,
-    /// The emulator's own timing error.
+    /// The emulator's own timing error: planned departure against the moment of writing.
     pub timing: Timing,
     /// Figures against time.
     pub series: Series,
 }
 
-/// Figures of a flow beside those of the workload, and of those in the same time.
+/// Figures of a flow beside those of the workload, from its start to its end or that of the workload's last
+/// flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BesideFigures {
     /// Kind of the flow.
     pub kind: BesideKind,
     /// How its server sends, of downloads and QUIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub congestion_control: Option<CongestionControl>,
     /// Time of its start.
     pub start_s: f64,
@@ -344,6 +364,7 @@ impl BesideFigures {
 
 /// UDP datagrams at a set rate, each acknowledged by its receiver.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpFigures {
     /// Datagrams sent.
     pub sent: u64,
@@ -360,6 +381,7 @@ pub struct UdpFigures {
 
 /// The application's view of all flows together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transfer {
     /// Bytes that were to arrive.
     pub expected_bytes: u64,
@@ -380,6 +402,7 @@ pub struct Transfer {
 
 /// One flow's view.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Flow {
     /// Time of its start.
     pub start_s: f64,
@@ -392,7 +415,7 @@ pub struct Flow {
     pub received_bytes: u64,
     /// Over its own time.
     pub goodput_mbps: f64,
-    /// Over the second half of the case, when all flows have started; none from the simulator.
+    /// Goodput over the second half of the case, when all flows have started; none from the simulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_mbps: Option<f64>,
     /// SHA-256 of what was served, hexadecimal; none from the simulator, which compares each byte.
@@ -408,6 +431,7 @@ pub struct Flow {
 
 /// The radio link in the direction of the data.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RadioFigures {
     /// Bytes the link could have carried; absent for an unlimited link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -427,6 +451,7 @@ pub struct RadioFigures {
 
 /// Summary of a set of values.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distribution {
     /// Number of values.
     pub count: u64,
@@ -474,6 +499,7 @@ pub fn rounded(value: f64) -> f64 {
 
 /// A receive window as seen in the ACKs.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WindowFigures {
     /// Largest.
     pub max_bytes: u64,
@@ -485,6 +511,7 @@ pub struct WindowFigures {
 
 /// Segments sent more than once.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Retransmissions {
     /// `Tcp RetransSegs` of the sending host's kernel.
     pub by_sender: u64,
@@ -496,6 +523,7 @@ pub struct Retransmissions {
 
 /// Planned departures against the moments when the packets were handed to the kernel.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Timing {
     /// Lateness in µs; never negative.
     pub late_us: Distribution,
@@ -509,8 +537,8 @@ pub struct Timing {
     /// path's, and the longest stall over the transfer's time.
     #[serde(default)]
     pub throughput_error: f64,
-    /// False when a figure can have moved by more than is stated beside it ([`Timing::THROUGHPUT_STATED`],
-    /// [`Timing::DELAY_STATED_MS`]).
+    /// False when a figure can have moved by more than is stated: throughput 2 %, round trips measured by
+    /// hosts 1 ms.
     pub trustworthy: bool,
     /// Reason why it is not trustworthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -582,6 +610,7 @@ impl Timing {
 
 /// Figures in bins of equal length.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Length of a bin.
     pub bin_s: f64,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The machine a benchmark ran on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The processor's model name as the kernel gives it.

@@ -13,19 +13,21 @@ pub const SCHEMA: &str = "cellerator/bench-results/2";
 
 /// Everything that one or more runs of `cellerator bench` found out on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: String,
     /// The parts, in the order of the table.
     pub parts: Vec<Part>,
-    /// That the user ended the last run early, and when; absent when it measured all that was wanted.
+    /// Parts that were measured to their end, of those wanted, when the user ended the last run early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
 }
 
 /// Progress of a run that the user ended. Prints as `interrupted after 3 of 8 parts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Interrupted {
     /// Parts that were measured to their end.
@@ -42,6 +44,7 @@ impl fmt::Display for Interrupted {
 
 /// One part: some cases, each measured in some ways, round by round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Its name on the command line.
@@ -80,9 +83,10 @@ pub struct Part {
 
 /// Something that is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// Its name in [`Sample::values`].
+    /// Its name, the key of its values.
     pub name: String,
     /// Heading of its column, with its unit.
     pub title: String,
@@ -92,11 +96,12 @@ pub struct Metric {
 
 /// Description of a way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WayNote {
-    /// [`crate::Way::name`].
+    /// Its name, the key in rows and samples.
     pub name: String,
-    /// [`crate::Way::title`].
+    /// Title of the way.
     pub title: String,
     /// What runs in the box, as Markdown.
     pub in_the_box: String,
@@ -104,37 +109,40 @@ pub struct WayNote {
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
     /// What was measured, such as `4 flows`.
     pub case: String,
-    /// [`crate::Way::name`].
+    /// Name of the way that carried packets through the box.
     pub way: String,
     /// Round, from 1.
     pub round: u32,
-    /// By [`Metric::name`].
+    /// Values by name of the metric.
     pub values: BTreeMap<String, f64>,
 }
 
 /// One case in one way, over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// As in [`Sample`].
+    /// The case, as in samples.
     pub case: String,
-    /// As in [`Sample`].
+    /// Name of the way, as in samples.
     pub way: String,
-    /// By [`Metric::name`].
+    /// Values by name of the metric.
     pub values: BTreeMap<String, Spread>,
 }
 
 /// One figure: two rows compared within each round, or one row by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Title of the figure.
     pub title: String,
-    /// Aim of the figure, if there is an aim.
+    /// Aim of the figure, which its median should reach, if there is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aim: Option<Aim>,
     /// Median and extremes of the comparisons.
@@ -160,6 +168,7 @@ impl Figure {
 
 /// Aim of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Aim {
     /// This or more.
@@ -170,6 +179,7 @@ pub enum Aim {
 
 /// Median and extremes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
     /// The middle value; of an even number, the mean of the middle two.

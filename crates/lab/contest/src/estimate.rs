@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A mean over seeds, with how sure it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// Mean.
     pub mean: f64,

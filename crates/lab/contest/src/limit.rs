@@ -31,6 +31,7 @@ const DELAY_MAX: usize = 30_000;
 
 /// One way to be told everything and make the best of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitPoint {
     /// Share of the opportunities that were used.
     pub utilisation: f64,
@@ -38,13 +39,13 @@ pub struct LimitPoint {
     pub queue_p95_ms: f64,
     /// Mean of the same.
     pub queue_mean_ms: f64,
-    /// T.
+    /// T: queue aimed at, as time.
     pub aim_ms: f64,
-    /// q0.
+    /// q0: queue aimed at besides.
     pub floor_packets: f64,
-    /// m.
+    /// m: memory of the forecast.
     pub forecast_memory_ms: f64,
-    /// M.
+    /// M: memory of the aim.
     pub aim_memory_ms: f64,
 }
 

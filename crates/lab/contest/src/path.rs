@@ -99,8 +99,9 @@ impl PathSettings {
     }
 }
 
-/// [`PathSettings`] as results hold them.
+/// Settings of the path, as results hold them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathDocument {
     /// Round trip of the wired segment.
     pub wan_rtt_ms: f64,

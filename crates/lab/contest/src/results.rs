@@ -13,18 +13,19 @@ use crate::{Estimate, LimitPoint, PathDocument};
 /// Name and version of the document.
 pub const SCHEMA: &str = "cellerator/contest/1";
 
-/// Everything a contest found out.
+/// Results of a contest: schemes against each other on capacity traces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Maker of the document.
+    /// Maker of the document: program and command line.
     pub made_by: Maker,
     /// Length of each run.
     pub seconds: f64,
     /// Seeds: each run is made with each.
     pub seeds: Vec<u64>,
-    /// Only where the user ended it: how far it came.
+    /// Runs that had ended when the user ended it; none when all was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
     /// What is around the radio link.
@@ -133,6 +134,7 @@ pub(crate) fn here<'a, R: Seeded>(runs: &'a [R], trace: &str, buffer: &str) -> V
 
 /// Bulk runs that differ in their seed alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// The trace.
     pub trace: String,
@@ -142,7 +144,7 @@ pub struct Summary {
     pub scheme: String,
     /// Number of runs.
     pub runs: u64,
-    /// As in [`Run`], and so the others.
+    /// Share of the capacity that was used, as in a run, and so the others.
     pub utilisation: Estimate,
     /// Throughput.
     pub throughput_mbps: Estimate,
@@ -181,6 +183,7 @@ impl Summary {
 
 /// The best that senders reach who are told everything a little late, on one trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// The trace.
     pub trace: String,
@@ -197,6 +200,7 @@ pub struct Limit {
 
 /// Short downloads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShortRun {
     /// The trace.
     pub trace: String,
@@ -210,6 +214,7 @@ pub struct ShortRun {
     /// Bytes of each download.
     pub size_bytes: u64,
     /// `known` for a client that has downloaded before, `new` for one that has not.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["known", "new"])))]
     pub client: String,
     /// From the client's SYN to the last byte.
     pub completion_ms: Delays,
@@ -217,7 +222,7 @@ pub struct ShortRun {
     /// radio; computed.
     #[serde(default)]
     pub bound_ms: Delays,
-    /// Median of the one over the median of the other.
+    /// Median completion over the median of the bound.
     #[serde(default)]
     pub over_bound: f64,
     /// Downloads that took more than a minute.
@@ -227,8 +232,9 @@ pub struct ShortRun {
     pub problems: Vec<String>,
 }
 
-/// Two bulk downloads, a video in pieces and a ping.
+/// Two bulk downloads, a video in pieces, a ping, and a call past the accelerator's control.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MixedRun {
     /// The trace.
     pub trace: String,
@@ -270,6 +276,7 @@ pub struct MixedRun {
 
 /// A download beside others of the same client that pass, and a ping.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BesideRun {
     /// The trace.
     pub trace: String,
@@ -300,6 +307,7 @@ pub struct BesideRun {
 
 /// Many downloads of one client at once, and a ping.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowsRun {
     /// The trace.
     pub trace: String,
@@ -323,7 +331,7 @@ pub struct FlowsRun {
     pub fairness: f64,
     /// Goodput of the slowest of them.
     pub slowest_mbps: f64,
-    /// And of the fastest.
+    /// Goodput of the fastest of them.
     pub fastest_mbps: f64,
     /// Problems of the run; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -332,38 +340,42 @@ pub struct FlowsRun {
 
 /// Program and command line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Maker {
     /// Version of cellerator.
     pub cellerator: String,
     /// The command line.
     pub command: String,
-    /// `sim` or `lab`.
+    /// `sim` or `lab`: virtual or real time.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["sim", "lab"])))]
     pub runner: String,
 }
 
 /// Limits that a trace itself imposes, in the time of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceFigures {
     /// Its name.
     pub trace: String,
-    /// The first seed that has it.
+    /// The first seed that has this trace.
     #[serde(default)]
     pub seed: u64,
     /// Mean rate offered.
     pub mean_mbps: f64,
     /// Bandwidth-delay product of that rate and the empty path's round trip.
     pub bdp_bytes: u64,
-    /// [`crate::offset_ms`]: the omniscient sender's 95th percentile.
+    /// 95th percentile over time of the time since the last opportunity: the omniscient sender's delay.
     pub offset_p95_ms: f64,
     /// The ping alone on the link.
     pub idle_ping_ms: Delays,
-    /// Capacity of the link, in bins as long as those of [`RunSeries`].
+    /// Capacity of the link, in bins as long as those of a run's series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capacity_mbps: Vec<f64>,
 }
 
 /// A run over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSeries {
     /// Length of a bin.
     pub bin_ms: f64,
@@ -375,6 +387,7 @@ pub struct RunSeries {
 
 /// Delays in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Delays {
     /// Number of values.
     pub count: u64,
@@ -406,6 +419,7 @@ impl From<Percentiles> for Delays {
 
 /// Data that waits in the accelerator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waiting {
     /// Mean over time, in bytes.
     pub mean_bytes: f64,
@@ -438,6 +452,7 @@ impl Run {
 
 /// A bulk flow with the ping beside it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// The trace.
     pub trace: String,
@@ -466,7 +481,7 @@ pub struct Run {
     /// The run over time; of the first seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<RunSeries>,
-    /// Quantiles of the queueing delay from 0 to 100 %, a per cent apart.
+    /// Quantiles of the queueing delay from 0 to 100 %, a per cent apart; empty in the lab.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue_quantiles_ms: Vec<f64>,
     /// Pings without an answer half a minute after the run.
@@ -477,7 +492,7 @@ pub struct Run {
     /// Problems of the run; empty when all is well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-    /// A number that every packet, place and time went into: equal for equal runs.
+    /// A number that every packet, place and time went into: equal for equal runs; empty in the lab.
     pub log_hash: String,
 }
 

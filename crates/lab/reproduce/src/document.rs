@@ -25,16 +25,17 @@ pub struct Maker {
     pub processor: Option<String>,
 }
 
-/// An outcome with all that made it.
+/// One table or figure of a paper, run again: its outcome, with all that made it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reproduction {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Name of the experiment.
+    /// Name of the experiment on the command line.
     pub experiment: String,
     /// Maker of the document.
     pub made_by: MadeBy,
-    /// [`fingerprint`] of the program's file.
+    /// FNV-1a of the program's file: a result is current while it is the same.
     pub program: String,
     /// In the lab, the processor's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]

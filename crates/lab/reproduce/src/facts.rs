@@ -12,6 +12,7 @@ const NOTHING: &str = "(nothing measured)";
 
 /// A value that a text has a place for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Fact {
     /// A number; none where nothing was measured.
@@ -24,6 +25,7 @@ pub enum Fact {
 
 /// Values by name, for the text about an experiment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Facts(BTreeMap<String, Fact>);
 

@@ -8,6 +8,7 @@ use crate::Source;
 
 /// Quantity that an axis shows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Axis {
     /// Quantity and unit.
     pub name: String,
@@ -48,6 +49,7 @@ impl Axis {
 
 /// A point, with its standard deviation where there is one.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// Across.
     pub x: f64,
@@ -71,14 +73,36 @@ impl Point {
     }
 }
 
+/// Mark of a series.
+#[cfg(feature = "schema")]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename = "Mark", rename_all = "lowercase")]
+#[allow(dead_code)]
+enum DocumentedMark {
+    /// From point to point.
+    Line,
+    /// From point to point, with a dot at each.
+    Dotted,
+    /// Dots alone.
+    Dots,
+    /// A small cross at each point.
+    Crosses,
+    /// A line from the axis up to each point.
+    Stems,
+    /// Level steps over a filled ground; each point begins a step.
+    Ground,
+}
+
 /// Points that belong together.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
     /// Name for the legend.
     pub name: String,
     /// Source of the values: the paper's is drawn dashed with hollow dots, a limit grey.
     pub source: Source,
     /// Mark that draws it.
+    #[cfg_attr(feature = "schema", schemars(with = "DocumentedMark"))]
     pub mark: Mark,
     /// From left to right.
     pub points: Vec<Point>,
@@ -128,6 +152,7 @@ impl Series {
 
 /// One of the diagrams that stand above each other over the same axis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Panel {
     /// The axis that goes up.
     pub y: Axis,
@@ -137,6 +162,7 @@ pub struct Panel {
 
 /// Diagrams above each other over one axis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
     /// Name in its experiment's text; empty where title and caption come from elsewhere.
     #[serde(default, skip_serializing_if = "String::is_empty")]

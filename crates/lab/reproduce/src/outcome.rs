@@ -6,6 +6,7 @@ use crate::{Facts, Figure, Source, Table};
 
 /// An aim, and what was reached.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Check {
     /// Statement that is to hold.
     pub claim: String,
@@ -125,12 +126,14 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// Outcome of an experiment. Texts come from its [`Prose`](crate::Prose) and its facts.
+/// Outcome of an experiment. Texts come from its prose and its facts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// Text of our observation, with figures from the runs.
     pub we_see: String,
-    /// Values that its text has places for.
+    /// Values that its text has places for, by name: a number, null where nothing was measured, a list of
+    /// them, or words.
     #[serde(default)]
     pub facts: Facts,
     /// Tables.

@@ -15,10 +15,11 @@ pub fn fingerprint(bytes: &[u8]) -> String {
 
 /// A scenario file that was used.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedScenario {
     /// Where it lies in the repository.
     pub file: String,
-    /// [`fingerprint`] of its text.
+    /// FNV-1a of its text.
     pub hash: String,
     /// Seed of its first repetition.
     pub seed: u64,
@@ -39,6 +40,7 @@ impl UsedScenario {
 
 /// One run in a line.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunRecord {
     /// Name of the scenario.
     pub scenario: String,
@@ -58,7 +60,7 @@ pub struct RunRecord {
     /// 95th percentile of the queueing delay on the radio link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_p95_ms: Option<f64>,
-    /// A number that every packet, place and time went into, from the simulator.
+    /// A number that every packet, place and time went into, from the simulator: equal for equal runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_hash: Option<String>,
     /// 99th percentile of the emulator's own lateness, from the lab.

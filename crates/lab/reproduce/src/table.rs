@@ -6,6 +6,7 @@ use figures::stats::Moments;
 
 /// Source of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// Printed in the paper.
@@ -37,8 +38,9 @@ impl Source {
     }
 }
 
-/// A column of a [`Table`].
+/// A column of a table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Column {
     /// Source of its values.
     pub source: Source,
@@ -50,8 +52,9 @@ pub struct Column {
     pub digits: u8,
 }
 
-/// A field of a [`Table`].
+/// A field of a table: a number, with its standard deviation over repetitions, or text; empty for nothing.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Value {
     /// The number; none where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,8 +120,9 @@ impl From<&str> for Value {
     }
 }
 
-/// A row of a [`Table`].
+/// A row of a table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// Label of the row.
     pub label: String,
@@ -128,6 +132,7 @@ pub struct Row {
 
 /// The paper's values and ours side by side.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Table {
     /// Title of the table.
     pub title: String,

@@ -28,6 +28,7 @@ pub(crate) struct Record {
 
 /// A comparison that is under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunningComparison {
     /// The congestion control of the other half.
     pub with: String,

@@ -8,6 +8,7 @@ use units::{GOLDEN_GAMMA, mix64};
 
 /// What the hash is of, and what counts once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// An IPv4 address, or the first 64 bits of an IPv6 one: all connections of a client are in one group.

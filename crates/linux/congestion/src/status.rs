@@ -11,8 +11,9 @@ use crate::program::shown;
 use crate::record::{KIND, Record, RunningComparison};
 use crate::{CongestionError, Users};
 
-/// State of the congestion controls on this machine; `schemas/congestion-status.schema.json`.
+/// State of the congestion controls that `cellerator congestion` has loaded on this machine.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CongestionStatus {
     /// Of this document: `cellerator/congestion-status/1`.
     pub schema: &'static str,
@@ -22,6 +23,7 @@ pub struct CongestionStatus {
 
 /// A congestion control that is loaded.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Loaded {
     /// The process that holds it.
     pub process: u32,
@@ -29,13 +31,13 @@ pub struct Loaded {
     pub namespace: u64,
     /// Its name, where it has one that can be seen from here.
     pub namespace_name: Option<String>,
-    /// It is the one of who asks.
+    /// It is the network namespace of who asks.
     pub is_here: bool,
     /// The congestion control's name in the kernel.
     pub name: String,
     /// Users of it, in words.
     pub users: String,
-    /// Of these only half use it: a comparison is under way.
+    /// Comparison that is under way, in which only half of these users use it; none without one.
     pub comparison: Option<RunningComparison>,
     /// Those that use it, of all network namespaces: at most 8,192, the ones that were heard of last.
     pub connections: Vec<ConnectionStatus>,
@@ -43,6 +45,7 @@ pub struct Loaded {
 
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionStatus {
     /// The other end's address.
     pub remote: IpAddr,
@@ -54,7 +57,7 @@ pub struct ConnectionStatus {
     pub rate_mbps: Option<f64>,
     /// Forecast of the link's rate, Mbit/s of payload; none before it is known.
     pub forecast_mbps: Option<f64>,
-    /// Smoothed round trip less the floor, ms.
+    /// Smoothed round trip less the smallest one, ms.
     pub queue_ms: Option<f64>,
     /// τ: the smallest round trip, ms; none before there was one.
     pub floor_ms: Option<f64>,
@@ -63,6 +66,7 @@ pub struct ConnectionStatus {
     /// Connections to the same destination with which it shares what is known: their delays have proved a common queue.
     pub shares_with: u16,
     /// Bound of the window.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["unknown", "start", "forecast", "full buffer", "policer", "slower link", "measures the floor", "time-out"])))]
     pub bound: &'static str,
 }
 

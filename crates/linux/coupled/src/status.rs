@@ -9,8 +9,9 @@ use crate::CoupledError;
 use crate::program::connections;
 use crate::record::{KIND, Record};
 
-/// State of the coupled schemes on this machine; `schemas/coupled-status.schema.json`.
+/// State of the coupled schemes that `cellerator multipath congestion` has loaded on this machine.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoupledStatus {
     /// Of this document: `cellerator/coupled-status/1`.
     pub schema: &'static str,
@@ -20,6 +21,7 @@ pub struct CoupledStatus {
 
 /// A scheme that is loaded.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Loaded {
     /// The process that holds it.
     pub process: u32,
@@ -27,9 +29,10 @@ pub struct Loaded {
     pub namespace: u64,
     /// Its name, where it has one that can be seen from here.
     pub namespace_name: Option<String>,
-    /// It is the one of who asks.
+    /// It is the network namespace of who asks.
     pub is_here: bool,
     /// The scheme.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["lia", "balia", "fully-coupled", "coupled-increase", "coupled-decrease"])))]
     pub scheme: String,
     /// The congestion control's name in the kernel.
     pub name: String,
@@ -41,6 +44,7 @@ pub struct Loaded {
 
 /// A multi-path connection.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionStatus {
     /// This host's token, as `ss -tiM` shows it.
     pub token: u32,
@@ -50,6 +54,7 @@ pub struct ConnectionStatus {
 
 /// A subflow.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SubflowStatus {
     /// Segments; in recovery the window to which it shrinks.
     pub window: u32,

@@ -9,8 +9,9 @@ use crate::layout::{Connection, Counters, flag};
 use crate::record::{forget_vanished, running};
 use crate::{DrwaError, Ends, View};
 
-/// State of the DRWA programs on this machine; `schemas/drwa-status.schema.json`.
+/// State of the DRWA programs that `cellerator drwa` has attached on this machine.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DrwaStatus {
     /// Of this document: `cellerator/drwa-status/1`.
     pub schema: &'static str,
@@ -20,18 +21,20 @@ pub struct DrwaStatus {
 
 /// An interface with programs.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interface {
     /// The process that attached them.
     pub process: u32,
-    /// Its network namespace.
+    /// Inode of its network namespace.
     pub namespace: u64,
     /// Its name, where it has one that can be seen from here.
     pub namespace_name: Option<String>,
-    /// It is the one of who asks.
+    /// It is the network namespace of who asks.
     pub is_here: bool,
     /// The interface.
     pub interface: String,
     /// `tcx` or `clsact`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["tcx", "clsact"])))]
     pub hook: String,
     /// The options it was started with.
     pub options: String,
@@ -43,6 +46,7 @@ pub struct Interface {
 
 /// Counters of an interface's programs.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counted {
     /// Connections managed so far.
     pub managed: u64,
@@ -64,6 +68,7 @@ pub struct Counted {
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Its handshake is not complete.
@@ -82,16 +87,17 @@ pub enum State {
 
 /// A connection.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
-    /// This host's end.
+    /// This host's address and port.
     pub local: SocketAddr,
-    /// The other's.
+    /// The other host's address and port.
     pub remote: SocketAddr,
     /// State of the connection.
     pub state: State,
-    /// Seconds since its SYN.
+    /// Seconds since its SYN; of a late one since it was first seen.
     pub age_s: f64,
-    /// RTT_est, ms.
+    /// RTT_est of the last round, ms.
     pub rtt_ms: Option<f64>,
     /// RTT_min, ms.
     pub rtt_min_ms: Option<f64>,
@@ -101,11 +107,11 @@ pub struct Line {
     pub rtt_samples: u64,
     /// cwnd_est, bytes.
     pub cwnd_est_bytes: Option<u64>,
-    /// rwnd as computed, bytes; not before a round has ended.
+    /// rwnd as computed, bytes; none before the first round has ended.
     pub window_bytes: Option<u64>,
     /// The window told last, bytes.
     pub told_bytes: u32,
-    /// Window that the kernel itself announced, bytes.
+    /// Window that the kernel itself announced then, bytes.
     pub own_bytes: u32,
     /// Payload that came.
     pub received_bytes: u64,

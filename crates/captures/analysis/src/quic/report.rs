@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::header::{Kind, version_name};
+use super::spin::SpinState;
 use crate::direction::{Direction, PerDirection};
 use crate::report::SampleSummary;
 
 /// All UDP of the captures.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UdpReport {
     /// Datagrams, duplicates and those of QUIC included.
     pub datagrams: u64,
@@ -18,7 +20,8 @@ pub struct UdpReport {
     pub quic_flows: u64,
     /// Of these, flows that are not listed, because others had more data.
     pub quic_flows_left_out: u64,
-    /// Flows that were ended though they may have gone on, because there were too many at a time.
+    /// Flows that were ended though they may have gone on, because more than 65,536 at a time may have been
+    /// QUIC; those that were silent longest.
     pub ended_early: u64,
     /// What is not taken for QUIC.
     pub other: OtherUdp,
@@ -29,6 +32,7 @@ pub struct UdpReport {
 
 /// UDP that is not taken for QUIC.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OtherUdp {
     /// Pairs of ends; those that were silent for long count again.
     pub conversations: u64,
@@ -42,10 +46,11 @@ pub struct OtherUdp {
 
 /// Other UDP of one port.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PortUdp {
     /// The lower one of the two ports.
     pub port: u16,
-    /// As in [`OtherUdp`].
+    /// Pairs of ends.
     pub conversations: u64,
     /// Datagrams.
     pub datagrams: u64,
@@ -55,22 +60,25 @@ pub struct PortUdp {
 
 /// Why a flow is taken for QUIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QuicEvidence {
     /// A long header of a known version, whose lengths fit.
     Version,
     /// Long headers of another version, of which one repeats a connection ID that the other end chose.
     ConnectionIds,
-    /// Port 443, and nothing but short headers whose protected bits vary: a guess.
+    /// Port 443, and nothing but 16 short headers or more whose protected bits vary: a guess.
     Port,
 }
 
-/// A QUIC flow. Headers give all of it but [`QuicInferred`]; nothing is decrypted.
+/// A flow taken for QUIC. `inferred` is what no header says; all else is read from headers (RFC 8999, 9000,
+/// 9369) and counted. Nothing is decrypted.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuicFlowReport {
-    /// Number among those listed, in the order of first packets.
+    /// Number among the listed QUIC flows, in the order of first packets.
     pub id: u64,
-    /// Capture point.
+    /// Capture point: files that overlap in time are taken as captures at different places.
     pub point: u16,
     /// Place, among the captures, of the file in which its first packet lies.
     pub capture: u16,
@@ -92,7 +100,7 @@ pub struct QuicFlowReport {
     pub version: Option<QuicVersion>,
     /// Length of the connection ID that each end chose in long headers, bytes.
     pub connection_id_bytes: PerDirection<Option<u64>>,
-    /// Both directions.
+    /// From the first end, and from the second.
     pub directions: PerDirection<QuicDirection>,
     /// Times in which both ends were silent: at least 100 ms, and twice the handshake's round trip.
     pub pauses: PauseReport,
@@ -104,10 +112,11 @@ pub struct QuicFlowReport {
 
 /// A version of QUIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuicVersion {
     /// Its number, as `0x00000001`.
     pub number: String,
-    /// Its name, as `1`; none if it is not known.
+    /// Its name: `1`, `2`, `draft 29`, `reserved` (RFC 9000 §15); none if it is not known.
     pub name: Option<String>,
 }
 
@@ -120,6 +129,7 @@ impl QuicVersion {
 /// Packets by type, as far as they were captured: a datagram may have several, and where the capture keeps only its
 /// beginning, only the first are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuicPackets {
     /// Initial.
     pub initial: u64,
@@ -156,6 +166,7 @@ impl QuicPackets {
 
 /// One direction of a QUIC flow.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuicDirection {
     /// Datagrams, without duplicates.
     pub datagrams: u64,
@@ -165,7 +176,7 @@ pub struct QuicDirection {
     pub ip_bytes: u64,
     /// Bytes of UDP payload: headers, acknowledgements and data sent again are in it.
     pub payload_bytes: u64,
-    /// Longest payload.
+    /// Longest payload, bytes.
     pub payload_max: u64,
     /// Packets by type.
     pub packets: QuicPackets,
@@ -179,40 +190,47 @@ pub struct QuicDirection {
 
 /// Silences of both ends.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseReport {
-    /// Number of values.
+    /// Number of them.
     pub count: u64,
-    /// All of them.
+    /// All of them, milliseconds.
     pub total_ms: f64,
-    /// The longest.
+    /// The longest, milliseconds.
     pub longest_ms: f64,
 }
 
 /// Payload over time.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CourseReport {
-    /// Width of a bin, milliseconds.
+    /// Width of a bin, milliseconds: 100, or that doubled until 128 bins are enough.
     pub bin_ms: f64,
-    /// Bytes of UDP payload in each bin from the first packet on, at most 128.
+    /// Bytes of UDP payload in each bin from the first packet on: from the first end, and from the second.
     pub bytes: [Vec<u64>; 2],
 }
 
 /// What is inferred of a QUIC flow.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuicInferred {
-    /// Direction of what the client sends.
+    /// Direction of what the client sends: the end that is not at port 443, or that sends the first Initial
+    /// packet.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = [0, 1, null])))]
     pub client: Option<Direction>,
     /// Connections on these ports; round trips of several are not told apart, and are absent.
     pub connections: u64,
     /// The handshake's round trip.
     pub handshake: QuicHandshake,
-    /// Round trips by the spin bit.
+    /// Round trips by the spin bit (RFC 9000 §17.4).
     pub spin: Option<SpinReport>,
-    /// Round trips by the first answer after a pause.
+    /// Round trips by the first answer after a pause (arXiv 2602.12732).
     pub flowlets: Option<FlowletReport>,
-    /// How often each end began to use another connection ID for the other end.
+    /// Number of times that each end began to use another connection ID for the other end, if IDs stay as
+    /// long as in the handshake.
     pub connection_id_changes: PerDirection<Option<u64>>,
-    /// The client's other addresses, known by the connection ID: at most eight.
+    /// The client's other addresses, known by the connection ID: at most eight. A client that moves on
+    /// purpose changes the ID (RFC 9000 §9.5), and is another flow here.
     pub moves: Vec<Move>,
     /// Moves beyond these.
     pub moves_left_out: u64,
@@ -220,10 +238,13 @@ pub struct QuicInferred {
 
 /// The round trip of a handshake. Times include what the ends took to answer.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuicHandshake {
     /// Client's first Initial packet to the server's first answer: the part between capture point and server.
+    /// None if the client sent it again before.
     pub to_server_ms: Option<f64>,
-    /// The server's answer to the client's reply: the part between capture point and client.
+    /// The server's answer to the client's first packet for the connection ID in it: the part between capture
+    /// point and client. None if the server sent it again before.
     pub to_client_ms: Option<f64>,
     /// Their sum, the whole path's.
     pub total_ms: Option<f64>,
@@ -233,9 +254,10 @@ pub struct QuicHandshake {
 
 /// Round trips by the spin bit.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SpinReport {
-    /// `spinning`, `constant`, `random` or `unclear`; round trips are given of the first alone.
-    pub state: &'static str,
+    /// Nature of the bits. Round trips are given only where they spin.
+    pub state: SpinState,
     /// 1-RTT packets looked at.
     pub packets: u64,
     /// Edges.
@@ -250,6 +272,7 @@ pub struct SpinReport {
 
 /// Round trips by the first answer after a pause.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowletReport {
     /// Times that each end took to answer the first packet after a pause, as seen at the capture point: at
     /// least its part of the round trip.
@@ -260,6 +283,7 @@ pub struct FlowletReport {
 
 /// A client that goes on at another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Move {
     /// First packet from there, nanoseconds since 1970-01-01 UTC.
     pub time_ns: u64,

@@ -15,6 +15,7 @@
 //! An edge is seen with the next packet of its direction. So a round trip counts only if packets came densely in it and
 //! before it; those of a sparse flow would be its pauses.
 
+use serde::Serialize;
 use units::{Duration, Instant};
 
 use crate::direction::{Direction, PerDirection};
@@ -34,16 +35,18 @@ const ROUND_TRIP: Duration = Duration::from_millis(250);
 /// Round trips that make a path one that spins.
 const SAMPLES_MIN: u64 = 2;
 
-/// Nature of the bits of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpinState {
-    /// They tell round trips.
+/// Nature of the spin bits of a QUIC flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(rename_all = "snake_case")]
+pub enum SpinState {
+    /// They change once in a round trip, each time with a cause.
     Spinning,
-    /// One direction has always the same value.
+    /// Not spinning: one direction has always the same value.
     Constant,
-    /// They change without a cause.
+    /// Not spinning: they change without a cause, as values greased per packet do.
     Random,
-    /// There are too few packets, or they are too sparse.
+    /// Too few 1-RTT packets, or too sparse ones.
     Unclear,
 }
 

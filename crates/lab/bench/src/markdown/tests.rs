@@ -98,6 +98,17 @@ fn check(value: &Value, schema: &Value, root: &Value, at: &str, wrong: &mut Vec<
         assert!(target.is_object(), "{at}: {path} leads nowhere");
         return check(value, target, root, at, wrong);
     }
+    if let Some(several) = schema["oneOf"].as_array() {
+        let problems = |one| {
+            let mut wrong = Vec::new();
+            check(value, one, root, at, &mut wrong);
+            wrong
+        };
+        if several.iter().all(|one| !problems(one).is_empty()) {
+            wrong.push(format!("{at} is none of the alternatives"));
+        }
+        return;
+    }
     let is_of_type = match schema["type"].as_str() {
         Some("object") => value.is_object(),
         Some("array") => value.is_array(),

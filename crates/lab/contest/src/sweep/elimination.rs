@@ -35,6 +35,7 @@ const FAR: f64 = 4.0;
 
 /// What may be lost of any cell.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tolerance {
     /// Of the whole law's share.
     pub share: f64,
@@ -140,8 +141,10 @@ impl CaseCell {
     }
 }
 
-/// Result of an elimination.
+/// Result of an elimination: terms of a law taken out one after the other, the one first whose loss costs
+/// least.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Eliminated {
     /// `cellerator/elimination/1`.
     pub schema: String,
@@ -149,7 +152,7 @@ pub struct Eliminated {
     pub command: String,
     /// What may be lost of any cell.
     pub tolerance: Tolerance,
-    /// Cells, each the mean of its seeds.
+    /// Traces with a queue behind a path, each the mean of its seeds.
     pub cells: usize,
     /// Round after round.
     pub rounds: Vec<Round>,
@@ -159,17 +162,19 @@ pub struct Eliminated {
 
 /// Each of the terms left is taken out in turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Round {
-    /// The terms that are out already.
+    /// The terms that are out already, joined by +.
     pub without: String,
-    /// Cost of each remaining term, the cheapest first.
+    /// Cost of each remaining term, the cheapest first; always against the whole law.
     pub candidates: Vec<Candidate>,
-    /// The one that goes, if any.
+    /// The term that goes after this round, if any.
     pub goes: Option<String>,
 }
 
 /// Cost of the loss of a term.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Candidate {
     /// The term.
     pub term: String,
@@ -185,7 +190,7 @@ pub struct Candidate {
     pub queue_percent: f64,
     /// Half of its interval.
     pub queue_interval: Option<f64>,
-    /// Packets dropped by the queue, in points, mean of all cells.
+    /// Packets dropped by the queue: change in points, mean of all cells.
     pub loss_points: f64,
     /// Means over all cells.
     pub mean_share_percent: f64,

@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use crate::split::Unit;
 
-/// Results of a comparison.
+/// Results of a comparison, which `cellerator congestion compare --json` prints.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompareReport {
     /// Of this document: `cellerator/congestion-compare/1`.
     pub schema: &'static str,
@@ -20,9 +21,9 @@ pub struct CompareReport {
     pub seed: u32,
     /// Time of the beginning, ms since 1970, by this machine's clock as it is.
     pub began_ms: u64,
-    /// Planned duration; none: until it is ended.
+    /// Planned duration, ms; none: until it is ended.
     pub planned_ms: Option<u64>,
-    /// Elapsed duration.
+    /// Elapsed duration, ms.
     pub elapsed_ms: u64,
     /// Cause of the end.
     pub ended_by: EndedBy,
@@ -38,6 +39,7 @@ pub struct CompareReport {
 
 /// Cause of the end of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum EndedBy {
     /// The time is over.
@@ -48,14 +50,15 @@ pub enum EndedBy {
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
-    /// Its congestion control.
+    /// Its congestion control in the kernel.
     pub control: String,
     /// Clients or connections that were measured.
     pub units: u64,
     /// Connections that were measured.
     pub connections: u64,
-    /// Of these, those that went on at the end.
+    /// Of these, those that went on at the end: as they were at their last round trip.
     pub running: u64,
     /// What the other ends acknowledged.
     pub bytes: u64,
@@ -65,6 +68,7 @@ pub struct Side {
 
 /// A mean over clients or connections, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompareEstimate {
     /// Clients or connections that it is of.
     pub count: usize,
@@ -96,10 +100,13 @@ impl From<CompareEstimate> for stats::Estimate {
 
 /// Something that is compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Metric {
     /// `goodput`, `rtt`, `queueing-delay` or `resent`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["goodput", "rtt", "queueing-delay", "resent"])))]
     pub name: String,
     /// `bit/s`, `ms` or `%`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["bit/s", "ms", "%"])))]
     pub unit: String,
     /// Value of the group that used the other congestion control; none where nobody has such connections.
     pub other: Option<CompareEstimate>,
@@ -113,6 +120,7 @@ pub struct Metric {
 
 /// Verdict by the interval of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Shows {
     /// `adaptive` has more of it.

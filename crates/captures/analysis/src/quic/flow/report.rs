@@ -92,12 +92,7 @@ fn spin(flow: &QuicFlow) -> SpinReport {
     let state = spin.state();
     let of = |samples: &Samples<Duration>| summary(samples).filter(|_| state == SpinState::Spinning);
     SpinReport {
-        state: match state {
-            SpinState::Spinning => "spinning",
-            SpinState::Constant => "constant",
-            SpinState::Random => "random",
-            SpinState::Unclear => "unclear",
-        },
+        state,
         packets: spin.packets(),
         edges: spin.edges(),
         refused: spin.refused(),
