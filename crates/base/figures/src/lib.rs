@@ -10,6 +10,6 @@ mod table;
 mod terminal;
 mod words;
 
-pub use table::Table;
+pub use table::{Column, Table};
 pub use terminal::for_terminal;
 pub use words::wrapped;
