@@ -174,16 +174,6 @@ const REFUSALS: [Refusal; 10] = [
     Refusal::Senseless,
 ];
 
-impl Refusal {
-    fn number(self) -> u8 {
-        REFUSALS.iter().position(|other| *other == self).map_or(u8::MAX, |at| at as u8)
-    }
-
-    fn from_number(number: u8) -> Option<Self> {
-        REFUSALS.get(usize::from(number)).copied()
-    }
-}
-
 /// Counts of a receiver since its last report, and in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatusReport {
