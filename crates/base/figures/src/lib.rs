@@ -12,6 +12,6 @@ mod terminal;
 mod words;
 
 pub use calendar::{date, date_and_time};
-pub use table::{Column, Table};
+pub use table::{Table, TableColumn};
 pub use terminal::for_terminal;
 pub use words::wrapped;

@@ -19,12 +19,12 @@ pub struct Table {
 }
 
 /// Column of a table of `T`s: its name, its unit, and its field in the row of each.
-pub type Column<'a, T> = (&'static str, &'static str, &'a dyn Fn(&T) -> String);
+pub type TableColumn<'a, T> = (&'static str, &'static str, &'a dyn Fn(&T) -> String);
 
 impl Table {
     /// The table with a row for each of `items`.
     #[must_use]
-    pub fn of<T>(items: &[T], columns: &[Column<'_, T>]) -> Self {
+    pub fn of<T>(items: &[T], columns: &[TableColumn<'_, T>]) -> Self {
         let row = |item: &T| columns.iter().map(|(_, _, field)| field(item)).collect();
         Self {
             headings: columns.iter().map(|(name, unit, _)| (*name, *unit)).collect(),

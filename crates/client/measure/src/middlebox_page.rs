@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
-use figures::{Column, Table};
+use figures::{Table, TableColumn};
 use maud::{Markup, html};
 
 use crate::document::{Document, Figures};
@@ -11,7 +11,7 @@ use crate::middlebox::verdict::{Group, groups, question};
 use crate::middlebox::{CheckOutcome, Connection, MiddleboxDocument, MiddleboxFigures, NOT_ASKED};
 
 /// Columns of what was found, on terminal and page.
-fn columns<'a>() -> [Column<'a, Group<'a>>; 3] {
+fn columns<'a>() -> [TableColumn<'a, Group<'a>>; 3] {
     [
         ("test", "", &|group| question(group.test).to_owned()),
         ("result", "", &|group| group.verdict.to_owned()),

@@ -2,7 +2,7 @@
 
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use figures::stats::quantiles;
-use figures::{Column, Table};
+use figures::{Table, TableColumn};
 use maud::{Markup, html};
 use probe::{DelayFigures, Outage};
 
@@ -56,7 +56,7 @@ fn table(document: &RttDocument) -> Table {
         Some(mbps) => format!("{} {mbps:.1} Mbit/s", phase.load),
         None => phase.load.to_owned(),
     };
-    let columns: [Column<'_, Phase>; 13] = [
+    let columns: [TableColumn<'_, Phase>; 13] = [
         ("load", "", &load),
         ("min", "ms", &|phase| rtt(phase, |rtt| rtt.min_ms)),
         ("median", "ms", &|phase| rtt(phase, |rtt| rtt.p50_ms)),

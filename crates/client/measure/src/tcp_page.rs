@@ -1,7 +1,7 @@
 //! TCP transfers for people.
 
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
-use figures::{Column, Table};
+use figures::{Table, TableColumn};
 use maud::{Markup, html};
 
 use crate::document::{Document, Figures};
@@ -45,7 +45,7 @@ impl Figures for TcpFigures {
 /// Table of the limits of the transfers.
 fn transfers(document: &TcpDocument, by: &dyn Fn(&TcpRun) -> String) -> Table {
     let mbps = |run: &TcpRun| format!("{:.2}", run.goodput_mbps);
-    let columns: [Column<'_, TcpRun>; 3] =
+    let columns: [TableColumn<'_, TcpRun>; 3] =
         [("transfer", "", &name), ("bandwidth", "Mbit/s", &mbps), ("limited by", "", by)];
     Table::of(&document.runs, &columns)
 }
@@ -57,7 +57,7 @@ fn rows(document: &TcpDocument) -> Table {
             None => format!("{mean:.2}"),
         })
     };
-    let columns: [Column<'_, TcpRow>; 8] = [
+    let columns: [TableColumn<'_, TcpRow>; 8] = [
         ("way", "", &|row| row.settings.direction.to_owned()),
         ("with", "", &|row| row.settings.words()),
         ("runs", "", &|row| row.runs.to_string()),

@@ -43,7 +43,7 @@ pub struct Path {
     pub(crate) renewal: Renewal,
 }
 
-/// What arrives on a path, and what is due there.
+/// Arrivals on a path, and what is due there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
     pub subflows: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Radio {
     strong_since: Option<Instant>,
 }
 
-/// How often a path dies, and until when it has to wait for that.
+/// Deaths of a path, and the wait that they cost it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flapping {
     flaps: u32,

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 /// Defines an enum with the names that its variants have in files and for people.
 macro_rules! named {
-    ($($(#[$about:meta])* pub enum $name:ident { $($(#[$meaning:meta])* $variant:ident = $text:literal,)* })*) => {$(
+    ($($(#[$about:meta])* $visible:vis enum $name:ident { $($(#[$meaning:meta])* $variant:ident = $text:literal,)* })*) => {$(
         $(#[$about])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-        pub enum $name {
+        $visible enum $name {
             $($(#[$meaning])* #[serde(rename = $text)] $variant,)*
         }
 

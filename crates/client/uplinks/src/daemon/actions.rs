@@ -1,4 +1,4 @@
-//! What the machine asks for: probes, endpoints, routes.
+//! Actions that the machine asks for: probes, endpoints, routes.
 
 use io::netlink::{DefaultRoute, InterfaceIndex};
 use multipath::{Action, PathId};

@@ -1,4 +1,4 @@
-//! What the daemon says of itself.
+//! Answers of the daemon about itself.
 
 use io::Clock;
 use units::Instant;
