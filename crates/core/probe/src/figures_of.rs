@@ -115,7 +115,7 @@ pub struct Correlation {
 }
 
 /// How punctual the sender was.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TimerFigures {
     /// Departure after the plan, median.
     pub late_p50_us: u32,
@@ -297,12 +297,7 @@ impl RunFigures {
             correlation: correlation(&series),
             loss_events,
             series,
-            timer: TimerFigures {
-                late_p50_us: log.summary.late_p50_us,
-                late_p99_us: log.summary.late_p99_us,
-                late_max_us: log.summary.late_max_us,
-                gap_error_p99_us: log.summary.gap_error_p99_us,
-            },
+            timer: log.summary.timer,
             address_moves: log.summary.moves,
             is_valid: true,
             doubts: Vec::new(),
@@ -536,7 +531,7 @@ fn doubts(figures: &RunFigures, log: &RunLog) -> Vec<Doubt> {
     if !log.has_arrivals && figures.sent > 0 {
         doubts.push(Doubt::NoArrivals);
     }
-    let late = Duration::from_micros(log.summary.late_p99_us.into());
+    let late = Duration::from_micros(log.summary.timer.late_p99_us.into());
     if late > LATE_MAX {
         doubts.push(Doubt::Late(late));
     }

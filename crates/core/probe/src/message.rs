@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::auth::Cookie;
+use crate::figures_of::TimerFigures;
 
 const MAGIC: u16 = 0xce12;
 /// Version of the protocol.
@@ -211,14 +212,8 @@ pub struct RunSummary {
     pub overflowed: u32,
     /// Times the client's address changed in this session.
     pub moves: u16,
-    /// Departure after the plan: median, µs.
-    pub late_p50_us: u32,
-    /// 99th percentile, µs.
-    pub late_p99_us: u32,
-    /// Largest, µs.
-    pub late_max_us: u32,
-    /// Difference of a gap between packets and the planned one, 99th percentile, µs.
-    pub gap_error_p99_us: u32,
+    /// Punctuality of the sender.
+    pub timer: TimerFigures,
 }
 
 /// The header of a packet that measures; the rest of the datagram is filling.

@@ -1,4 +1,4 @@
-//! What TCP hosts have in common: times of Linux, and [`Limits`] of a sender.
+//! Times of Linux that hosts have in common, and [`Limits`] of their senders.
 
 use control::{Ack, Control, Controller, Loss, LossKind, Mark, RateSampler, Sent};
 use tcp::{AckOutcome, SendContext, Sender, Transmission};
@@ -13,7 +13,7 @@ pub(crate) const QUICK_ACKS: u32 = 16;
 /// Longest retransmission time-out of an end host (Linux `TCP_RTO_MAX`).
 pub(crate) const RTO_MAX: Duration = Duration::from_secs(120);
 
-/// What limits a sender: its congestion control, and pacing.
+/// Limits of a sender: its congestion control, and pacing.
 ///
 /// A paced sender sends a burst at a time, as Linux sends what it hands to segmentation offload.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Limits<C: ?Sized> {
     burst_left: u64,
 }
 
-/// What an acknowledgement that delivers something says besides its outcome.
+/// Circumstances of an acknowledgement that delivers something.
 pub(crate) struct Delivery {
     /// Bytes in flight before it.
     pub before: Bytes,

@@ -2,14 +2,15 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use units::Instant;
+
 use super::{
     Arrival, CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, HEADER_LEN, HELLO_LEN, Limits, MAGIC, Message,
     MessageError, PORT_STATES, PORTS_MAX, Pattern, Port, PortState, RECORDS_MAX, REFUSALS, Refusal, RunSpec,
     RunSummary, SEEN_MAX, SIGNED, SessionId, StatusReport, VERSION,
 };
-use units::Instant;
-
 use crate::auth::{Cookie, Key, TAG_LEN};
+use crate::figures_of::TimerFigures;
 use crate::octets::{Field, Read, Write, fields};
 
 const HELLO: u8 = 1;
@@ -223,9 +224,8 @@ fn body(kind: u8, bytes: &[u8]) -> Option<Message> {
 fields! {
     Limits { rate_max, time_max, volume_max }
     StatusReport { received, next, recent, errors, delay_us }
-    RunSummary {
-        sent, refused, received, overflowed, moves, late_p50_us, late_p99_us, late_max_us, gap_error_p99_us
-    }
+    RunSummary { sent, refused, received, overflowed, moves, timer }
+    TimerFigures { late_p50_us, late_p99_us, late_max_us, gap_error_p99_us }
     Data { session, run, number, sent }
     Echo { data, received, echoed }
     Port { number, state }
