@@ -16,8 +16,8 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Signals};
 use measure::{
-    Address, Environment, LocalPeer, Maker, MeasureError, MiddleboxPart, MiddleboxPlan, Moment, RttPlan,
-    ServeOptions, Session, SessionOptions, SweepPlan, TcpPlan, TimeoutPlan, Watcher,
+    Address, Document, Environment, Figures, LocalPeer, Maker, MeasureError, MiddleboxPart, MiddleboxPlan,
+    Moment, RttPlan, ServeOptions, Session, SessionOptions, SweepPlan, TcpPlan, TimeoutPlan, Watcher,
 };
 use scenario::Quantity;
 use serde::Serialize;
@@ -446,8 +446,6 @@ fn sweep(args: &SweepArgs) -> Result<ExitCode, String> {
     args.client.measure(
         |session, made_by, display| measure::sweep(session, &plan, made_by, display),
         |document| !document.directions.iter().all(|way| way.steps.is_empty() && way.search.is_none()),
-        measure::sweep_summary,
-        measure::sweep_page,
     )
 }
 
@@ -466,8 +464,6 @@ fn rtt(args: &RttArgs) -> Result<ExitCode, String> {
     args.client.measure(
         |session, made_by, display| measure::rtt_beside(session, &plan, local, made_by, display),
         |document| !document.phases.is_empty(),
-        measure::rtt_summary,
-        measure::rtt_page,
     )
 }
 
@@ -496,8 +492,6 @@ fn tcp(args: &TcpArgs) -> Result<ExitCode, String> {
     args.client.measure(
         |session, made_by, display| measure::tcp(session, &plan, made_by, display),
         |document| !document.runs.is_empty(),
-        measure::tcp_summary,
-        measure::tcp_page,
     )
 }
 
@@ -525,8 +519,6 @@ fn middlebox(args: &MiddleboxArgs) -> Result<ExitCode, String> {
     args.client.measure(
         |session, made_by, display| measure::middlebox(session, &plan, made_by, display),
         |document| !document.findings.is_empty(),
-        measure::middlebox_summary,
-        measure::middlebox_page,
     )
 }
 
@@ -552,8 +544,6 @@ fn timeout(args: &TimeoutArgs) -> Result<ExitCode, String> {
     args.client.measure(
         |session, made_by, display| measure::timeout(session, &plan, made_by, display),
         |document| !document.bindings.is_empty(),
-        measure::timeout_summary,
-        measure::timeout_page,
     )
 }
 
@@ -636,7 +626,7 @@ fn read_key(path: &Path) -> Result<Key, String> {
 }
 
 /// Outcome of a measurement: its document, and why it is not the whole.
-type Outcome<D, E> = Result<(D, Option<MeasureError>), E>;
+type Outcome<F, E> = Result<(Document<F>, Option<MeasureError>), E>;
 
 impl ClientArgs {
     fn key(&self) -> Result<Option<Key>, String> {
@@ -659,24 +649,20 @@ impl ClientArgs {
     }
 
     /// Opens a session, measures, and writes what is wanted.
-    fn measure<D: Serialize, E: ToString>(
+    fn measure<F: Figures, E: ToString>(
         &self,
-        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<D, E>,
-        is_something: impl Fn(&D) -> bool,
-        summary: impl Fn(&D, usize) -> String,
-        page: impl Fn(&D) -> String,
+        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<F, E>,
+        is_something: impl Fn(&F) -> bool,
     ) -> Result<ExitCode, String> {
-        self.measure_and(act, is_something, summary, page, |_| Ok(()))
+        self.measure_and(act, is_something, |_| Ok(()))
     }
 
     /// The same, and saves more.
-    fn measure_and<D: Serialize, E: ToString>(
+    fn measure_and<F: Figures, E: ToString>(
         &self,
-        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<D, E>,
-        is_something: impl Fn(&D) -> bool,
-        summary: impl Fn(&D, usize) -> String,
-        page: impl Fn(&D) -> String,
-        save: impl FnOnce(&D) -> Result<(), String>,
+        act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<F, E>,
+        is_something: impl Fn(&F) -> bool,
+        save: impl FnOnce(&Document<F>) -> Result<(), String>,
     ) -> Result<ExitCode, String> {
         let files = [self.json.as_deref(), self.html.as_deref()];
         let words = Words::beside(files)?;
@@ -693,9 +679,9 @@ impl ClientArgs {
             let why = failure.map_or("nothing was measured".to_owned(), |failure| failure.to_string());
             return Err(why);
         }
-        words.say(&summary(&document, words.columns()));
+        words.say(&document.summary(words.columns()));
         if let Some(path) = &self.html {
-            output::save(path, &page(&document))?;
+            output::save(path, &document.page())?;
         }
         if let Some(path) = &self.json {
             let json =

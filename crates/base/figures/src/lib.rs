@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows what is measured. The program that measures brings values, names and units.
 
+mod calendar;
 pub mod chart;
 pub mod page;
 pub mod stats;
@@ -10,6 +11,7 @@ mod table;
 mod terminal;
 mod words;
 
-pub use table::Table;
+pub use calendar::{date, date_and_time};
+pub use table::{Table, TableColumn};
 pub use terminal::for_terminal;
 pub use words::{distinct, number, wrapped};

@@ -18,7 +18,20 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+/// Column of a table of `T`s: its name, its unit, and its field in the row of each.
+pub type TableColumn<'a, T> = (&'static str, &'static str, &'a dyn Fn(&T) -> String);
+
 impl Table {
+    /// The table with a row for each of `items`.
+    #[must_use]
+    pub fn of<T>(items: &[T], columns: &[TableColumn<'_, T>]) -> Self {
+        let row = |item: &T| columns.iter().map(|(_, _, field)| field(item)).collect();
+        Self {
+            headings: columns.iter().map(|(name, unit, _)| (*name, *unit)).collect(),
+            rows: items.iter().map(row).collect(),
+        }
+    }
+
     /// The table in at most `width` columns of a terminal: columns go, in the order of `may_go` (their
     /// names), until it fits. None is cut. Gives the names of those that went as well.
     #[must_use]
@@ -37,6 +50,16 @@ impl Table {
             }
         }
         (table, gone)
+    }
+
+    /// The table as text, [fitted](Self::fitting) to a terminal; below it the names of columns that went.
+    #[must_use]
+    pub fn for_terminal(&self, width: usize, may_go: &[&str]) -> String {
+        let (table, gone) = self.fitting(width, may_go);
+        match gone.as_slice() {
+            [] => table.to_string(),
+            gone => format!("{table}  the terminal is too narrow for: {}\n", gone.join(", ")),
+        }
     }
 
     /// Columns of a terminal that it takes.

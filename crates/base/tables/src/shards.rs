@@ -32,8 +32,7 @@ impl Shards {
         fs::create_dir_all(folder).map_err(TablesError::io(folder.display().to_string()))?;
         let shards = Self { folder: folder.to_owned(), schema: schema.clone() };
         // One is enough: all were written through here.
-        if let Some(name) = shards.listed()?.next() {
-            let path = shards.path(&name?);
+        if let Some(path) = shards.any_part()? {
             let found = TableReader::open(&path)?;
             let [expected, found] =
                 [schema, found.schema()].map(|schema| format!("{} version {}", schema.table, schema.version));
@@ -44,47 +43,20 @@ impl Shards {
         Ok(shards)
     }
 
-    /// Names of the parts that are there, in order.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    pub fn names(&self) -> Result<Vec<String>, TablesError> {
-        let names: BTreeSet<String> = self.listed()?.collect::<Result<_, _>>()?;
-        Ok(names.into_iter().collect())
-    }
-
-    /// Names of the parts as the folder has them.
-    fn listed(&self) -> Result<impl Iterator<Item = Result<String, TablesError>> + '_, TablesError> {
-        let what = || self.folder.display().to_string();
-        let name = move |entry: io::Result<fs::DirEntry>| {
-            let file = entry.map_err(TablesError::io(what()));
-            let name = |file: fs::DirEntry| {
-                let file = file.file_name();
-                Some(file.to_str()?.strip_prefix("part-")?.strip_suffix(".parquet")?.to_owned())
-            };
-            file.map(name).transpose()
+    /// The file of one of the parts that are there.
+    fn any_part(&self) -> Result<Option<PathBuf>, TablesError> {
+        let files = fs::read_dir(&self.folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let files = files.map_err(TablesError::io(self.folder.display().to_string()))?;
+        let is_part = |file: &fs::DirEntry| {
+            let name = file.file_name();
+            name.to_str().is_some_and(|name| name.starts_with("part-") && name.ends_with(".parquet"))
         };
-        Ok(fs::read_dir(&self.folder).map_err(TablesError::io(what()))?.filter_map(name))
+        Ok(files.iter().find(|file| is_part(file)).map(fs::DirEntry::path))
     }
 
     /// The file of a part.
-    #[must_use]
-    pub fn path(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("part-{name}.parquet"))
-    }
-
-    /// True when this part is there.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        self.path(name).exists()
-    }
-
-    /// Opens a part.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn read(&self, name: &str) -> Result<TableReader, TablesError> {
-        TableReader::open(&self.path(name))
     }
 
     /// Starts a part; one of the same name is replaced when this one is finished.
@@ -96,25 +68,6 @@ impl Shards {
             .map_err(TablesError::io(self.folder.display().to_string()))?;
         let writer = TableWriter::new(file, &self.schema, Format::Parquet, notes)?;
         Ok(ShardWriter { writer, unfinished, path: self.path(name) })
-    }
-
-    /// Writes the rows of all parts, in the order of their names, into `writer`: one table of many.
-    /// Columns go by name; what a part does not have is missing.
-    ///
-    /// # Errors
-    /// A part cannot be read, or writing failed.
-    pub fn merge_into<W: Write + Send>(&self, writer: &mut TableWriter<W>) -> Result<(), TablesError> {
-        for name in self.names()? {
-            let reader = self.read(&name)?;
-            let places: Vec<Option<usize>> =
-                writer.schema().columns.iter().map(|column| reader.schema().position(&column.name)).collect();
-            for row in reader.rows()? {
-                let row = row?;
-                let cell = |place: &Option<usize>| place.and_then(|place| row.get(place).cloned());
-                writer.push(places.iter().map(|place| cell(place).unwrap_or(Value::Null)).collect())?;
-            }
-        }
-        Ok(())
     }
 }
 

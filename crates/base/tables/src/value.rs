@@ -65,35 +65,17 @@ impl From<bool> for Value {
     }
 }
 
-impl From<i64> for Value {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
+macro_rules! whole_numbers {
+    ($($number:ty),*) => {$(
+        impl From<$number> for Value {
+            fn from(value: $number) -> Self {
+                Self::Int(value.into())
+            }
+        }
+    )*};
 }
 
-impl From<i32> for Value {
-    fn from(value: i32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u32> for Value {
-    fn from(value: u32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u16> for Value {
-    fn from(value: u16) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u8> for Value {
-    fn from(value: u8) -> Self {
-        Self::Int(value.into())
-    }
-}
+whole_numbers!(i64, i32, u32, u16, u8);
 
 /// Numbers from 2^63 on do not fit the formats' integers: the largest stands for them.
 impl From<u64> for Value {

@@ -107,13 +107,14 @@ fn rows_that_do_not_fit_are_refused() {
 fn parts_appear_whole_and_are_found_again() {
     let folder = Folder::new("parts");
     let shards = Shards::open(&folder.0, &schema()).unwrap();
+    let path = |name: &str| folder.0.join(format!("part-{name}.parquet"));
     let row = |seed: i64| vec![seed.into(), true.into(), 1.5.into(), "cubic".into(), Value::Null];
     for name in ["b", "a"] {
         let mut part = shards.write(name, &[]).unwrap();
         part.push(row(if name == "a" { 1 } else { 2 })).unwrap();
-        assert!(!shards.has(name));
+        assert!(!path(name).exists());
         part.finish().unwrap();
-        assert!(shards.has(name));
+        assert!(path(name).exists());
     }
     // One that is given up leaves nothing.
     let mut given_up = shards.write("c", &[]).unwrap();
@@ -122,14 +123,12 @@ fn parts_appear_whole_and_are_found_again() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2);
 
     // Another program goes on where this one stopped.
-    let again = Shards::open(&folder.0, &schema()).unwrap();
-    assert_eq!(again.names().unwrap(), ["a", "b"]);
-    let wider = schema().with(Column::text("new"));
-    let mut one = TableWriter::new(Vec::new(), &wider, Format::Parquet, &[]).unwrap();
-    again.merge_into(&mut one).unwrap();
-    let rows = read(one.finish().unwrap());
-    assert_eq!(rows.iter().map(|row| row[0].as_int().unwrap()).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(rows[0][5], Value::Null);
+    Shards::open(&folder.0, &schema()).unwrap();
+    let seeds = ["a", "b"].map(|name| {
+        let part = TableReader::open(&path(name)).unwrap();
+        part.rows().unwrap().next().unwrap().unwrap()[0].as_int().unwrap()
+    });
+    assert_eq!(seeds, [1, 2]);
 }
 
 #[test]

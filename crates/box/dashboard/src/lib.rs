@@ -18,4 +18,3 @@ mod subscriber;
 
 pub use overview::{Overview, Shown};
 pub use site::{check_address, serve};
-pub use subscriber::SubscriberPoint;

@@ -33,25 +33,6 @@ const POINTS_MAX: usize = 620;
 /// Subscriber that is looked at: the accelerator's name, and its address.
 pub(crate) type Key = (String, IpAddr);
 
-/// A subscriber at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct SubscriberPoint {
-    /// Time, on a clock of the server's own, ms.
-    pub at_ms: u64,
-    /// Payload that it got since the point before, bit/s; none before it was seen twice.
-    pub delivered_bps: Option<u64>,
-    /// Its controller's rate, bit/s; none where a window alone limits it.
-    pub rate_bps: Option<u64>,
-    /// Its controller's window, bytes; none where a rate alone limits it.
-    pub window_bytes: Option<u64>,
-    /// Sent and not acknowledged, bytes.
-    pub in_flight_bytes: u64,
-    /// Smoothed round trip, µs.
-    pub srtt_us: Option<u64>,
-    /// Estimate of the time in queues, µs.
-    pub queueing_us: Option<u64>,
-}
-
 /// Facts known beside the points.
 #[derive(Clone, Debug, Serialize)]
 struct Detail {
@@ -73,7 +54,7 @@ pub(crate) struct Watched {
 
 #[derive(Default)]
 struct Ring {
-    points: VecDeque<SubscriberPoint>,
+    points: VecDeque<Moment>,
     detail: Option<serde_json::Value>,
     /// Counts up with each new detail.
     details: u64,
@@ -88,7 +69,7 @@ pub(crate) struct Had {
 
 #[derive(Serialize)]
 struct Event<'a> {
-    points: Vec<SubscriberPoint>,
+    points: Vec<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a serde_json::Value>,
 }
@@ -108,7 +89,7 @@ impl Watched {
     /// News for a page that has `had` the rest, as JSON; the first time the last minute.
     pub fn since(&self, had: &mut Had) -> Option<Bytes> {
         let ring = self.ring();
-        let points: Vec<SubscriberPoint> =
+        let points: Vec<Moment> =
             ring.points.iter().filter(|point| point.at_ms > had.at_ms).copied().collect();
         let detail = ring.detail.as_ref().filter(|_| ring.details > had.details);
         had.at_ms = points.last().map_or(had.at_ms, |point| point.at_ms);
@@ -146,7 +127,6 @@ impl Watching {
             self.next_flows = now + FLOWS_EVERY;
             self.flows_from = view.next.unwrap_or(0);
         }
-        let in_flight_bytes = view.subscriber.as_ref().map_or(0, |line| line.in_flight_bytes);
         self.history.add(Sample {
             at_ms: Clock::now().as_millis(),
             name: Some(name),
@@ -155,7 +135,7 @@ impl Watching {
             are_flows_over,
             ..Sample::default()
         });
-        self.note_point(shown, in_flight_bytes);
+        self.note_point(shown);
         if are_flows_due {
             self.note_detail(shown);
         }
@@ -164,23 +144,14 @@ impl Watching {
         Ok(())
     }
 
-    fn note_point(&self, shown: &Watched, in_flight_bytes: u64) {
+    fn note_point(&self, shown: &Watched) {
         let detail = self.history.detail.as_ref().filter(|detail| detail.row.is_some());
         let Some(moment) = detail.and_then(|detail| detail.moments.back()) else { return };
-        let Moment { at_ms, delivered_bps, rate_bps, window_bytes, srtt_us, queueing_us } = *moment;
         let mut ring = shown.ring();
         if ring.points.len() >= POINTS_MAX {
             ring.points.pop_front();
         }
-        ring.points.push_back(SubscriberPoint {
-            at_ms,
-            delivered_bps,
-            rate_bps,
-            window_bytes,
-            in_flight_bytes,
-            srtt_us,
-            queueing_us,
-        });
+        ring.points.push_back(*moment);
     }
 
     fn note_detail(&self, shown: &Watched) {

@@ -37,15 +37,13 @@ fn compare(before: &Report, after: &Report) -> Compared {
         }
     };
     let totals = &before.totals;
-    let resent_share =
-        (totals.data_packets > 0).then(|| totals.resent_packets as f64 / totals.data_packets as f64);
     Compared {
         from_ms: before.from_ms,
         to_ms: before.to_ms,
         accelerator: before.accelerator.clone(),
         downloads: classes.map(verdict).collect(),
         queueing_ms: [totals.queueing_p50_ms, totals.queueing_p95_ms],
-        resent_share,
+        resent_share: before.resent_share(),
     }
 }
 

@@ -10,7 +10,7 @@ use run::{AbGroup, AbReport};
 
 use crate::ab;
 use crate::format::{NONE, at_most, bytes, clock, mbits, or_none, percent, span};
-use crate::report::{ClassFigures, PassedFigures, Report, SlicePoint, Verdict};
+use crate::report::{ClassFigures, PassedFigures, Report, SlicePoint, Verdict, share};
 
 /// Styles that the pages need beside the house's styles.
 const OWN_STYLE: &str = "
@@ -50,9 +50,8 @@ impl Report {
         self.passed.flows.values().sum()
     }
 
-    fn resent_share(&self) -> Option<f64> {
-        let totals = &self.totals;
-        (totals.data_packets > 0).then(|| totals.resent_packets as f64 / totals.data_packets as f64)
+    pub(crate) fn resent_share(&self) -> Option<f64> {
+        share(self.totals.resent_packets, self.totals.data_packets)
     }
 
     /// In a sentence or two: what a reader takes away.
@@ -91,7 +90,7 @@ impl Report {
     fn tiles(&self) -> Markup {
         let totals = &self.totals;
         let flows = totals.flows_accelerated + self.passed_flows();
-        let accelerated = percent((flows > 0).then(|| totals.flows_accelerated as f64 / flows as f64));
+        let accelerated = percent(share(totals.flows_accelerated, flows));
         let tiles = [
             (bytes(totals.downlink_bytes), "delivered to clients".to_owned()),
             (format!("{accelerated} %"), format!("of {flows} new flows accelerated")),
@@ -148,28 +147,20 @@ impl Report {
     /// Downloads that were accelerated, by size.
     #[must_use]
     pub fn downloads(&self) -> Table {
-        let row = |class: &ClassFigures| {
-            let interval = class
-                .rate_interval_bps
-                .map_or(NONE.to_owned(), |[low, high]| format!("{} to {}", mbits(low), mbits(high)));
-            vec![
-                class.size.clone(),
-                class.flows.to_string(),
-                or_none(class.rate_median_bps, mbits),
-                interval,
-                percent(class.resent_share),
-            ]
+        let interval = |class: &ClassFigures| match class.rate_interval_bps {
+            Some([low, high]) => format!("{} to {}", mbits(low), mbits(high)),
+            None => NONE.to_owned(),
         };
-        Table {
-            headings: vec![
-                ("downloads", ""),
-                ("flows", ""),
-                ("median rate", "Mbit/s"),
-                ("95 % interval", "Mbit/s"),
-                ("sent again", "%"),
+        Table::of(
+            &self.flows.downloads,
+            &[
+                ("downloads", "", &|class| class.size.clone()),
+                ("flows", "", &|class| class.flows.to_string()),
+                ("median rate", "Mbit/s", &|class| or_none(class.rate_median_bps, mbits)),
+                ("95 % interval", "Mbit/s", &interval),
+                ("sent again", "%", &|class| percent(class.resent_share)),
             ],
-            rows: self.flows.downloads.iter().map(row).collect(),
-        }
+        )
     }
 
     /// Flows by what became of them: what is known of accelerated and of passed ones.
@@ -204,14 +195,15 @@ impl Report {
             ("QUIC, in turns", turns.quic_bytes),
             ("other UDP and else, in turns", turns.other_bytes),
         ];
-        let row = |(name, count): (&str, u64)| {
-            let share = (all > 0).then(|| count as f64 / all as f64);
-            vec![name.to_owned(), bytes(count), percent(share)]
-        };
-        (turns.bytes() > 0).then(|| Table {
-            headings: vec![("towards clients", ""), ("carried", ""), ("share", "%")],
-            rows: rows.into_iter().map(row).collect(),
-        })
+        let table = Table::of(
+            &rows,
+            &[
+                ("towards clients", "", &|(name, _)| (*name).to_owned()),
+                ("carried", "", &|(_, count)| bytes(*count)),
+                ("share", "%", &|(_, count)| percent(share(*count, all))),
+            ],
+        );
+        (turns.bytes() > 0).then_some(table)
     }
 
     /// An earlier report and this one, if there is one.

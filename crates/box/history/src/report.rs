@@ -237,7 +237,8 @@ fn estimate_ms(seen: &Distribution, per_mille: u32) -> Option<f64> {
     None
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
+/// Part of a whole; none of nothing.
+pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 

@@ -11,20 +11,22 @@ use crate::{Focus, Sample};
 const PAGE: isize = 10;
 
 /// Screen that is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
     /// Totals and subscribers.
+    #[default]
     List,
     /// One of them.
     Subscriber(IpAddr),
 }
 
 /// A column of the subscribers, and their order by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Column {
     /// Its address.
     Address,
     /// Rate that it gets.
+    #[default]
     Rate,
     /// Time in queues.
     Queueing,
@@ -80,7 +82,7 @@ impl Column {
 }
 
 /// The view.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct App {
     /// Place of the accelerators: `this machine`, or `HOST:PORT`.
     pub place: String,
@@ -115,23 +117,7 @@ impl App {
     /// A view of accelerators at a place, without a sample yet.
     #[must_use]
     pub fn new(place: String, has_colour: bool) -> Self {
-        Self {
-            place,
-            has_colour,
-            screen: Screen::List,
-            column: Column::Rate,
-            is_reversed: false,
-            filter: String::new(),
-            is_typing: false,
-            has_help: false,
-            flows_above: 0,
-            trouble: None,
-            is_over: false,
-            history: History::default(),
-            frozen: None,
-            wanted: None,
-            selected: None,
-        }
+        Self { place, has_colour, ..Self::default() }
     }
 
     /// Takes a sample in; one that was asked for a subscriber that is looked at no more adds nothing there.

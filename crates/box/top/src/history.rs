@@ -36,16 +36,18 @@ pub struct Row {
 type Key = (IpAddr, Option<u16>);
 
 /// A moment of a subscriber.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Moment {
-    /// Time, ms.
+    /// Time, on a clock of the asking process's own, ms.
     pub at_ms: u64,
-    /// Payload that it got since the moment before, bit/s.
+    /// Payload that it got since the moment before, bit/s; none before it was seen twice.
     pub delivered_bps: Option<u64>,
-    /// Its controller's rate, bit/s.
+    /// Its controller's rate, bit/s; none where a window alone limits it.
     pub rate_bps: Option<u64>,
-    /// Its controller's window, bytes.
+    /// Its controller's window, bytes; none where a rate alone limits it.
     pub window_bytes: Option<u64>,
+    /// Sent and not acknowledged, bytes.
+    pub in_flight_bytes: u64,
     /// Smoothed round trip, µs.
     pub srtt_us: Option<u64>,
     /// Estimate of the time in queues, µs.
@@ -172,6 +174,7 @@ impl Detail {
                 delivered_bps: row.delivered_bps,
                 rate_bps: row.line.rate_bps,
                 window_bytes: row.line.window_bytes,
+                in_flight_bytes: row.line.in_flight_bytes,
                 srtt_us: row.line.srtt_us,
                 queueing_us: row.line.queueing_us,
             });

@@ -4,9 +4,10 @@ use io::{Clock, Waiter};
 use serde::Serialize;
 use units::Duration;
 
+use crate::app::Column;
 use crate::history::{History, Row};
 use crate::totals::Totals;
-use crate::view::{bits_per_s, bytes, duration_s, micros};
+use crate::view::{bits_per_s, bytes, duration_s, micros, subscriber_figures};
 use crate::{Ask, Focus, Reply, Sampler, Source, TopError};
 
 /// Parts of the table of subscribers that are asked for: 256 places each.
@@ -131,28 +132,16 @@ pub fn table(report: &Report) -> Vec<String> {
         ));
         lines.extend(of.trouble.iter().map(|why| format!("  {why}")));
         if !of.subscribers.is_empty() {
-            let names = ["subscriber", "rate", "queue", "RTT", "sent again", "held", "flows"];
-            lines.push(columns(names.map(str::to_owned)));
+            let [address, figures @ ..] = Column::ALL.map(|column| column.name().to_owned());
+            lines.push(columns(&address, &figures));
         }
-        lines.extend(of.subscribers.iter().map(|row| columns(fields(row))));
+        let line = |row: &Row| columns(&row.line.address.to_string(), &subscriber_figures(row));
+        lines.extend(of.subscribers.iter().map(line));
     }
     lines
 }
 
-fn columns([address, figures @ ..]: [String; 7]) -> String {
+fn columns(address: &str, figures: &[String; 6]) -> String {
     let figures = figures.iter().map(|figure| format!(" {figure:>11}"));
     format!("  {address:<20}{}", figures.collect::<String>())
-}
-
-fn fields(row: &Row) -> [String; 7] {
-    let line = &row.line;
-    [
-        line.address.to_string(),
-        bits_per_s(row.delivered_bps),
-        micros(line.queueing_us),
-        micros(line.srtt_us),
-        bits_per_s(row.retransmitted_bps),
-        bytes(line.held_bytes),
-        line.flows.to_string(),
-    ]
 }

@@ -14,7 +14,7 @@ use ratatui::text::{Line, Span};
 use crate::app::{App, Screen};
 
 pub use figures::three_digits;
-pub(crate) use figures::{bits_per_s, bytes, duration_s, micros};
+pub(crate) use figures::{bits_per_s, bytes, duration_s, micros, subscriber_figures};
 
 /// Styles of the screen. Without colour nothing is lost: what matters is bold, or reversed.
 #[derive(Clone, Copy, Debug)]

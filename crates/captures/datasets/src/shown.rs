@@ -9,43 +9,34 @@ use crate::effect::{DatasetComparison, Effect, SUBSCRIBERS_MIN, SUBSCRIBERS_MIN_
 /// A row per measure: before, after, change with its interval, and what that says.
 #[must_use]
 pub fn table(comparison: &DatasetComparison) -> Table {
-    let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), digits);
-    let row = |effect: &Effect| {
-        let change = match (effect.change_percent, effect.change_interval_percent) {
-            (Some(change), Some([low, high])) => format!("{change:+.1} ({low:+.1} to {high:+.1})"),
-            (Some(change), None) => format!("{change:+.1}"),
-            _ => "-".to_owned(),
-        };
-        let difference = match (effect.difference, effect.difference_interval) {
-            (Some(difference), Some([low, high])) => {
-                format!("{} ({} to {})", signed(difference), signed(low), signed(high))
-            }
-            (Some(difference), None) => signed(difference),
-            _ => "-".to_owned(),
-        };
-        vec![
-            format!("{}, {}", effect.measure.name(), effect.unit),
-            effect.flows[0].to_string(),
-            effect.flows[1].to_string(),
-            number(effect.before),
-            number(effect.after),
-            difference,
-            change,
-            effect.verdict.name().to_owned(),
-        ]
-    };
-    Table {
-        headings: vec![
-            ("measure", ""),
-            ("flows", "before"),
-            ("flows", "after"),
-            ("before", ""),
-            ("after", ""),
-            ("difference", "95 % interval"),
-            ("change, %", "95 % interval"),
-            ("verdict", ""),
+    let number = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), digits);
+    let difference = |effect: &Effect| with_interval(effect.difference, effect.difference_interval, &signed);
+    let percent = |value: f64| format!("{value:+.1}");
+    let change =
+        |effect: &Effect| with_interval(effect.change_percent, effect.change_interval_percent, &percent);
+    Table::of(
+        &comparison.effects,
+        &[
+            ("measure", "", &|effect| format!("{}, {}", effect.measure.name(), effect.unit)),
+            ("flows", "before", &|effect| effect.flows[0].to_string()),
+            ("flows", "after", &|effect| effect.flows[1].to_string()),
+            ("before", "", &|effect| number(effect.before)),
+            ("after", "", &|effect| number(effect.after)),
+            ("difference", "95 % interval", &difference),
+            ("change, %", "95 % interval", &change),
+            ("verdict", "", &|effect| effect.verdict.name().to_owned()),
         ],
-        rows: comparison.effects.iter().map(row).collect(),
+    )
+}
+
+/// Text where there is no value.
+const NONE: &str = "-";
+
+fn with_interval(value: Option<f64>, interval: Option<[f64; 2]>, show: &dyn Fn(f64) -> String) -> String {
+    match (value.map(show), interval.map(|ends| ends.map(show))) {
+        (Some(value), Some([low, high])) => format!("{value} ({low} to {high})"),
+        (Some(value), None) => value,
+        (None, _) => NONE.to_owned(),
     }
 }
 

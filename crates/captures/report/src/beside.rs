@@ -5,6 +5,8 @@ use figures::chart::{Axis, Chart, Ink, Mark, Series};
 use maud::{Markup, html};
 use scenario::results::{BesideFigures, CaseResult, Figures, ScenarioResult};
 
+use crate::summary::run_name;
+
 /// Table and charts; nothing where nothing went on.
 pub(crate) fn shown(result: &ScenarioResult) -> Markup {
     let rows = of_cases(result);
@@ -22,50 +24,35 @@ pub(crate) fn shown(result: &ScenarioResult) -> Markup {
 }
 
 fn of_cases(result: &ScenarioResult) -> Vec<(String, &BesideFigures)> {
-    let name = |case: &CaseResult| match result.scenario.repetitions {
-        0 | 1 => case.name.clone(),
-        _ => format!("{} (seed {})", case.name, case.seed),
-    };
     let mut all = Vec::new();
     for case in &result.cases {
         let beside = case.figures.iter().flat_map(|figures| &figures.beside);
-        all.extend(beside.map(|one| (name(case), one)));
+        all.extend(beside.map(|one| (run_name(result, case), one)));
     }
     all
 }
 
 /// A row for each flow beside a case's own, with what those got meanwhile.
 fn table(rows: &[(String, &BesideFigures)]) -> Table {
-    let headings = vec![
-        ("case", ""),
-        ("beside it", ""),
-        ("from", "s"),
-        ("to", "s"),
-        ("got", "Mbit/s"),
-        ("workload meanwhile", "Mbit/s"),
-        ("pages p50", "ms"),
-        ("pages p95", "ms"),
-        ("call p95", "ms"),
-        ("call up p95", "ms"),
-        ("call loss", "%"),
-    ];
-    let row = |(case, one): &(String, &BesideFigures)| {
-        let ms = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.0}"));
-        vec![
-            case.clone(),
-            one.name(),
-            format!("{:.1}", one.start_s),
-            format!("{:.1}", one.end_s),
-            format!("{:.2}", one.goodput_mbps),
-            format!("{:.2}", one.own_mbps),
-            ms(one.response_ms.map(|pages| pages.p50)),
-            ms(one.response_ms.map(|pages| pages.p95)),
-            ms(one.delay_ms.map(|delay| delay.p95)),
-            ms(one.delay_up_ms.map(|delay| delay.p95)),
-            one.loss.map_or_else(|| "–".to_owned(), |loss| format!("{:.2}", 100.0 * loss)),
-        ]
+    let or_none = |value: Option<f64>, decimals: usize| {
+        value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
     };
-    Table { headings, rows: rows.iter().map(row).collect() }
+    Table::of(
+        rows,
+        &[
+            ("case", "", &|(case, _)| case.clone()),
+            ("beside it", "", &|(_, one)| one.name()),
+            ("from", "s", &|(_, one)| format!("{:.1}", one.start_s)),
+            ("to", "s", &|(_, one)| format!("{:.1}", one.end_s)),
+            ("got", "Mbit/s", &|(_, one)| format!("{:.2}", one.goodput_mbps)),
+            ("workload meanwhile", "Mbit/s", &|(_, one)| format!("{:.2}", one.own_mbps)),
+            ("pages p50", "ms", &|(_, one)| or_none(one.response_ms.map(|pages| pages.p50), 0)),
+            ("pages p95", "ms", &|(_, one)| or_none(one.response_ms.map(|pages| pages.p95), 0)),
+            ("call p95", "ms", &|(_, one)| or_none(one.delay_ms.map(|delay| delay.p95), 0)),
+            ("call up p95", "ms", &|(_, one)| or_none(one.delay_up_ms.map(|delay| delay.p95), 0)),
+            ("call loss", "%", &|(_, one)| or_none(one.loss.map(|loss| 100.0 * loss), 2)),
+        ],
+    )
 }
 
 /// Chart of the throughput of the workload's flows and of each one beside them, over the capacity of the link.

@@ -13,11 +13,11 @@ use analysis::{
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use serde::Serialize;
 use tables::{Column, ShardWriter, Shards, TableSchema, TablesError, Value, Whole};
 
 use crate::flow_lines::failure;
 use crate::flow_row::FlowRow;
+use crate::variant_name::name_of;
 use ends::Ends;
 pub use identity::{CaptureId, capture_id, date_of, series_run};
 use identity::{flow_id, partition, run_id};
@@ -340,9 +340,9 @@ impl Dataset {
         // The same names as in the JSON.
         let (mut cause, mut by, mut sent) = (Value::Null, Value::Null, Value::Null);
         match event.kind {
-            EventKind::Retransmission { cause: why } => cause = name_of(&why),
+            EventKind::Retransmission { cause: why } => cause = name_of(&why).into(),
             EventKind::Spurious { cause: why, by: how, sent_ns } => {
-                (cause, by, sent) = (name_of(&why), name_of(&how), sent_ns.into());
+                (cause, by, sent) = (name_of(&why).into(), name_of(&how).into(), sent_ns.into());
             }
             _ => {}
         }
@@ -352,7 +352,7 @@ impl Dataset {
             u8::from(event.direction).into(),
             micros(event.time_ns),
             event.time_ns.into(),
-            kind_of(&event.kind).into(),
+            name_of(&event.kind).into(),
             event.offset.into(),
             event.len.into(),
             cause,
@@ -360,28 +360,5 @@ impl Dataset {
             sent,
         ]);
         self.push(Table::Events, row);
-    }
-}
-
-/// The name that the JSON has for a variant.
-fn name_of(variant: &impl Serialize) -> Value {
-    match serde_json::to_value(variant) {
-        Ok(serde_json::Value::String(name)) => name.into(),
-        _ => Value::Null,
-    }
-}
-
-fn kind_of(kind: &EventKind) -> &'static str {
-    match kind {
-        EventKind::Retransmission { .. } => "retransmission",
-        EventKind::Spurious { .. } => "spurious",
-        EventKind::WindowProbe => "window_probe",
-        EventKind::KeepAlive => "keep_alive",
-        EventKind::Repaired => "repaired",
-        EventKind::Reordered => "reordered",
-        EventKind::ZeroWindow => "zero_window",
-        EventKind::CongestionMark => "congestion_mark",
-        EventKind::CongestionAnswer => "congestion_answer",
-        EventKind::Reset => "reset",
     }
 }

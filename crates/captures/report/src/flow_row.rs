@@ -1,13 +1,8 @@
 //! [`FlowRow`]: a flow as one row, every figure of the JSON schema a column.
 
-mod flatten;
-
 use analysis::FlowReport;
-use serde::Serialize;
 use serde_json::Value as Json;
 use tables::{Column, ColumnKind, Value};
-
-use flatten::Flattener;
 
 /// The definitions that name the columns.
 const DEFINITIONS: &str = include_str!("../../../../schemas/analysis.schema.json");
@@ -21,6 +16,49 @@ enum Place {
     Object(Vec<(String, Place)>),
     /// One object for each direction.
     Directions([Box<Place>; 2]),
+}
+
+impl Place {
+    /// Puts a value, or its parts, where they belong; what has no place is left out.
+    fn put(&self, value: Json, row: &mut [Value]) {
+        match (self, value) {
+            (Self::Column(index), value) => row[*index] = cell(value),
+            (Self::Object(fields), Json::Object(mut object)) => {
+                for (name, place) in fields {
+                    place.put(object.remove(name).unwrap_or_default(), row);
+                }
+            }
+            (Self::Directions(places), Json::Array(items)) => {
+                places.iter().zip(items).for_each(|(place, item)| place.put(item, row));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The value of a column; several items share one.
+fn cell(value: Json) -> Value {
+    match value {
+        Json::Null | Json::Object(_) => Value::Null,
+        Json::Bool(is) => is.into(),
+        Json::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(whole), _) => whole.into(),
+            (None, Some(whole)) => whole.into(),
+            (None, None) => number.as_f64().into(),
+        },
+        Json::String(text) => text.into(),
+        // A list without items is no text, which a database can count.
+        Json::Array(items) if items.is_empty() => Value::Null,
+        Json::Array(items) => items.iter().map(item).collect::<Vec<_>>().join("; ").into(),
+    }
+}
+
+/// An item of those that share a column.
+fn item(item: &Json) -> String {
+    match (item["kind"].as_str(), item["evidence"].as_str()) {
+        (Some(kind), Some(evidence)) => format!("{kind}: {evidence}"),
+        _ => item.to_string(),
+    }
 }
 
 /// The columns of a flow, and the way from a report to its row.
@@ -65,7 +103,7 @@ impl FlowRow {
         }
         row.resize(self.columns.len(), Value::Null);
         // Every field that the report has is in the schema, which a test of the analysis checks.
-        let _ = flow.serialize(Flattener::new(&self.root, &mut row));
+        self.root.put(serde_json::to_value(flow).unwrap_or_default(), &mut row);
         row
     }
 }

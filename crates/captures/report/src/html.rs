@@ -4,12 +4,12 @@ use figures::Table;
 use figures::chart::key;
 use figures::page::with_units;
 use maud::{Markup, html};
-use scenario::results::{CaseResult, Figures, MadeBy, Results, ScenarioResult};
+use scenario::results::{CaseResult, Figures, MadeBy, Results, ScenarioResult, Timing};
 
 use crate::case_charts::{self, Axes};
 use crate::case_flow::{self, CaseFlow, of_case};
 use crate::picture::picture_chart;
-use crate::summary::{grouped, summary};
+use crate::summary::{grouped, run_name, summary};
 use crate::{beside, finding, network};
 
 /// The whole page for `results`, under `title`.
@@ -60,7 +60,7 @@ fn made_by(made: &MadeBy) -> String {
          {} processors, {}.",
         made.kernel,
         made.processors,
-        date(made.started_unix_s)
+        figures::date_and_time(made.started_unix_s)
     )
 }
 
@@ -85,15 +85,11 @@ fn section(result: &ScenarioResult, flows: &[&CaseFlow]) -> Markup {
 /// Faults: what was not run, what did not come out as it must, and what is doubtful: all that the JSON has,
 /// with the seed where there are several.
 fn faults(result: &ScenarioResult) -> Markup {
-    let name = |case: &CaseResult| match result.scenario.repetitions {
-        0 | 1 => case.name.clone(),
-        _ => format!("{} (seed {})", case.name, case.seed),
-    };
     let list = |title: &str, class: &str, of: &dyn Fn(&CaseResult) -> Vec<String>| {
         let all: Vec<(String, String)> = result
             .cases
             .iter()
-            .flat_map(|case| of(case).into_iter().map(move |what| (name(case), what)))
+            .flat_map(|case| of(case).into_iter().map(|what| (run_name(result, case), what)))
             .collect();
         html! {
             @if !all.is_empty() {
@@ -235,56 +231,30 @@ fn how_started(result: &ScenarioResult) -> Markup {
 
 /// The emulator's lateness in every run.
 fn timing(results: &Results) -> Table {
-    let mut table = Table {
-        headings: vec![
-            ("case", ""),
-            ("packets", ""),
-            ("mean", "µs"),
-            ("p50", "µs"),
-            ("p99", "µs"),
-            ("largest", "µs"),
-            ("over 0.2 ms", "%"),
-            ("over 1 ms", "%"),
-            ("missed", "packets"),
-            ("throughput off", "≤ %"),
-        ],
-        rows: Vec::new(),
-    };
+    let mut runs: Vec<(String, &Timing)> = Vec::new();
     for result in &results.scenarios {
         let run = |case: &CaseResult| match result.scenario.repetitions {
             0 | 1 => format!("{}, {}", case.name, result.scenario.name),
             _ => format!("{} ({}), {}", case.name, case.repetition, result.scenario.name),
         };
-        for (case, figures) in result.cases.iter().filter_map(|case| Some((case, case.figures.as_ref()?))) {
-            let (timing, late) = (&figures.timing, figures.timing.late_us);
-            table.rows.push(vec![
-                run(case),
-                late.count.to_string(),
-                format!("{:.1}", late.mean),
-                format!("{:.1}", late.p50),
-                format!("{:.1}", late.p99),
-                format!("{:.0}", late.max),
-                format!("{:.2}", 100.0 * timing.share_over_200_us),
-                format!("{:.2}", 100.0 * timing.share_over_1_ms),
-                timing.missed_packets.to_string(),
-                format!("{:.2}", 100.0 * timing.throughput_error),
-            ]);
-        }
+        let cases = result.cases.iter();
+        runs.extend(cases.filter_map(|case| Some((run(case), &case.figures.as_ref()?.timing))));
     }
-    table
-}
-
-/// `2026-03-01 14:05 UTC` for seconds since 1970 (proleptic Gregorian, Howard Hinnant's `civil_from_days`).
-fn date(unix_s: u64) -> String {
-    let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
-    let z = days + 719_468;
-    let (era, doe) = (z / 146_097, z % 146_097);
-    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-    let year = yoe + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest % 3_600 / 60)
+    Table::of(
+        &runs,
+        &[
+            ("case", "", &|(run, _)| run.clone()),
+            ("packets", "", &|(_, timing)| timing.late_us.count.to_string()),
+            ("mean", "µs", &|(_, timing)| format!("{:.1}", timing.late_us.mean)),
+            ("p50", "µs", &|(_, timing)| format!("{:.1}", timing.late_us.p50)),
+            ("p99", "µs", &|(_, timing)| format!("{:.1}", timing.late_us.p99)),
+            ("largest", "µs", &|(_, timing)| format!("{:.0}", timing.late_us.max)),
+            ("over 0.2 ms", "%", &|(_, timing)| format!("{:.2}", 100.0 * timing.share_over_200_us)),
+            ("over 1 ms", "%", &|(_, timing)| format!("{:.2}", 100.0 * timing.share_over_1_ms)),
+            ("missed", "packets", &|(_, timing)| timing.missed_packets.to_string()),
+            ("throughput off", "≤ %", &|(_, timing)| format!("{:.2}", 100.0 * timing.throughput_error)),
+        ],
+    )
 }
 
 #[cfg(test)]

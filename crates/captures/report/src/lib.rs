@@ -23,6 +23,7 @@ mod picture;
 mod pictures;
 mod summary;
 mod trace_chart;
+mod variant_name;
 
 pub use capture_page::CapturePage;
 pub use case_flow::CaseFlow;

@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use analysis::{Direction, Event, EventKind, FlowReport, PacketView, PerDirection};
+use serde::Serialize;
 use serde_json::{Value, json};
 use units::Instant;
 use wire::TcpFlags;
+
+use crate::variant_name::name_of;
 
 /// Writes a trace while packets come.
 #[derive(Debug)]
@@ -87,11 +90,11 @@ impl<W: Write> PerfettoTrace<W> {
     pub fn on_event(&mut self, event: &Event) {
         let at = self.micros(Instant::from_nanos(event.time_ns));
         let name = match event.kind {
-            EventKind::Retransmission { cause } => format!("retransmission: {}", name_of(&cause)),
+            EventKind::Retransmission { cause } => format!("retransmission: {}", words(&cause)),
             EventKind::Spurious { cause, by, .. } => {
-                format!("not needed ({}): known by {}", name_of(&cause), name_of(&by))
+                format!("not needed ({}): known by {}", words(&cause), words(&by))
             }
-            kind => name_of(&kind),
+            kind => words(&kind),
         };
         let args = json!({ "offset": event.offset, "bytes": event.len });
         let track = track(event.direction);
@@ -134,9 +137,7 @@ fn way(direction: Direction) -> &'static str {
     }
 }
 
-/// The name that the JSON gives a kind.
-fn name_of(kind: &impl serde::Serialize) -> String {
-    let value = serde_json::to_value(kind).unwrap_or_default();
-    let name = value.as_str().or_else(|| value["event"].as_str()).unwrap_or_default();
-    name.replace('_', " ")
+/// The name that the JSON gives a kind, in words.
+fn words(kind: &impl Serialize) -> String {
+    name_of(kind).unwrap_or_default().replace('_', " ")
 }

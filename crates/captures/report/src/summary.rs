@@ -74,6 +74,14 @@ pub(crate) fn grouped(result: &ScenarioResult) -> Vec<(&str, Vec<&CaseResult>)> 
     groups
 }
 
+/// Name of a run: of the case, with the seed where there are several.
+pub(crate) fn run_name(result: &ScenarioResult, case: &CaseResult) -> String {
+    match result.scenario.repetitions {
+        0 | 1 => case.name.clone(),
+        _ => format!("{} (seed {})", case.name, case.seed),
+    }
+}
+
 /// The mean of `value` over repetitions, or a dash.
 fn number(figures: &[&Figures], decimals: usize, value: fn(&Figures) -> Option<f64>) -> String {
     let mean = stats::mean(figures.iter().filter_map(|f| value(f)));

@@ -99,7 +99,5 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     args.client.measure(
         |session, made_by, display| measure::all(session, &plan, local, &made_by, display),
         |document| document.parts.iter().any(|part| part.document.is_some()),
-        measure::all_summary,
-        measure::all_page,
     )
 }

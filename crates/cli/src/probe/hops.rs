@@ -43,7 +43,5 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     args.client.measure(
         |session, made_by, display| measure::hops(session, &plan, made_by, display),
         |document| !document.hops.is_empty(),
-        measure::hops_summary,
-        measure::hops_page,
     )
 }

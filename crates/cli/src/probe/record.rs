@@ -60,8 +60,6 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     args.client.measure_and(
         |session, made_by, display| measure::record(session, &plan, made_by, display),
         |document| !document.ways.is_empty(),
-        measure::record_summary,
-        measure::record_page,
         |document| save(document, &args.out),
     )
 }

@@ -27,7 +27,7 @@ const LEFT: &[(&str, usize)] = &[
     ("cellerator-drwa", 5),
     ("cellerator-engine", 3),
     ("cellerator-history", 2),
-    ("cellerator-measure", 26),
+    ("cellerator-measure", 19),
     ("cellerator-probe", 10),
     ("cellerator-reproduce", 6),
     ("cellerator-run", 26),

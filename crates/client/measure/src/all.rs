@@ -9,10 +9,11 @@ use serde::Serialize;
 use serde_json::Value;
 use units::Duration;
 
+use crate::document::{Document, Figures, Measured};
 use crate::error::MeasureError;
 use crate::hops::{self, HopsPlan};
 use crate::local::LocalPeer;
-use crate::maker::{Maker, Peer};
+use crate::maker::Maker;
 use crate::middlebox::{self, MiddleboxPlan};
 use crate::rtt::{self, RttPlan};
 use crate::session::{Session, Watcher};
@@ -20,7 +21,6 @@ use crate::sweep::{self, SweepPlan};
 use crate::tcp::{self, TcpPlan};
 use crate::timeout::{self, TimeoutPlan};
 use crate::verdict::digits;
-use crate::{hops_page, middlebox_page, rtt_page, sweep_page, tcp_page, timeout_page};
 
 /// Name and version of the document; its schema is `schemas/probe-all.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-all/1";
@@ -78,19 +78,12 @@ pub struct PartRun {
 }
 
 /// Results of all measurements.
+pub type AllDocument = Document<AllFigures>;
+
+/// Figures of all measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct AllDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the measurements.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct AllFigures {
     /// What was measured, in its order.
     pub parts: Vec<PartRun>,
 }
@@ -113,19 +106,26 @@ struct Entry<'p> {
     act: Act<'p>,
 }
 
-fn done<D: Serialize, E: Into<MeasureError>>(
-    outcome: Result<(D, Option<MeasureError>), E>,
-    verdict: impl Fn(&D) -> &str,
-    page: impl Fn(&D) -> Markup,
-) -> Result<Done, MeasureError> {
-    let (document, failure) = outcome.map_err(Into::into)?;
-    Ok(Done {
-        verdict: verdict(&document).to_owned(),
-        page: page(&document),
-        // Of a document of ours nothing is lost: its keys are text.
-        document: serde_json::to_value(&document).unwrap_or_default(),
-        failure,
-    })
+impl<'p> Entry<'p> {
+    /// The part `name`, which `act` measures.
+    fn new<F: Figures, E: Into<MeasureError>>(
+        name: &'static str,
+        title: &'static str,
+        expected: Duration,
+        act: impl FnOnce(&mut Session<'_>, Maker, &mut dyn Watcher) -> Result<Measured<F>, E> + 'p,
+    ) -> Self {
+        let act = |session: &mut Session<'_>, made_by: Maker, watcher: &mut dyn Watcher| {
+            let (document, failure) = act(session, made_by, watcher).map_err(Into::into)?;
+            Ok(Done {
+                page: F::body(&document),
+                // Of a document of ours nothing is lost: its keys are text.
+                document: serde_json::to_value(&document).unwrap_or_default(),
+                verdict: document.verdict,
+                failure,
+            })
+        };
+        Self { name, title, expected, act: Box::new(act) }
+    }
 }
 
 fn loaded(plan: &RttPlan) -> Duration {
@@ -140,61 +140,44 @@ fn parts<'p>(plan: &'p AllPlan, local: Option<LocalPeer<'p>>) -> Vec<Entry<'p>> 
     let sweep_runs = if plan.sweep.rates.is_empty() { SWEEP_RUNS } else { plan.sweep.rates.len() as u64 };
     let sweep_way = plan.sweep.search_length + RUN_MORE + (plan.sweep.length + RUN_MORE) * sweep_runs;
     let transfers = ways(&plan.tcp.directions) * u64::from(plan.tcp.repetitions);
+    let silence = plan.timeout.silences.iter().copied().max().unwrap_or(Duration::ZERO);
     vec![
-        Entry {
-            name: "rtt",
-            title: "Round trips, idle and under load",
-            expected: loaded(&plan.rtt),
-            act: Box::new(move |session, made_by, watcher| {
-                let came = rtt::rtt_beside(session, &plan.rtt, local, made_by, watcher);
-                done(came, |document| &document.verdict, rtt_page::body)
-            }),
-        },
-        Entry {
-            name: "sweep",
-            title: "UDP at several rates",
-            expected: sweep_way * ways(&plan.sweep.directions),
-            act: Box::new(move |session, made_by, watcher| {
-                let came = sweep::sweep(session, &plan.sweep, made_by, watcher);
-                done(came, |document| &document.verdict, sweep_page::body)
-            }),
-        },
-        Entry {
-            name: "tcp",
-            title: "TCP",
-            expected: (plan.tcp.length + TRANSFER_MORE) * transfers,
-            act: Box::new(move |session, made_by, watcher| {
-                let came = tcp::tcp(session, &plan.tcp, made_by, watcher);
-                done(came, |document| &document.verdict, tcp_page::body)
-            }),
-        },
-        Entry {
-            name: "middlebox",
-            title: "What stands in between",
-            expected: plan.middlebox.delay * 2 + MIDDLEBOX_MORE,
-            act: Box::new(move |session, made_by, watcher| {
-                let came = middlebox::middlebox(session, &plan.middlebox, made_by, watcher);
-                done(came, |document| &document.verdict, middlebox_page::body)
-            }),
-        },
-        Entry {
-            name: "hops",
-            title: "Where on the way packets wait",
-            expected: WAY + loaded(&plan.hops.rtt),
-            act: Box::new(move |session, made_by, watcher| {
-                let came = hops::hops(session, &plan.hops, made_by, watcher);
-                done(came, |document| &document.verdict, hops_page::body)
-            }),
-        },
-        Entry {
-            name: "timeout",
-            title: "How long idle flows are kept",
-            expected: plan.timeout.silences.iter().copied().max().unwrap_or(Duration::ZERO) + RUN_MORE * 2,
-            act: Box::new(move |session, made_by, watcher| {
-                let came = timeout::timeout(session, &plan.timeout, made_by, watcher);
-                done(came, |document| &document.verdict, timeout_page::body)
-            }),
-        },
+        Entry::new(
+            "rtt",
+            "Round trips, idle and under load",
+            loaded(&plan.rtt),
+            move |session, made_by, watcher| rtt::rtt_beside(session, &plan.rtt, local, made_by, watcher),
+        ),
+        Entry::new(
+            "sweep",
+            "UDP at several rates",
+            sweep_way * ways(&plan.sweep.directions),
+            |session, made_by, watcher| sweep::sweep(session, &plan.sweep, made_by, watcher),
+        ),
+        Entry::new(
+            "tcp",
+            "TCP",
+            (plan.tcp.length + TRANSFER_MORE) * transfers,
+            |session, made_by, watcher| tcp::tcp(session, &plan.tcp, made_by, watcher),
+        ),
+        Entry::new(
+            "middlebox",
+            "What stands in between",
+            plan.middlebox.delay * 2 + MIDDLEBOX_MORE,
+            |session, made_by, watcher| middlebox::middlebox(session, &plan.middlebox, made_by, watcher),
+        ),
+        Entry::new(
+            "hops",
+            "Where on the way packets wait",
+            WAY + loaded(&plan.hops.rtt),
+            |session, made_by, watcher| hops::hops(session, &plan.hops, made_by, watcher),
+        ),
+        Entry::new(
+            "timeout",
+            "How long idle flows are kept",
+            silence + RUN_MORE * 2,
+            |session, made_by, watcher| timeout::timeout(session, &plan.timeout, made_by, watcher),
+        ),
     ]
 }
 
@@ -217,20 +200,13 @@ pub fn all(
     local: Option<LocalPeer<'_>>,
     made_by: &Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(AllDocument, Option<MeasureError>), IoError> {
+) -> Result<Measured<AllFigures>, IoError> {
     let mut entries = parts(plan, local);
     entries.retain(|entry| plan.wanted.iter().any(|name| name == entry.name));
     let count = entries.len();
     let mut left = entries.iter().fold(Duration::ZERO, |sum, entry| sum + entry.expected);
-    let mut document = AllDocument {
-        schema: SCHEMA,
-        made_by: made_by.clone(),
-        server: session.peer(),
-        verdict: String::new(),
-        incomplete: None,
-        parts: Vec::new(),
-    };
-    let mut failure = None;
+    let server = session.peer();
+    let (mut parts, mut failure) = (Vec::new(), None);
     for (number, entry) in (1..).zip(entries) {
         let (name, title) = (entry.name, entry.title);
         watcher.say(&format!(
@@ -270,14 +246,12 @@ pub fn all(
         if let Some(error) = part.error.as_ref().filter(|_| failure.is_none()) {
             watcher.say(&format!("{name}: {error}; the rest goes on"));
         }
-        document.parts.push(part);
+        parts.push(part);
         if failure.is_some() {
             break;
         }
     }
-    document.incomplete = failure.as_ref().map(ToString::to_string);
-    document.verdict = verdict(&document);
-    Ok((document, failure))
+    Ok(Document::of(made_by.clone(), server, AllFigures { parts }, failure))
 }
 
 /// The headings of a part's page stand one step lower in the page of all.
@@ -286,37 +260,76 @@ fn section(title: &str, page: &Markup) -> String {
     html! { h2 { (title) } (PreEscaped(lower)) }.into_string()
 }
 
-/// The verdict, and that of each part.
-#[must_use]
-pub fn summary(document: &AllDocument, columns: usize) -> String {
-    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
-    for part in &document.parts {
-        let told = match (&part.verdict, &part.error) {
-            (Some(verdict), _) => verdict.clone(),
-            (None, Some(error)) => format!("could not be measured: {error}"),
-            (None, None) => "nothing was measured".to_owned(),
+impl Figures for AllFigures {
+    const SCHEMA: &'static str = SCHEMA;
+    const TITLE: &'static str = "What this path is like";
+    const PORT: &'static str = "port";
+
+    /// Verdict of all parts together, in one sentence: each part has its own verdict below.
+    fn verdict(document: &Document<Self>) -> String {
+        let of = |name: &str| {
+            document.parts.iter().find(|part| part.name == name).and_then(|part| part.document.as_ref())
         };
-        text += &format!("\n  {} ({:.0} s)\n", part.name, part.seconds);
-        for line in figures::wrapped(&told, columns.saturating_sub(4)) {
-            text += &format!("    {line}\n");
+        let mut sentences = Vec::new();
+        let mut numbers = Vec::new();
+        for direction in ["down", "up"] {
+            let is_own = |value: &&Value| value["direction"] == direction;
+            let find = |name: &str, list: &str| {
+                of(name).and_then(|document| document[list].as_array()?.iter().find(is_own).cloned())
+            };
+            let tcp = find("tcp", "rows").and_then(|row| row["bandwidth_mbps"]["mean"].as_f64());
+            let capacity = find("sweep", "directions").and_then(|row| row["capacity"]["mbps"].as_f64());
+            let rates: Vec<String> = [("TCP gets", tcp), ("the path carries", capacity)]
+                .into_iter()
+                .filter_map(|(name, mbps)| Some(format!("{name} {} Mbit/s", digits(mbps?))))
+                .collect();
+            if !rates.is_empty() {
+                numbers.push(format!("{direction}, {}", rates.join(" and ")));
+            }
+        }
+        if let Some(first) = numbers.first_mut() {
+            *first = first.replacen("down,", "Down,", 1).replacen("up,", "Up,", 1);
+            sentences.push(format!("{}.", numbers.join("; ")));
+        }
+        if sentences.is_empty() {
+            let first = document.parts.iter().find_map(|part| part.verdict.as_deref());
+            sentences.extend(first.map(first_sentence));
+        }
+        let failed: Vec<&str> =
+            document.parts.iter().filter(|part| part.error.is_some()).map(|part| part.name).collect();
+        if !failed.is_empty() {
+            sentences.push(format!("Not or not wholly measured: {}.", failed.join(", ")));
+        }
+        if let Some(why) = &document.incomplete {
+            sentences.push(format!("Not complete: {why}."));
+        }
+        if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
+    }
+
+    fn summary(document: &Document<Self>, columns: usize) -> String {
+        let mut text = String::new();
+        for part in &document.parts {
+            let told = match (&part.verdict, &part.error) {
+                (Some(verdict), _) => verdict.clone(),
+                (None, Some(error)) => format!("could not be measured: {error}"),
+                (None, None) => "nothing was measured".to_owned(),
+            };
+            text += &format!("\n  {} ({:.0} s)\n", part.name, part.seconds);
+            for line in figures::wrapped(&told, columns.saturating_sub(4)) {
+                text += &format!("    {line}\n");
+            }
+        }
+        text
+    }
+
+    fn body(document: &Document<Self>) -> Markup {
+        html! {
+            @for part in &document.parts {
+                @if part.page.is_empty() { h2 { (part.name) } }
+                (PreEscaped(part_head(part)))
+            }
         }
     }
-    text
-}
-
-/// The whole page.
-#[must_use]
-pub fn page(document: &AllDocument) -> String {
-    let is_partial = document.incomplete.is_some();
-    let head = document.server.page_head(&document.verdict, is_partial, "port", &document.made_by);
-    let body = html! {
-        (head)
-        @for part in &document.parts {
-            @if part.page.is_empty() { h2 { (part.name) } }
-            (PreEscaped(part_head(part)))
-        }
-    };
-    figures::page::page("What this path is like", "", &body)
 }
 
 /// Heading, verdict and figures of a part.
@@ -339,47 +352,6 @@ fn first_sentence(verdict: &str) -> String {
     verdict.split_once(". ").map_or_else(|| verdict.to_owned(), |(first, _)| format!("{first}."))
 }
 
-/// Verdict of all parts together, in one sentence: each part has its own verdict below.
-fn verdict(document: &AllDocument) -> String {
-    let of = |name: &str| {
-        document.parts.iter().find(|part| part.name == name).and_then(|part| part.document.as_ref())
-    };
-    let mut sentences = Vec::new();
-    let mut numbers = Vec::new();
-    for direction in ["down", "up"] {
-        let is_own = |value: &&Value| value["direction"] == direction;
-        let find = |name: &str, list: &str| {
-            of(name).and_then(|document| document[list].as_array()?.iter().find(is_own).cloned())
-        };
-        let tcp = find("tcp", "rows").and_then(|row| row["bandwidth_mbps"]["mean"].as_f64());
-        let capacity = find("sweep", "directions").and_then(|row| row["capacity"]["mbps"].as_f64());
-        let rates: Vec<String> = [("TCP gets", tcp), ("the path carries", capacity)]
-            .into_iter()
-            .filter_map(|(name, mbps)| Some(format!("{name} {} Mbit/s", digits(mbps?))))
-            .collect();
-        if !rates.is_empty() {
-            numbers.push(format!("{direction}, {}", rates.join(" and ")));
-        }
-    }
-    if let Some(first) = numbers.first_mut() {
-        *first = first.replacen("down,", "Down,", 1).replacen("up,", "Up,", 1);
-        sentences.push(format!("{}.", numbers.join("; ")));
-    }
-    if sentences.is_empty() {
-        let first = document.parts.iter().find_map(|part| part.verdict.as_deref());
-        sentences.extend(first.map(first_sentence));
-    }
-    let failed: Vec<&str> =
-        document.parts.iter().filter(|part| part.error.is_some()).map(|part| part.name).collect();
-    if !failed.is_empty() {
-        sentences.push(format!("Not or not wholly measured: {}.", failed.join(", ")));
-    }
-    if let Some(why) = &document.incomplete {
-        sentences.push(format!("Not complete: {why}."));
-    }
-    if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,24 +365,13 @@ mod tests {
             document: None,
             page: verdict.map_or_else(String::new, |_| section("Title", &html! { h2 { "Inner" } "<" })),
         };
-        AllDocument {
-            schema: SCHEMA,
-            made_by: Maker { cellerator: "0".to_owned(), command: "c".to_owned(), started_unix_s: 0 },
-            server: Peer {
-                host: "h".to_owned(),
-                address: "192.0.2.1".to_owned(),
-                port: 7_311,
-                ip_version: 4,
-            },
-            verdict: "All is well.".to_owned(),
-            incomplete: None,
-            parts: vec![part("rtt", Some("Fast."), None), part("tcp", None, Some("wrong key"))],
-        }
+        let parts = vec![part("rtt", Some("Fast."), None), part("tcp", None, Some("wrong key"))];
+        AllDocument { verdict: "All is well.".to_owned(), ..Document::made_up(AllFigures { parts }) }
     }
 
     #[test]
     fn the_page_begins_with_the_verdict_and_each_part_with_its_own() {
-        let page = page(&document());
+        let page = document().page();
         let body = page.split_once("</h1>").unwrap().1;
         assert!(body.starts_with("<p class=\"finding\">All is well.</p>"), "{body}");
         assert!(body.contains("<h2>Title</h2><p class=\"finding\">Fast.</p><h3>Inner</h3>&lt;"), "{body}");
@@ -422,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_summary_tells_what_could_not_be_measured_in_one_line() {
-        let text = summary(&document(), 60);
+        let text = document().summary(60);
         assert!(text.starts_with("All is well.\n"));
         assert!(text.contains("  rtt (12 s)\n    Fast.\n"), "{text}");
         assert!(text.contains("  tcp (12 s)\n    could not be measured: wrong key\n"), "{text}");

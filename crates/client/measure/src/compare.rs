@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::maker::Maker;
-use crate::verdict::{digits, time, way};
+use crate::verdict::{digits, known, time, way};
 use crate::{rtt, sweep, tcp};
 
 /// Name and version of the document; its schema is `schemas/probe-compare.schema.json`.
@@ -206,79 +206,55 @@ fn settings(row: &Value) -> String {
 }
 
 fn number(value: Option<f64>) -> String {
-    value.map_or("–".to_owned(), |value| format!("{value:.2}"))
+    known(value, |value| format!("{value:.2}"))
 }
 
 /// Titles and tables of what there is.
 fn tables(comparison: &EnvironmentComparison) -> Vec<(&'static str, Table)> {
-    let mut tables = Vec::new();
-    if !comparison.round_trips.is_empty() {
-        let row = |row: &RttRow| {
-            let values = [row.min_ms, row.p50_ms, row.p95_ms, row.p99_ms, row.loss_percent].map(number);
-            let names = [row.environment.clone(), row.load.clone()];
-            names.into_iter().chain(values).chain([row.outages.to_string()]).collect()
-        };
-        let headings = vec![
-            ("environment", ""),
-            ("load", ""),
-            ("min", "ms"),
-            ("median", "ms"),
-            ("p95", "ms"),
-            ("p99", "ms"),
-            ("lost", "%"),
-            ("outages", ""),
-        ];
-        let rows = comparison.round_trips.iter().map(row).collect();
-        tables.push(("Round trips", Table { headings, rows }));
-    }
-    if !comparison.capacities.is_empty() {
-        let row = |row: &CapacityRow| {
-            let values =
-                [row.capacity_mbps, row.knee_mbps, row.least_loss_percent, row.loaded_rtt_p95_ms].map(number);
-            [row.environment.clone(), row.direction.clone()].into_iter().chain(values).collect()
-        };
-        let headings = vec![
-            ("environment", ""),
-            ("way", ""),
-            ("capacity", "Mbit/s"),
-            ("knee", "Mbit/s"),
-            ("lost at least rate", "%"),
-            ("RTT p95 at largest", "ms"),
-        ];
-        let rows = comparison.capacities.iter().map(row).collect();
-        tables.push(("UDP at several rates", Table { headings, rows }));
-    }
-    if !comparison.transfers.is_empty() {
-        let row = |row: &TransferRow| {
-            let values = [
-                row.bandwidth_mbps,
-                row.bandwidth_deviation_mbps,
-                row.rtt_ms,
-                row.loss_percent,
-                row.handshake_ms,
-            ];
-            let way = match row.settings.as_str() {
-                "" => row.direction.clone(),
-                settings => format!("{} ({settings})", row.direction),
-            };
-            let names = [row.environment.clone(), way, row.runs.to_string()];
-            names.into_iter().chain(values.map(number)).chain([row.limited_by.clone()]).collect()
-        };
-        let headings = vec![
-            ("environment", ""),
-            ("way", ""),
-            ("runs", ""),
-            ("bandwidth", "Mbit/s"),
-            ("std", "Mbit/s"),
-            ("RTT", "ms"),
-            ("loss", "%"),
-            ("3WHS RTT", "ms"),
-            ("limited by", ""),
-        ];
-        let rows = comparison.transfers.iter().map(row).collect();
-        tables.push(("TCP", Table { headings, rows }));
-    }
-    tables
+    let way = |row: &TransferRow| match row.settings.as_str() {
+        "" => row.direction.clone(),
+        settings => format!("{} ({settings})", row.direction),
+    };
+    let round_trips = Table::of(
+        &comparison.round_trips,
+        &[
+            ("environment", "", &|row| row.environment.clone()),
+            ("load", "", &|row| row.load.clone()),
+            ("min", "ms", &|row| number(row.min_ms)),
+            ("median", "ms", &|row| number(row.p50_ms)),
+            ("p95", "ms", &|row| number(row.p95_ms)),
+            ("p99", "ms", &|row| number(row.p99_ms)),
+            ("lost", "%", &|row| number(row.loss_percent)),
+            ("outages", "", &|row| row.outages.to_string()),
+        ],
+    );
+    let capacities = Table::of(
+        &comparison.capacities,
+        &[
+            ("environment", "", &|row| row.environment.clone()),
+            ("way", "", &|row| row.direction.clone()),
+            ("capacity", "Mbit/s", &|row| number(row.capacity_mbps)),
+            ("knee", "Mbit/s", &|row| number(row.knee_mbps)),
+            ("lost at least rate", "%", &|row| number(row.least_loss_percent)),
+            ("RTT p95 at largest", "ms", &|row| number(row.loaded_rtt_p95_ms)),
+        ],
+    );
+    let transfers = Table::of(
+        &comparison.transfers,
+        &[
+            ("environment", "", &|row| row.environment.clone()),
+            ("way", "", &way),
+            ("runs", "", &|row| row.runs.to_string()),
+            ("bandwidth", "Mbit/s", &|row| number(row.bandwidth_mbps)),
+            ("std", "Mbit/s", &|row| number(row.bandwidth_deviation_mbps)),
+            ("RTT", "ms", &|row| number(row.rtt_ms)),
+            ("loss", "%", &|row| number(row.loss_percent)),
+            ("3WHS RTT", "ms", &|row| number(row.handshake_ms)),
+            ("limited by", "", &|row| row.limited_by.clone()),
+        ],
+    );
+    let all = [("Round trips", round_trips), ("UDP at several rates", capacities), ("TCP", transfers)];
+    all.into_iter().filter(|(_, table)| !table.rows.is_empty()).collect()
 }
 
 /// The verdict, and the tables.
@@ -287,11 +263,7 @@ pub fn summary(comparison: &EnvironmentComparison, columns: usize) -> String {
     let mut text = figures::wrapped(&comparison.verdict, columns).join("\n") + "\n";
     for (title, table) in tables(comparison) {
         let may_go = ["runs", "std", "min", "outages", "limited by", "loss", "RTT p95 at largest"];
-        let (table, gone) = table.fitting(columns, &may_go);
-        text += &format!("\n  {title}\n{table}");
-        if !gone.is_empty() {
-            text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
-        }
+        text += &format!("\n  {title}\n{}", table.for_terminal(columns, &may_go));
     }
     text
 }

@@ -7,16 +7,17 @@
 use std::net::IpAddr;
 
 use io::IoError;
-use probe::{DelayFigures, Direction, Pattern, RunFigures, RunLog, delay_figures};
+use probe::{DelayFigures, Direction, Pattern, RunFigures, RunLog};
 use serde::Serialize;
 use units::{Duration, Instant, Rate};
 
+use crate::document::{Document, Measured};
 use crate::error::MeasureError;
-use crate::maker::{Maker, Peer};
+use crate::maker::Maker;
 use crate::pinger::{Pinger, Row, RowLog};
 use crate::rtt::{RttPlan, load_rate};
 use crate::session::{Beside, Session, Watcher};
-use crate::verdict::time;
+use crate::verdict::{time, told};
 
 /// Name and version of the document; its schema is `schemas/probe-hops.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-hops/1";
@@ -106,19 +107,12 @@ pub struct Hop {
 }
 
 /// Result of the measurement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+pub type HopsDocument = Document<HopsFigures>;
+
+/// Figures of the measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HopsDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the measurement.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct HopsFigures {
     /// True where no router answers: ICMP is filtered on the way.
     pub is_filtered: bool,
     /// The way.
@@ -154,27 +148,18 @@ pub fn hops(
     plan: &HopsPlan,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(HopsDocument, Option<MeasureError>), IoError> {
-    let mut document = HopsDocument {
-        schema: SCHEMA,
-        made_by,
-        server: session.peer(),
-        verdict: String::new(),
-        incomplete: None,
-        is_filtered: false,
-        hops: Vec::new(),
-        phases: Vec::new(),
-    };
+) -> Result<Measured<HopsFigures>, IoError> {
+    let mut figures = HopsFigures::default();
     watcher.say("looking for the routers on the way");
     let mut failure = None;
     if let Some(id) = session.id() {
-        document.hops = way(session, id, plan.hops_max)?;
+        figures.hops = way(session, id, plan.hops_max)?;
     }
-    let routers = document.hops.iter().filter(|hop| !hop.is_server);
-    document.is_filtered = document.hops.len() > 1 && routers.clone().all(|hop| hop.addresses.is_empty());
+    let mut routers = figures.hops.iter().filter(|hop| !hop.is_server);
+    figures.is_filtered = figures.hops.len() > 1 && routers.all(|hop| hop.addresses.is_empty());
     if session.is_stopped() {
         failure = Some(MeasureError::Interrupted);
-    } else if document.hops.is_empty() {
+    } else if figures.hops.is_empty() {
         let why = format!(
             "its pings come back from no hop up to {}: the path drops what is few hops long, or the way is longer",
             plan.hops_max
@@ -185,11 +170,9 @@ pub fn hops(
         if failure.is_some() {
             break;
         }
-        failure = phase(session, plan, load, &mut document, watcher)?;
+        failure = phase(session, plan, load, &mut figures, watcher)?;
     }
-    document.incomplete = failure.as_ref().map(ToString::to_string);
-    document.verdict = verdict(&document);
-    Ok((document, failure))
+    Ok(Document::of(made_by, session.peer(), figures, failure))
 }
 
 /// The way to the server, hop by hop; empty where the server was not reached.
@@ -218,7 +201,7 @@ fn phase(
     session: &mut Session<'_>,
     plan: &HopsPlan,
     load: Option<Direction>,
-    document: &mut HopsDocument,
+    figures: &mut HopsFigures,
     watcher: &mut dyn Watcher,
 ) -> Result<Option<MeasureError>, IoError> {
     let rate = match load {
@@ -234,11 +217,11 @@ fn phase(
     };
     let name = load.map_or("idle", Direction::name);
     watcher.say(&match rate {
-        Some(rate) => format!("{} hops, loaded {name} with {rate}", document.hops.len()),
-        None => format!("{} hops, idle", document.hops.len()),
+        Some(rate) => format!("{} hops, loaded {name} with {rate}", figures.hops.len()),
+        None => format!("{} hops, idle", figures.hops.len()),
     });
-    let count = document.hops.len().max(1) as u64;
-    let rows = document.hops.iter().zip(0_u64..).map(|(hop, place)| Row {
+    let count = figures.hops.len().max(1) as u64;
+    let rows = figures.hops.iter().zip(0_u64..).map(|(hop, place)| Row {
         hops: hop.hop,
         every: plan.rtt.every,
         first: plan.rtt.every * place / count,
@@ -265,19 +248,19 @@ fn phase(
         .copied()
         .collect();
     let load_log = logs.into_iter().next().flatten().filter(|_| load.is_some());
-    add_addresses(document, &rows);
+    add_addresses(figures, &rows);
     // A queue takes a while to fill.
     let fills = if load.is_some() { plan.rtt.length / FILLS } else { Duration::ZERO };
     let span = times.first().zip(times.last()).map(|(begin, end)| (*begin + fills, *end));
-    let measured = span.and_then(|span| measured(document, (name, rate), load_log.as_ref(), &rows, span));
-    document.phases.extend(measured);
+    let measured = span.and_then(|span| measured(figures, (name, rate), load_log.as_ref(), &rows, span));
+    figures.phases.extend(measured);
     session.rest(PAUSE)?;
     Ok(failure)
 }
 
 /// Routers that had not answered when the way was looked for.
-fn add_addresses(document: &mut HopsDocument, rows: &[RowLog]) {
-    for (hop, log) in document.hops.iter_mut().zip(rows) {
+fn add_addresses(figures: &mut HopsFigures, rows: &[RowLog]) {
+    for (hop, log) in figures.hops.iter_mut().zip(rows) {
         for router in log.routers.keys().map(IpAddr::to_string) {
             if !hop.addresses.contains(&router) {
                 hop.addresses.push(router);
@@ -287,32 +270,26 @@ fn add_addresses(document: &mut HopsDocument, rows: &[RowLog]) {
 }
 
 fn measured(
-    document: &HopsDocument,
+    so_far: &HopsFigures,
     (load, rate): (&'static str, Option<Rate>),
     load_log: Option<&RunLog>,
     rows: &[RowLog],
     (begin, end): (Instant, Instant),
 ) -> Option<HopsPhase> {
     let hop = |(hop, log): (&Hop, &RowLog)| {
-        let own = log.pings.samples().iter().filter(|sample| begin <= sample.sent && sample.sent <= end);
-        let trips: Vec<f64> = own.map(|sample| sample.round_trip.as_millis_f64()).collect();
-        HopPhase {
-            hop: hop.hop,
-            sent: log.pings.sent_between(begin, end),
-            answered: trips.len(),
-            rtt: delay_figures(trips),
-        }
+        let (sent, answered, rtt) = log.between(begin, end);
+        HopPhase { hop: hop.hop, sent, answered, rtt }
     };
-    let hops: Vec<HopPhase> = document.hops.iter().zip(rows).map(hop).collect();
+    let hops: Vec<HopPhase> = so_far.hops.iter().zip(rows).map(hop).collect();
     if hops.is_empty() {
         return None;
     }
     let figures = load_log.map(|log| RunFigures::of(log, &[], None));
-    let growth = document
+    let growth = so_far
         .phases
         .iter()
         .find(|phase| phase.load == "idle")
-        .and_then(|idle| growth(&document.hops, &idle.hops, &hops));
+        .and_then(|idle| growth(&so_far.hops, &idle.hops, &hops));
     Some(HopsPhase {
         load,
         load_mbps: rate.map(Rate::as_mbps_f64),
@@ -353,7 +330,7 @@ fn growth(way: &[Hop], idle: &[HopPhase], loaded: &[HopPhase]) -> Option<Growth>
     })
 }
 
-fn verdict(document: &HopsDocument) -> String {
+pub(crate) fn verdict(document: &HopsDocument) -> String {
     let mut text = match document.hops.len() {
         0 => String::new(),
         1 => "The server is the next hop. ".to_owned(),
@@ -372,11 +349,7 @@ fn verdict(document: &HopsDocument) -> String {
             ),
         };
     }
-    match (&document.incomplete, text.trim()) {
-        (Some(why), "") => format!("Nothing was measured: {why}."),
-        (Some(why), told) => format!("{told} Not complete: {why}."),
-        (None, told) => told.to_owned(),
-    }
+    told(&text, document.incomplete.as_deref(), ["Nothing was measured", ""])
 }
 
 /// True where the server answered without load and under this one.
@@ -406,6 +379,8 @@ fn of_growth(growth: &Growth, load: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use probe::delay_figures;
+
     use super::*;
 
     fn phase(medians: &[Option<f64>]) -> Vec<HopPhase> {
@@ -459,21 +434,8 @@ mod tests {
             doubts: Vec::new(),
         };
         let told = |loaded: &[Option<f64>]| {
-            verdict(&HopsDocument {
-                schema: SCHEMA,
-                made_by: Maker { cellerator: "0".to_owned(), command: "c".to_owned(), started_unix_s: 0 },
-                server: Peer {
-                    host: "a".to_owned(),
-                    address: "192.0.2.2".to_owned(),
-                    port: 1,
-                    ip_version: 4,
-                },
-                verdict: String::new(),
-                incomplete: None,
-                is_filtered: false,
-                hops: Vec::new(),
-                phases: vec![of("idle", &[Some(1.0), Some(2.0)]), of("down", loaded)],
-            })
+            let phases = vec![of("idle", &[Some(1.0), Some(2.0)]), of("down", loaded)];
+            verdict(&Document::made_up(HopsFigures { phases, ..HopsFigures::default() }))
         };
         assert_eq!(told(&[Some(1.0), Some(2.0)]), "While downloading, no queue grows.");
         let unknown = told(&[Some(4_000.0), None]);

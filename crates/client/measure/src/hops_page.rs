@@ -4,22 +4,40 @@ use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
 
-use crate::hops::{Hop, HopPhase, HopsDocument};
-use crate::verdict::digits;
+use crate::document::{Document, Figures};
+use crate::hops::{Hop, HopPhase, HopsDocument, HopsFigures};
+use crate::verdict::{digits, known};
 
-/// The verdict, and a table with a row for each hop.
-#[must_use]
-pub fn summary(document: &HopsDocument, columns: usize) -> String {
-    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
-    let (table, gone) = table(document).fitting(columns, &["answers", "idle p95", "down p95", "up p95"]);
-    text += &format!("\n{table}");
-    if !gone.is_empty() {
-        text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
+impl Figures for HopsFigures {
+    const SCHEMA: &'static str = crate::hops::SCHEMA;
+    const TITLE: &'static str = "Where on the way packets wait";
+    const PORT: &'static str = "UDP port";
+
+    fn verdict(document: &Document<Self>) -> String {
+        crate::hops::verdict(document)
     }
-    for phase in &document.phases {
-        phase.doubts.iter().for_each(|doubt| text += &format!("  ? {}: {doubt}\n", phase.load));
+
+    fn summary(document: &Document<Self>, columns: usize) -> String {
+        let may_go = ["answers", "idle p95", "down p95", "up p95"];
+        let mut text = format!("\n{}", table(document).for_terminal(columns, &may_go));
+        for phase in &document.phases {
+            phase.doubts.iter().for_each(|doubt| text += &format!("  ? {}: {doubt}\n", phase.load));
+        }
+        text
     }
-    text
+
+    fn body(document: &Document<Self>) -> Markup {
+        html! {
+            (table(document).html(&|_| None, &|field| (field == "does not answer").then_some("less")))
+            @for phase in &document.phases {
+                @for doubt in &phase.doubts { p class="finding warning" { (phase.load) ": " (doubt) } }
+            }
+            @if document.phases.iter().any(|phase| phase.hops.iter().any(|hop| hop.rtt.is_some())) {
+                (chart(document).figure())
+            }
+            (method())
+        }
+    }
 }
 
 fn name(hop: &Hop, document: &HopsDocument) -> String {
@@ -48,39 +66,16 @@ fn table(document: &HopsDocument) -> Table {
     let row = |hop: &Hop| {
         let phases: Vec<&HopPhase> = loads.iter().filter_map(|load| of(document, load, hop)).collect();
         let (sent, came) = phases.iter().fold((0, 0), |(s, a), phase| (s + phase.sent, a + phase.answered));
-        let answers =
-            if sent == 0 { "–".to_owned() } else { format!("{:.0}", came as f64 * 100.0 / sent as f64) };
-        let number = |value: Option<f64>| value.map_or("–".to_owned(), digits);
+        let answers = (sent > 0).then(|| came as f64 * 100.0 / sent as f64);
+        let answers = known(answers, |percent| format!("{percent:.0}"));
         let mut fields = vec![hop.hop.to_string(), name(hop, document), answers];
         for load in &loads {
             let rtt = of(document, load, hop).and_then(|phase| phase.rtt);
-            fields.extend([number(rtt.map(|rtt| rtt.p50_ms)), number(rtt.map(|rtt| rtt.p95_ms))]);
+            fields.extend([rtt.map(|rtt| rtt.p50_ms), rtt.map(|rtt| rtt.p95_ms)].map(|ms| known(ms, digits)));
         }
         fields
     };
     Table { headings, rows: document.hops.iter().map(row).collect() }
-}
-
-/// The whole page.
-#[must_use]
-pub fn page(document: &HopsDocument) -> String {
-    let is_partial = document.incomplete.is_some();
-    let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
-    figures::page::page("Where on the way packets wait", "", &html! { (head) (body(document)) })
-}
-
-/// Part of the page below the verdict.
-pub(crate) fn body(document: &HopsDocument) -> Markup {
-    html! {
-        (table(document).html(&|_| None, &|field| (field == "does not answer").then_some("less")))
-        @for phase in &document.phases {
-            @for doubt in &phase.doubts { p class="finding warning" { (phase.load) ": " (doubt) } }
-        }
-        @if document.phases.iter().any(|phase| phase.hops.iter().any(|hop| hop.rtt.is_some())) {
-            (chart(document).figure())
-        }
-        (method())
-    }
 }
 
 fn chart(document: &HopsDocument) -> Chart {

@@ -7,6 +7,7 @@
 
 mod all;
 mod compare;
+mod document;
 mod error;
 mod hops;
 mod hops_page;
@@ -36,34 +37,26 @@ mod timeout;
 mod timeout_page;
 mod verdict;
 
-pub use all::{
-    AllDocument, AllPlan, NAMES as ALL_NAMES, PartRun, all, page as all_page, summary as all_summary,
-};
+pub use all::{AllDocument, AllFigures, AllPlan, NAMES as ALL_NAMES, PartRun, all};
 pub use compare::{
     CapacityRow, Environment, EnvironmentComparison, RttRow, TransferRow, compare, page as compare_page,
     summary as compare_summary,
 };
+pub use document::{Document, Figures};
 pub use error::{MeasureError, refusal};
-pub use hops::{Growth, Hop, HopPhase, HopsDocument, HopsPhase, HopsPlan, hops};
-pub use hops_page::{page as hops_page, summary as hops_summary};
+pub use hops::{Growth, Hop, HopPhase, HopsDocument, HopsFigures, HopsPhase, HopsPlan, hops};
 pub use local::{LocalFigures, LocalPeer};
 pub use maker::{Maker, Peer};
 pub use middlebox::{
-    CheckOutcome, Connection, Finding, MiddleboxDocument, MiddleboxPart, MiddleboxPlan, NotDone, Piece,
-    PortFigures, middlebox,
+    CheckOutcome, Connection, Finding, MiddleboxDocument, MiddleboxFigures, MiddleboxPart, MiddleboxPlan,
+    NotDone, Piece, PortFigures, middlebox,
 };
-pub use middlebox_page::{page as middlebox_page, summary as middlebox_summary};
-pub use record::{RecordDocument, RecordPlan, RecordedWay, record, scenario, traces};
-pub use record_page::{page as record_page, summary as record_summary};
-pub use rtt::{Phase, RttDocument, RttPlan, Way, rtt, rtt_beside};
-pub use rtt_page::{page as rtt_page, summary as rtt_summary};
+pub use record::{RecordDocument, RecordFigures, RecordPlan, RecordedWay, record, scenario, traces};
+pub use rtt::{Phase, RttDocument, RttFigures, RttPlan, Way, rtt, rtt_beside};
 pub use serve::{ServeOptions, serve};
 pub use session::{Address, Moment, Session, SessionOptions, Watcher};
-pub use sweep::{Capacity, DirectionFigures, SweepDocument, SweepPlan, SweepStep, sweep};
-pub use sweep_page::{page as sweep_page, summary as sweep_summary};
-pub use tcp::{Spread, TcpDocument, TcpPlan, TcpRow, TcpRun, TcpSettings, tcp};
+pub use sweep::{Capacity, DirectionFigures, SweepDocument, SweepFigures, SweepPlan, SweepStep, sweep};
+pub use tcp::{Spread, TcpDocument, TcpFigures, TcpPlan, TcpRow, TcpRun, TcpSettings, tcp};
 pub use tcp_limit::Limit;
-pub use tcp_page::{page as tcp_page, summary as tcp_summary};
 pub use tcp_side::{TcpSample, TcpSide};
-pub use timeout::{Bindings, Silence, TimeoutDocument, TimeoutPlan, timeout};
-pub use timeout_page::{page as timeout_page, summary as timeout_summary};
+pub use timeout::{Bindings, Silence, TimeoutDocument, TimeoutFigures, TimeoutPlan, timeout};

@@ -2,7 +2,7 @@
 //! what the operator adds can be told apart.
 
 use io::Signals;
-use probe::{DelayFigures, delay_figures};
+use probe::DelayFigures;
 use serde::Serialize;
 use units::{Duration, Instant};
 
@@ -71,13 +71,7 @@ impl<'a> LocalPeer<'a> {
 impl LocalLog {
     /// Of pings that left from `begin` to `end`; none where the peer never answered at all.
     pub(crate) fn between(&self, begin: Instant, end: Instant) -> Option<LocalFigures> {
-        let pings = &self.log.as_ref()?.pings;
-        let own = pings.samples().iter().filter(|sample| begin <= sample.sent && sample.sent <= end);
-        let trips: Vec<f64> = own.map(|sample| sample.round_trip.as_millis_f64()).collect();
-        Some(LocalFigures {
-            sent: pings.sent_between(begin, end),
-            answered: trips.len(),
-            rtt: delay_figures(trips),
-        })
+        let (sent, answered, rtt) = self.log.as_ref()?.between(begin, end);
+        Some(LocalFigures { sent, answered, rtt })
     }
 }

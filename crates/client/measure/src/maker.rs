@@ -1,6 +1,5 @@
 //! [`Maker`] and [`Peer`]: who has measured, and against whom.
 
-use maud::{Markup, html};
 use serde::Serialize;
 
 /// Maker of a document.
@@ -27,24 +26,4 @@ pub struct Peer {
     pub port: u16,
     /// 4 or 6.
     pub ip_version: u8,
-}
-
-impl Peer {
-    /// The beginning of a page: its verdict, a warning where that is of a part of what was wanted, and how it
-    /// was measured over `protocol`.
-    pub(crate) fn page_head(
-        &self,
-        verdict: &str,
-        is_partial: bool,
-        protocol: &str,
-        made_by: &Maker,
-    ) -> Markup {
-        html! {
-            p class=(if is_partial { "finding warning" } else { "finding" }) { (verdict) }
-            p class="soft" {
-                "Measured against " (self.host) " (" (self.address) ", " (protocol) " " (self.port)
-                ") with Cellerator " (made_by.cellerator) ": " code { (made_by.command) }
-            }
-        }
-    }
 }

@@ -32,8 +32,9 @@ use units::Duration;
 use self::judge::Evidence;
 use self::plain::{Failed, Filled, Get, PortPlan};
 use self::raw::{Kind, RawFlow, RawPlan, Wanted};
+use crate::document::{Document, Measured};
 use crate::error::MeasureError;
-use crate::maker::{Maker, Peer};
+use crate::maker::Maker;
 use crate::seen::Seen;
 use crate::session::{Moment, Session, Watcher};
 use crate::tcp_serve::delay_max;
@@ -177,19 +178,12 @@ pub struct NotDone {
 }
 
 /// Result of the measurement.
+pub type MiddleboxDocument = Document<MiddleboxFigures>;
+
+/// Figures of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MiddleboxDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the measurement.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct MiddleboxFigures {
     /// By how much acknowledgements were delayed.
     pub delay_s: f64,
     /// Round trips of small UDP packets before.
@@ -264,7 +258,7 @@ pub fn middlebox(
     plan: &MiddleboxPlan,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(MiddleboxDocument, Option<MeasureError>), MeasureError> {
+) -> Result<Measured<MiddleboxFigures>, MeasureError> {
     let most = session.limits().map_or(Duration::MAX, |limits| delay_max(limits.time_max));
     if plan.parts.contains(&MiddleboxPart::Split) && plan.delay > most {
         return Err(MeasureError::LongDelay { delay: plan.delay, most });
@@ -318,12 +312,7 @@ pub fn middlebox(
     evidence.server = session.server().ip();
     evidence.udp_rtt_ms = udp_rtt.as_ref().map(|rtt| rtt.min_ms);
     evidence.closed = ports.iter().map(|port| (port.port, port.state)).collect();
-    let mut document = MiddleboxDocument {
-        schema: SCHEMA,
-        made_by,
-        server: session.peer(),
-        verdict: String::new(),
-        incomplete: failure.as_ref().map(ToString::to_string),
+    let figures = MiddleboxFigures {
         delay_s: plan.delay.as_secs_f64(),
         udp_rtt,
         not_done,
@@ -331,8 +320,7 @@ pub fn middlebox(
         findings: evidence.findings(),
         connections: evidence.connections(),
     };
-    document.verdict = verdict::verdict(&document);
-    Ok((document, failure))
+    Ok(Document::of(made_by, session.peer(), figures, failure))
 }
 
 fn read(json: &[u8]) -> Option<Vec<Seen>> {

@@ -2,45 +2,102 @@
 
 use std::collections::BTreeMap;
 
-use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
+use figures::{Table, TableColumn};
 use maud::{Markup, html};
 
-use crate::middlebox::verdict::{groups, question};
-use crate::middlebox::{CheckOutcome, Connection, MiddleboxDocument, NOT_ASKED};
+use crate::document::{Document, Figures};
+use crate::middlebox::verdict::{Group, groups, question};
+use crate::middlebox::{CheckOutcome, Connection, MiddleboxDocument, MiddleboxFigures, NOT_ASKED};
 
-/// The verdict, a line for each test, and the evidence of what was found.
-#[must_use]
-pub fn summary(document: &MiddleboxDocument, columns: usize) -> String {
-    let wrapped = |text: &str, indent: &str| {
-        figures::wrapped(text, columns.saturating_sub(indent.len()))
-            .iter()
-            .map(|line| format!("{indent}{line}\n"))
-            .collect::<String>()
-    };
-    let mut text = wrapped(&document.verdict, "");
-    let all = groups(&document.findings);
-    let rows = all
-        .iter()
-        .map(|group| vec![question(group.test).to_owned(), group.verdict.to_owned(), group.ports()]);
-    let table = Table { headings: vec![("test", ""), ("result", ""), ("ports", "")], rows: rows.collect() };
-    if !all.is_empty() {
-        text += &format!("\n{table}");
+/// Columns of what was found, on terminal and page.
+fn columns<'a>() -> [TableColumn<'a, Group<'a>>; 3] {
+    [
+        ("test", "", &|group| question(group.test).to_owned()),
+        ("result", "", &|group| group.verdict.to_owned()),
+        ("ports", "", &|group| group.ports()),
+    ]
+}
+
+impl Figures for MiddleboxFigures {
+    const SCHEMA: &'static str = crate::middlebox::SCHEMA;
+    const TITLE: &'static str = "What stands between this machine and the server";
+    const PORT: &'static str = "port";
+
+    fn verdict(document: &Document<Self>) -> String {
+        crate::middlebox::verdict::verdict(document)
     }
-    for group in all.iter().filter(|group| group.outcome != CheckOutcome::Clear) {
-        if let Some(finding) = group.findings.first() {
-            let what = question(group.test).trim_end_matches('?');
-            let told = format!("{what}, port {}: {}", finding.port, finding.evidence);
-            text += &format!("\n{}", wrapped(&told, "  "));
+
+    fn summary(document: &Document<Self>, width: usize) -> String {
+        let wrapped = |text: &str, indent: &str| {
+            figures::wrapped(text, width.saturating_sub(indent.len()))
+                .iter()
+                .map(|line| format!("{indent}{line}\n"))
+                .collect::<String>()
+        };
+        let mut text = String::new();
+        let all = groups(&document.findings);
+        if !all.is_empty() {
+            text += &format!("\n{}", Table::of(&all, &columns()));
+        }
+        for group in all.iter().filter(|group| group.outcome != CheckOutcome::Clear) {
+            if let Some(finding) = group.findings.first() {
+                let what = question(group.test).trim_end_matches('?');
+                let told = format!("{what}, port {}: {}", finding.port, finding.evidence);
+                text += &format!("\n{}", wrapped(&told, "  "));
+            }
+        }
+        for (why, ports) in untested(document).iter().filter(|(why, _)| **why != NOT_ASKED) {
+            text += &wrapped(&format!("not tested: port {ports}: {why}"), "  ");
+        }
+        for lack in &document.not_done {
+            text += &wrapped(&format!("not done: {}: {}", lack.what, lack.why), "  ");
+        }
+        text
+    }
+
+    fn body(document: &Document<Self>) -> Markup {
+        let all = groups(&document.findings);
+        let look = |field: &str| (field == "found").then_some("different");
+        let outcome = |group: &Group<'_>| {
+            match group.outcome {
+                CheckOutcome::Found => "found",
+                CheckOutcome::Clear => "clear",
+                CheckOutcome::Unknown => "unknown",
+            }
+            .to_owned()
+        };
+        let [test, result, ports] = columns();
+        let table = Table::of(&all, &[test, result, ports, ("outcome", "", &outcome)]);
+        let untested = untested(document);
+        html! {
+            (table.html(&|_| None, &look))
+            @if document.connections.iter().any(|connection| !connection.pieces.is_empty()) {
+                h2 { "When the server's data was acknowledged" }
+                p {
+                    "Each point is a piece of data that the server sent. This machine acknowledged nothing "
+                    "before "
+                    (document.delay_s) " s: a point below that line was acknowledged by something in between."
+                }
+                (chart(document).figure())
+            }
+            @if !untested.is_empty() || !document.not_done.is_empty() {
+                h2 { "What was not tested" }
+                ul {
+                    @for (why, ports) in &untested { li { "Port " (ports) ": " (why) "." } }
+                    @for lack in &document.not_done { li { (lack.what) ": " (lack.why) "." } }
+                }
+            }
+            h2 { "Evidence" }
+            @for group in &all {
+                h3 { (question(group.test).trim_end_matches('?')) ": " (group.verdict) }
+                ul {
+                    @for finding in &group.findings { li { "Port " (finding.port) ": " (finding.evidence) "." } }
+                }
+            }
+            (method())
         }
     }
-    for (why, ports) in untested(document).iter().filter(|(why, _)| **why != NOT_ASKED) {
-        text += &wrapped(&format!("not tested: port {ports}: {why}"), "  ");
-    }
-    for lack in &document.not_done {
-        text += &wrapped(&format!("not done: {}: {}", lack.what, lack.why), "  ");
-    }
-    text
 }
 
 /// Reasons why ports were not tested, and which.
@@ -52,61 +109,6 @@ fn untested(document: &MiddleboxDocument) -> BTreeMap<&str, String> {
         }
     }
     by_reason.into_iter().map(|(why, ports)| (why, ports.join(", "))).collect()
-}
-
-/// The whole page.
-#[must_use]
-pub fn page(document: &MiddleboxDocument) -> String {
-    let is_warning = document.incomplete.is_some();
-    let head = document.server.page_head(&document.verdict, is_warning, "port", &document.made_by);
-    let title = "What stands between this machine and the server";
-    figures::page::page(title, "", &html! { (head) (body(document)) })
-}
-
-/// Part of the page below the verdict.
-pub(crate) fn body(document: &MiddleboxDocument) -> Markup {
-    let all = groups(&document.findings);
-    let look = |field: &str| (field == "found").then_some("different");
-    let rows = all.iter().map(|group| {
-        let outcome = match group.outcome {
-            CheckOutcome::Found => "found",
-            CheckOutcome::Clear => "clear",
-            CheckOutcome::Unknown => "unknown",
-        };
-        vec![question(group.test).to_owned(), group.verdict.to_owned(), group.ports(), outcome.to_owned()]
-    });
-    let table = Table {
-        headings: vec![("test", ""), ("result", ""), ("ports", ""), ("outcome", "")],
-        rows: rows.collect(),
-    };
-    let untested = untested(document);
-    html! {
-        (table.html(&|_| None, &look))
-        @if document.connections.iter().any(|connection| !connection.pieces.is_empty()) {
-            h2 { "When the server's data was acknowledged" }
-            p {
-                "Each point is a piece of data that the server sent. This machine acknowledged nothing "
-                "before "
-                (document.delay_s) " s: a point below that line was acknowledged by something in between."
-            }
-            (chart(document).figure())
-        }
-        @if !untested.is_empty() || !document.not_done.is_empty() {
-            h2 { "What was not tested" }
-            ul {
-                @for (why, ports) in &untested { li { "Port " (ports) ": " (why) "." } }
-                @for lack in &document.not_done { li { (lack.what) ": " (lack.why) "." } }
-            }
-        }
-        h2 { "Evidence" }
-        @for group in &all {
-            h3 { (question(group.test).trim_end_matches('?')) ": " (group.verdict) }
-            ul {
-                @for finding in &group.findings { li { "Port " (finding.port) ": " (finding.evidence) "." } }
-            }
-        }
-        (method())
-    }
 }
 
 fn chart(document: &MiddleboxDocument) -> Chart {

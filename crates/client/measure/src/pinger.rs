@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use io::{Clock, HopSocket, Interest, IoError, Waiter};
-use probe::{Pings, SessionId};
+use probe::{DelayFigures, Pings, SessionId, delay_figures};
 use units::{Duration, Instant};
 
 const TURN: Duration = Duration::from_millis(100);
@@ -36,6 +36,15 @@ pub(crate) struct RowLog {
     pub(crate) reached: usize,
     /// Number of messages of routers other than "out of hops": no way there, forbidden.
     pub(crate) unreachable: usize,
+}
+
+impl RowLog {
+    /// Pings sent from `begin` to `end`, those of them that were answered, and their round trips.
+    pub(crate) fn between(&self, begin: Instant, end: Instant) -> (usize, usize, Option<DelayFigures>) {
+        let own = self.pings.samples().iter().filter(|sample| begin <= sample.sent && sample.sent <= end);
+        let trips: Vec<f64> = own.map(|sample| sample.round_trip.as_millis_f64()).collect();
+        (self.pings.sent_between(begin, end), trips.len(), delay_figures(trips))
+    }
 }
 
 /// Sends rows of pings until it is ended.

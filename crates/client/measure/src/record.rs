@@ -12,10 +12,10 @@ use probe::{
 use serde::Serialize;
 use units::{Bytes, Duration, Rate};
 
-use crate::error::MeasureError;
-use crate::maker::{Maker, Peer};
+use crate::document::{Document, Measured};
+use crate::maker::Maker;
 use crate::session::{Session, Watcher};
-use crate::verdict::{digits, time, way};
+use crate::verdict::{digits, time, told, way};
 
 /// Name and version of the document; its schema is `schemas/probe-record.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-record/1";
@@ -66,19 +66,12 @@ pub struct RecordedWay {
 }
 
 /// Result of a recording.
+pub type RecordDocument = Document<RecordFigures>;
+
+/// Figures of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RecordDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the recording.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct RecordFigures {
     /// Bytes of each IP packet.
     pub packet_bytes: u16,
     /// The least delay up and the least delay down over the idle path; none where nothing came back.
@@ -98,7 +91,7 @@ pub fn record(
     plan: &RecordPlan,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(RecordDocument, Option<MeasureError>), IoError> {
+) -> Result<Measured<RecordFigures>, IoError> {
     watcher.say("trains over the idle path");
     let train = Bytes::new(u64::from(plan.packet) * u64::from(TRAIN));
     let rate = Rate::from_transfer(train, TRAIN_EVERY);
@@ -132,21 +125,15 @@ pub fn record(
         failure = failed;
         echoes.extend(logs.pop().flatten().map(|log| log.echoes).unwrap_or_default());
     }
-    let mut document = RecordDocument {
-        schema: SCHEMA,
-        made_by,
-        server: session.peer(),
-        verdict: String::new(),
-        incomplete: failure.as_ref().map(ToString::to_string),
+    let mut figures = RecordFigures {
         packet_bytes: plan.packet,
         round_trip_ms: None,
         clock: ClockEstimate::of(&echoes),
         ways: Vec::new(),
     };
     let rate_max = saturating(session, plan).first().map_or(plan.rate_max, |spec| spec.rate);
-    fill(&mut document, &full, &light, &echoes, rate_max);
-    document.verdict = verdict(&document);
-    Ok((document, failure))
+    fill(&mut figures, &full, &light, &echoes, rate_max);
+    Ok(Document::of(made_by, session.peer(), figures, failure))
 }
 
 /// A run for each way, of a rate that the server allows for so long.
@@ -161,7 +148,7 @@ fn saturating(session: &Session<'_>, plan: &RecordPlan) -> Vec<RunSpec> {
 }
 
 fn fill(
-    document: &mut RecordDocument,
+    of_path: &mut RecordFigures,
     full: &[RunLog],
     light: &[RunLog],
     echoes: &[EchoSample],
@@ -170,7 +157,7 @@ fn fill(
     let (full_logs, light_logs): (Vec<&RunLog>, Vec<&RunLog>) =
         (full.iter().collect(), light.iter().collect());
     let Some(recording) = Recording::of(&full_logs, &light_logs, echoes) else { return };
-    document.round_trip_ms = Some(recording.round_trip().as_millis_f64());
+    of_path.round_trip_ms = Some(recording.round_trip().as_millis_f64());
     for record in recording.ways() {
         if record.seconds < SECONDS_MIN {
             continue;
@@ -191,7 +178,7 @@ fn fill(
             doubts
                 .push("packets were lost at different lengths of the queue: its size is a guess".to_owned());
         }
-        document.ways.push(RecordedWay { trace: format!("{}.trace", record.direction), record, doubts });
+        of_path.ways.push(RecordedWay { trace: format!("{}.trace", record.direction), record, doubts });
     }
 }
 
@@ -256,8 +243,8 @@ pub fn traces(document: &RecordDocument) -> Vec<(String, String)> {
     document.ways.iter().map(|way| (way.trace.clone(), text(way))).collect()
 }
 
-fn verdict(document: &RecordDocument) -> String {
-    let told = |recorded: &RecordedWay| {
+pub(crate) fn verdict(document: &RecordDocument) -> String {
+    let of_way = |recorded: &RecordedWay| {
         let record = &recorded.record;
         let queue = match record.buffer {
             Some(buffer) => match (buffer.kind, buffer.high_bytes) {
@@ -283,7 +270,7 @@ fn verdict(document: &RecordDocument) -> String {
             digits(record.mean_mbps)
         )
     };
-    let mut text: String = document.ways.iter().map(told).collect();
+    let mut text: String = document.ways.iter().map(of_way).collect();
     let doubtful = document.ways.iter().filter(|way| !way.doubts.is_empty()).count();
     if doubtful > 0 {
         text += &format!("{doubtful} of {} ways cannot be trusted. ", document.ways.len());
@@ -291,12 +278,8 @@ fn verdict(document: &RecordDocument) -> String {
     if let Some(ms) = document.round_trip_ms {
         text += &format!("An answer takes at least {}. ", time(ms));
     }
-    match (&document.incomplete, text.trim()) {
-        (Some(why), "") => format!("Nothing was recorded: {why}."),
-        (Some(why), told) => format!("{told} Not complete: {why}."),
-        (None, "") => "Nothing was recorded: no packet came through.".to_owned(),
-        (None, told) => told.to_owned(),
-    }
+    let nothing = ["Nothing was recorded", ": no packet came through"];
+    told(&text, document.incomplete.as_deref(), nothing)
 }
 
 #[cfg(test)]
@@ -326,20 +309,12 @@ mod tests {
             light: None,
             opportunities_ms: vec![1, 1, 12_345],
         };
-        let made_by = Maker { cellerator: "0".to_owned(), command: "c".to_owned(), started_unix_s: 0 };
-        let server =
-            Peer { host: "h".to_owned(), address: "192.0.2.1".to_owned(), port: 7_311, ip_version: 4 };
-        RecordDocument {
-            schema: SCHEMA,
-            made_by,
-            server,
-            verdict: String::new(),
-            incomplete: None,
+        Document::made_up(RecordFigures {
             packet_bytes: 1_400,
             round_trip_ms: Some(30.25),
             clock: None,
             ways: vec![RecordedWay { record, trace: "down.trace".to_owned(), doubts: Vec::new() }],
-        }
+        })
     }
 
     #[test]

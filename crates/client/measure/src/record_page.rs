@@ -4,33 +4,49 @@ use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use figures::stats::median;
 use maud::{Markup, html};
-use probe::{Buffer, BufferKind, Light};
+use probe::{Buffer, BufferKind, Light, WayRecord};
 
-use crate::record::{RecordDocument, RecordedWay};
-use crate::verdict::digits;
+use crate::document::{Document, Figures};
+use crate::record::{RecordDocument, RecordFigures, RecordedWay};
+use crate::verdict::{NONE, digits, known};
 
 const MAY_GO: [&str; 4] = ["train", "sent", "wait p95", "not full"];
 
-/// The verdict, and a table with a row for each way.
-#[must_use]
-pub fn summary(document: &RecordDocument, columns: usize) -> String {
-    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
-    let (table, gone) = table(document).fitting(columns, &MAY_GO);
-    text += &format!("\n{table}");
-    if !gone.is_empty() {
-        text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
+impl Figures for RecordFigures {
+    const SCHEMA: &'static str = crate::record::SCHEMA;
+    const TITLE: &'static str = "A recorded path";
+    const PORT: &'static str = "UDP port";
+
+    fn verdict(document: &Document<Self>) -> String {
+        crate::record::verdict(document)
     }
-    for way in &document.ways {
-        way.doubts.iter().for_each(|doubt| text += &format!("  ? {}: {doubt}\n", way.record.direction));
+
+    fn summary(document: &Document<Self>, columns: usize) -> String {
+        let mut text = format!("\n{}", table(document).for_terminal(columns, &MAY_GO));
+        for way in &document.ways {
+            way.doubts.iter().for_each(|doubt| text += &format!("  ? {}: {doubt}\n", way.record.direction));
+        }
+        text
     }
-    text
+
+    fn body(document: &Document<Self>) -> Markup {
+        html! {
+            (table(document).html(&|_| None, &|_| None))
+            @for way in &document.ways {
+                @for doubt in &way.doubts { p class="finding warning" { (way.record.direction) ": " (doubt) } }
+            }
+            @for way in &document.ways { (over_time(way).figure()) }
+            (light(document))
+            (method())
+        }
+    }
 }
 
 /// The queue in KB with its interval.
-pub(crate) fn queue(buffer: Option<Buffer>) -> String {
+fn queue(buffer: Option<Buffer>) -> String {
     let kb = |bytes: u64| digits(bytes as f64 / 1e3);
     match buffer {
-        None => "–".to_owned(),
+        None => NONE.to_owned(),
         Some(Buffer {
             kind: BufferKind::Plateau | BufferKind::Spread, bytes, low_bytes, high_bytes, ..
         }) => {
@@ -41,59 +57,24 @@ pub(crate) fn queue(buffer: Option<Buffer>) -> String {
 }
 
 fn table(document: &RecordDocument) -> Table {
-    let row = |way: &RecordedWay| {
-        let record = &way.record;
-        let ms = |value: Option<f64>| value.map_or("–".to_owned(), digits);
-        let percent = |share: f64| digits(share * 100.0);
-        vec![
-            record.direction.to_owned(),
-            format!("{:.1}", record.seconds),
-            digits(record.mean_mbps),
-            digits(record.rates_100ms_mbps.iter().copied().fold(0.0, f64::max)),
-            percent(record.unsaturated_share),
-            record.sent.to_string(),
-            queue(record.buffer),
-            ms(record.wait.map(|wait| wait.p95_ms)),
-            percent(record.loss.value()),
-            ms(record.light.as_ref().and_then(|light| light.spread).map(|spread| spread.p50_ms)),
-        ]
-    };
-    Table {
-        headings: vec![
-            ("way", ""),
-            ("length", "s"),
-            ("mean", "Mbit/s"),
-            ("best 100 ms", "Mbit/s"),
-            ("not full", "% of time"),
-            ("sent", "packets"),
-            ("queue", "KB"),
-            ("wait p95", "ms"),
-            ("lost at random", "%"),
-            ("train", "ms"),
+    let percent = |share: f64| digits(share * 100.0);
+    let best = |of: &WayRecord| digits(of.rates_100ms_mbps.iter().copied().fold(0.0, f64::max));
+    let train = |of: &WayRecord| of.light.as_ref().and_then(|light| light.spread).map(|spread| spread.p50_ms);
+    Table::of(
+        &document.ways,
+        &[
+            ("way", "", &|way| way.record.direction.to_owned()),
+            ("length", "s", &|way| format!("{:.1}", way.record.seconds)),
+            ("mean", "Mbit/s", &|way| digits(way.record.mean_mbps)),
+            ("best 100 ms", "Mbit/s", &|way| best(&way.record)),
+            ("not full", "% of time", &|way| percent(way.record.unsaturated_share)),
+            ("sent", "packets", &|way| way.record.sent.to_string()),
+            ("queue", "KB", &|way| queue(way.record.buffer)),
+            ("wait p95", "ms", &|way| known(way.record.wait.map(|wait| wait.p95_ms), digits)),
+            ("lost at random", "%", &|way| percent(way.record.loss.value())),
+            ("train", "ms", &|way| known(train(&way.record), digits)),
         ],
-        rows: document.ways.iter().map(row).collect(),
-    }
-}
-
-/// The whole page.
-#[must_use]
-pub fn page(document: &RecordDocument) -> String {
-    let is_partial = document.incomplete.is_some();
-    let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
-    figures::page::page("A recorded path", "", &html! { (head) (body(document)) })
-}
-
-/// Part of the page below the verdict.
-pub(crate) fn body(document: &RecordDocument) -> Markup {
-    html! {
-        (table(document).html(&|_| None, &|_| None))
-        @for way in &document.ways {
-            @for doubt in &way.doubts { p class="finding warning" { (way.record.direction) ": " (doubt) } }
-        }
-        @for way in &document.ways { (over_time(way).figure()) }
-        (light(document))
-        (method())
-    }
+    )
 }
 
 fn over_time(way: &RecordedWay) -> Chart {

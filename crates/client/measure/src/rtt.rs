@@ -8,6 +8,7 @@ use probe::{
 use serde::Serialize;
 use units::{Duration, Rate};
 
+use crate::document::{Document, Measured as Outcome};
 use crate::error::MeasureError;
 use crate::local::{LocalFigures, LocalLog, LocalPeer};
 use crate::longest_packet::is_blocked;
@@ -104,19 +105,12 @@ impl Phase {
 }
 
 /// Result of `rtt`.
+pub type RttDocument = Document<RttFigures>;
+
+/// Figures of `rtt`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RttDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the measurement.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct RttFigures {
     /// A server on the local network that was pinged beside; none without one.
     pub local_peer: Option<Peer>,
     /// Between two packets.
@@ -143,7 +137,7 @@ pub fn rtt(
     plan: &RttPlan,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(RttDocument, Option<MeasureError>), IoError> {
+) -> Result<Outcome<RttFigures>, IoError> {
     rtt_beside(session, plan, None, made_by, watcher)
 }
 
@@ -157,7 +151,7 @@ pub fn rtt_beside(
     local: Option<LocalPeer<'_>>,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(RttDocument, Option<MeasureError>), IoError> {
+) -> Result<Outcome<RttFigures>, IoError> {
     let mut measured = Vec::new();
     watcher.say("idle");
     let (mut logs, mut failure) = session.run(&[session.echo_spec(plan.every, plan.length)], watcher)?;
@@ -186,19 +180,13 @@ pub fn rtt_beside(
     let echoes: Vec<EchoSample> = measured.iter().flat_map(|m| m.log.echoes.iter().copied()).collect();
     let clock = ClockEstimate::of(&echoes);
     let local = local.map(LocalPeer::end);
-    let mut document = RttDocument {
-        schema: SCHEMA,
-        made_by,
-        server: session.peer(),
-        verdict: String::new(),
-        incomplete: failure.as_ref().map(ToString::to_string),
+    let figures = RttFigures {
         local_peer: local.as_ref().map(|local| local.peer.clone()),
         every_ms: plan.every.as_millis_f64(),
         clock,
         phases: measured.iter().map(|m| phase(m, clock.as_ref(), local.as_ref())).collect(),
     };
-    document.verdict = verdict(&document);
-    Ok((document, failure))
+    Ok(Document::of(made_by, session.peer(), figures, failure))
 }
 
 /// The rate that fills the queue of one way.
@@ -306,7 +294,7 @@ fn medians(samples: &[(f64, f64)]) -> Vec<Option<f64>> {
     bins.into_iter().map(median).collect()
 }
 
-fn verdict(document: &RttDocument) -> String {
+pub(crate) fn verdict(document: &RttDocument) -> String {
     let of = |load: &str| document.phases.iter().find(|phase| phase.load == load);
     let mut text = match of("idle").and_then(|idle| idle.rtt) {
         Some(rtt) => format!("Idle, an answer takes {}", time(rtt.p50_ms)),

@@ -1,114 +1,80 @@
 //! Round trips for people.
 
-use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use figures::stats::quantiles;
+use figures::{Table, TableColumn};
 use maud::{Markup, html};
+use probe::{DelayFigures, Outage};
 
-use crate::rtt::{Phase, RttDocument};
+use crate::document::{Document, Figures};
+use crate::rtt::{Phase, RttDocument, RttFigures};
+use crate::verdict::{clock_words, known};
 
 const MAY_GO: [&str; 5] = ["p90", "outages", "variation up", "variation down", "min"];
 /// Points of a distribution.
 const POINTS: usize = 200;
 
-/// The verdict, and a table with a row for each load.
-#[must_use]
-pub fn summary(document: &RttDocument, columns: usize) -> String {
-    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
-    let (table, gone) = table(document).fitting(columns, &MAY_GO);
-    text += &format!("\n{table}");
-    if !gone.is_empty() {
-        text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
+impl Figures for RttFigures {
+    const SCHEMA: &'static str = crate::rtt::SCHEMA;
+    const TITLE: &'static str = "Round trips, idle and under load";
+    const PORT: &'static str = "UDP port";
+
+    fn verdict(document: &Document<Self>) -> String {
+        crate::rtt::verdict(document)
     }
-    for phase in &document.phases {
-        phase.doubts.iter().for_each(|doubt| text += &format!("  ? {}: {doubt}\n", phase.load));
+
+    fn summary(document: &Document<Self>, columns: usize) -> String {
+        let mut text = format!("\n{}", table(document).for_terminal(columns, &MAY_GO));
+        for phase in &document.phases {
+            phase.doubts.iter().for_each(|doubt| text += &format!("  ? {}: {doubt}\n", phase.load));
+        }
+        if let Some(clock) = &document.clock {
+            let (ahead, gained) = clock_words(clock);
+            text += &format!("  the server's clock is ahead by {ahead} ms, and gains {gained}\n");
+        }
+        text
     }
-    if let Some(clock) = &document.clock {
-        text += &format!(
-            "  the server's clock is ahead by {:.3} to {:.3} ms, and gains {:.0} to {:.0} ppm, most likely {:.1}\n",
-            clock.offset_low_ms,
-            clock.offset_high_ms,
-            clock.drift_low_ppm,
-            clock.drift_high_ppm,
-            clock.drift_ppm
-        );
+
+    fn body(document: &Document<Self>) -> Markup {
+        html! {
+            (table(document).html(&|_| None, &|_| None))
+            @for phase in &document.phases {
+                @for doubt in &phase.doubts { p class="finding warning" { (phase.load) ": " (doubt) } }
+            }
+            @let (time, shares) = (over_time(document), distribution(document));
+            (time.figure()) (shares.figure())
+            (outage_table(document))
+            (method(document))
+        }
     }
-    text
 }
 
 fn table(document: &RttDocument) -> Table {
-    let mut table = all_columns(document);
-    if document.local_peer.is_none() {
-        let last = table.headings.len().saturating_sub(1);
-        table.headings.truncate(last);
-        table.rows.iter_mut().for_each(|row| row.truncate(last));
-    }
-    table
-}
-
-fn all_columns(document: &RttDocument) -> Table {
-    let row = |phase: &Phase| {
-        let ms = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-        let rtt = phase.rtt;
-        vec![
-            match phase.load_mbps {
-                Some(mbps) => format!("{} {mbps:.1} Mbit/s", phase.load),
-                None => phase.load.to_owned(),
-            },
-            ms(rtt.map(|rtt| rtt.min_ms)),
-            ms(rtt.map(|rtt| rtt.p50_ms)),
-            ms(rtt.map(|rtt| rtt.p90_ms)),
-            ms(rtt.map(|rtt| rtt.p95_ms)),
-            ms(rtt.map(|rtt| rtt.p99_ms)),
-            ms(rtt.map(|rtt| rtt.max_ms)),
-            phase.round_trips_per_minute.map_or("–".to_owned(), |n| format!("{n:.0}")),
-            ms(phase.loss_percent),
-            ms(phase.variation.up.map(|up| up.p95_ms)),
-            ms(phase.variation.down.map(|down| down.p95_ms)),
-            phase.outages.len().to_string(),
-            ms(phase.local.as_ref().and_then(|local| local.rtt).map(|rtt| rtt.p50_ms)),
-        ]
+    let ms = |value: Option<f64>| known(value, |value| format!("{value:.2}"));
+    let rtt = |phase: &Phase, of: fn(DelayFigures) -> f64| ms(phase.rtt.map(of));
+    let load = |phase: &Phase| match phase.load_mbps {
+        Some(mbps) => format!("{} {mbps:.1} Mbit/s", phase.load),
+        None => phase.load.to_owned(),
     };
-    Table {
-        headings: vec![
-            ("load", ""),
-            ("min", "ms"),
-            ("median", "ms"),
-            ("p90", "ms"),
-            ("p95", "ms"),
-            ("p99", "ms"),
-            ("max", "ms"),
-            ("round trips", "per minute"),
-            ("lost", "%"),
-            ("variation up", "p95 ms"),
-            ("variation down", "p95 ms"),
-            ("outages", ""),
-            ("local peer", "median ms"),
-        ],
-        rows: document.phases.iter().map(row).collect(),
-    }
-}
-
-/// The whole page.
-#[must_use]
-pub fn page(document: &RttDocument) -> String {
-    let is_partial = document.incomplete.is_some();
-    let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
-    figures::page::page("Round trips, idle and under load", "", &html! { (head) (body(document)) })
-}
-
-/// Part of the page below the verdict.
-pub(crate) fn body(document: &RttDocument) -> Markup {
-    html! {
-        (table(document).html(&|_| None, &|_| None))
-        @for phase in &document.phases {
-            @for doubt in &phase.doubts { p class="finding warning" { (phase.load) ": " (doubt) } }
-        }
-        @let (time, shares) = (over_time(document), distribution(document));
-        (time.figure()) (shares.figure())
-        (outage_table(document))
-        (method(document))
-    }
+    let columns: [TableColumn<'_, Phase>; 13] = [
+        ("load", "", &load),
+        ("min", "ms", &|phase| rtt(phase, |rtt| rtt.min_ms)),
+        ("median", "ms", &|phase| rtt(phase, |rtt| rtt.p50_ms)),
+        ("p90", "ms", &|phase| rtt(phase, |rtt| rtt.p90_ms)),
+        ("p95", "ms", &|phase| rtt(phase, |rtt| rtt.p95_ms)),
+        ("p99", "ms", &|phase| rtt(phase, |rtt| rtt.p99_ms)),
+        ("max", "ms", &|phase| rtt(phase, |rtt| rtt.max_ms)),
+        ("round trips", "per minute", &|phase| known(phase.round_trips_per_minute, |n| format!("{n:.0}"))),
+        ("lost", "%", &|phase| ms(phase.loss_percent)),
+        ("variation up", "p95 ms", &|phase| ms(phase.variation.up.map(|up| up.p95_ms))),
+        ("variation down", "p95 ms", &|phase| ms(phase.variation.down.map(|down| down.p95_ms))),
+        ("outages", "", &|phase| phase.outages.len().to_string()),
+        ("local peer", "median ms", &|phase| {
+            ms(phase.local.as_ref().and_then(|own| own.rtt).map(|rtt| rtt.p50_ms))
+        }),
+    ];
+    let shown = columns.len() - usize::from(document.local_peer.is_none());
+    Table::of(&document.phases, &columns[..shown])
 }
 
 fn over_time(document: &RttDocument) -> Chart {
@@ -134,25 +100,22 @@ fn distribution(document: &RttDocument) -> Chart {
 }
 
 fn outage_table(document: &RttDocument) -> Markup {
-    let rows = document.phases.iter().flat_map(|phase| {
-        phase.outages.iter().map(|outage| {
-            vec![
-                phase.load.to_owned(),
-                format!("{:.1}", outage.at_s),
-                format!("{:.2}", outage.seconds),
-                outage.packets.to_string(),
-            ]
-        })
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
+    let outages = document.phases.iter().flat_map(|phase| phase.outages.iter().map(|one| (phase.load, *one)));
+    let outages: Vec<(&str, Outage)> = outages.collect();
+    let table = Table::of(
+        &outages,
+        &[
+            ("load", "", &|(load, _)| (*load).to_owned()),
+            ("at", "s", &|(_, outage)| format!("{:.1}", outage.at_s)),
+            ("length", "s", &|(_, outage)| format!("{:.2}", outage.seconds)),
+            ("packets", "", &|(_, outage)| outage.packets.to_string()),
+        ],
+    );
     html! {
-        @if !rows.is_empty() {
+        @if !outages.is_empty() {
             h2 { "Outages" }
             p { "Times of 200 ms and more of which no packet came back." }
-            (Table {
-                headings: vec![("load", ""), ("at", "s"), ("length", "s"), ("packets", "")],
-                rows,
-            }.html(&|_| None, &|_| None))
+            (table.html(&|_| None, &|_| None))
         }
     }
 }
@@ -187,11 +150,10 @@ fn method(document: &RttDocument) -> Markup {
             }
         }
         @if let Some(clock) = &document.clock {
+            @let (ahead, gained) = clock_words(clock);
             p {
-                "The server's clock is ahead by " (format!("{:.3}", clock.offset_low_ms)) " to "
-                (format!("{:.3}", clock.offset_high_ms)) " ms: an interval as wide as the least round trip, because "
-                "the two ways may differ. It gains " (format!("{:.0}", clock.drift_low_ppm)) " to "
-                (format!("{:.0}", clock.drift_high_ppm)) " ppm, most likely " (format!("{:.1}", clock.drift_ppm)) "."
+                "The server's clock is ahead by " (ahead) " ms: an interval as wide as the least round trip, because "
+                "the two ways may differ. It gains " (gained) "."
             }
         }
     }

@@ -7,12 +7,13 @@ use probe::{ClockEstimate, Direction, Doubt, EchoSample, Pattern, RunFigures, Ru
 use serde::Serialize;
 use units::{Duration, Rate};
 
+use crate::document::{Document, Measured as Outcome};
 use crate::error::MeasureError;
 use crate::longest_packet::{self, longest_packet};
-use crate::maker::{Maker, Peer};
+use crate::maker::Maker;
 use crate::overload::{KNEE_DELAY_MS, Overload};
 use crate::session::{Session, Watcher};
-use crate::verdict::{digits, moved, time, way};
+use crate::verdict::{digits, moved, time, told, way};
 
 /// Name and version of the document; its schema is `schemas/probe-sweep.schema.json`.
 pub const SCHEMA: &str = "cellerator/probe-sweep/1";
@@ -99,19 +100,12 @@ pub struct DirectionFigures {
 }
 
 /// Result of a sweep.
+pub type SweepDocument = Document<SweepFigures>;
+
+/// Figures of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SweepDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the measurement.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct SweepFigures {
     /// The server's clock against the client's; none without round trips.
     pub clock: Option<ClockEstimate>,
     /// The ways that were measured.
@@ -159,7 +153,7 @@ pub fn sweep(
     plan: &SweepPlan,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(SweepDocument, Option<MeasureError>), IoError> {
+) -> Result<Outcome<SweepFigures>, IoError> {
     let mut ways: Vec<MeasuredWay> = Vec::new();
     let mut failure = None;
     let rate_max = session.limits().map_or(plan.rate_max, |limits| plan.rate_max.min(limits.rate_max));
@@ -205,8 +199,7 @@ pub fn sweep(
             break;
         }
     }
-    let document = document(session.peer(), made_by, &ways, failure.as_ref());
-    Ok((document, failure))
+    Ok(Document::of(made_by, session.peer(), figures(&ways), failure))
 }
 
 /// One run, and again where the ends themselves spoiled it: those are `spoiled`.
@@ -247,12 +240,7 @@ fn one(
     Ok((log.map(|log| Measured { log, beside }), failure))
 }
 
-fn document(
-    server: Peer,
-    made_by: Maker,
-    ways: &[MeasuredWay],
-    failure: Option<&MeasureError>,
-) -> SweepDocument {
+fn figures(ways: &[MeasuredWay]) -> SweepFigures {
     let all = ways.iter().flat_map(|way| way.search.iter().chain(&way.steps));
     let echoes: Vec<EchoSample> = all.flat_map(|measured| measured.echoes().iter().copied()).collect();
     let clock = ClockEstimate::of(&echoes);
@@ -275,17 +263,7 @@ fn document(
             }
         })
         .collect();
-    let mut document = SweepDocument {
-        schema: SCHEMA,
-        made_by,
-        server,
-        verdict: String::new(),
-        incomplete: failure.map(ToString::to_string),
-        clock,
-        directions,
-    };
-    document.verdict = verdict(&document);
-    document
+    SweepFigures { clock, directions }
 }
 
 /// Of the best of `steps`; `top` is the one at the highest rate.
@@ -318,15 +296,9 @@ fn knee(steps: &[SweepStep], overload: Overload) -> Option<f64> {
     steps.iter().take_while(is_good).last().and_then(|step| step.figures.offered_mbps)
 }
 
-fn verdict(document: &SweepDocument) -> String {
+pub(crate) fn verdict(document: &SweepDocument) -> String {
     let sentences: Vec<String> = document.directions.iter().map(of_direction).collect();
-    let told = sentences.concat();
-    match (&document.incomplete, told.trim()) {
-        (Some(why), "") => format!("Nothing was measured: {why}."),
-        (Some(why), told) => format!("{told} Not complete: {why}."),
-        (None, "") => "Nothing was measured.".to_owned(),
-        (None, told) => told.to_owned(),
-    }
+    told(&sentences.concat(), document.incomplete.as_deref(), ["Nothing was measured", ""])
 }
 
 fn of_direction(figures: &DirectionFigures) -> String {

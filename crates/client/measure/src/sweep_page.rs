@@ -5,9 +5,10 @@ use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
 use maud::{Markup, html};
 use probe::RunFigures;
 
+use crate::document::{Document, Figures};
 use crate::overload::{KNEE_DELAY_MS, KNEE_LOSS_PERCENT};
-use crate::sweep::{Capacity, DirectionFigures, SweepDocument};
-use crate::verdict::digits;
+use crate::sweep::{Capacity, DirectionFigures, SweepDocument, SweepFigures};
+use crate::verdict::{clock_words, digits, known};
 
 /// More runs of losses than this are shown by their number in each bin.
 const STEMS_MAX: usize = 150;
@@ -16,23 +17,35 @@ const PLACES_MAX: u32 = 20;
 /// Columns that go first where a terminal is narrow.
 pub const MAY_GO: [&str; 5] = ["gap error", "reordered", "variation p95", "goodput", "longest run"];
 
-/// The verdict, and a table for each way.
-#[must_use]
-pub fn summary(document: &SweepDocument, columns: usize) -> String {
-    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
-    for figures in &document.directions {
-        let (table, gone) = table(figures).fitting(columns, &MAY_GO);
-        text += &format!("\n  {}\n{table}", heading(figures));
-        if !gone.is_empty() {
-            text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
-        }
-        for step in figures.search.iter().chain(&figures.steps) {
-            for doubt in &step.figures.doubts {
-                text += &format!("  ? {}: {doubt}\n", name(&step.figures));
+impl Figures for SweepFigures {
+    const SCHEMA: &'static str = crate::sweep::SCHEMA;
+    const TITLE: &'static str = "What this path does to UDP";
+    const PORT: &'static str = "UDP port";
+
+    fn verdict(document: &Document<Self>) -> String {
+        crate::sweep::verdict(document)
+    }
+
+    fn summary(document: &Document<Self>, columns: usize) -> String {
+        let mut text = String::new();
+        for figures in &document.directions {
+            let table = table(figures).for_terminal(columns, &MAY_GO);
+            text += &format!("\n  {}\n{table}", heading(figures));
+            for step in figures.search.iter().chain(&figures.steps) {
+                for doubt in &step.figures.doubts {
+                    text += &format!("  ? {}: {doubt}\n", name(&step.figures));
+                }
             }
         }
+        text
     }
-    text
+
+    fn body(document: &Document<Self>) -> Markup {
+        html! {
+            @for figures in &document.directions { (section(figures)) }
+            (method(document))
+        }
+    }
 }
 
 fn heading(figures: &DirectionFigures) -> String {
@@ -49,59 +62,29 @@ fn name(figures: &RunFigures) -> String {
 }
 
 fn table(figures: &DirectionFigures) -> Table {
-    let rows = figures.search.iter().chain(&figures.steps).map(|step| row(&step.figures));
-    Table {
-        headings: vec![
-            ("offered", "Mbit/s"),
-            ("received", "Mbit/s"),
-            ("goodput", "Mbit/s"),
-            ("lost", "%"),
-            ("loss runs", ""),
-            ("longest run", "packets"),
-            ("RTT p50", "ms"),
-            ("RTT p95", "ms"),
-            ("variation p95", "ms"),
-            ("reordered", ""),
-            ("gap error", "p99 µs"),
-            ("valid", ""),
+    let number = |value: Option<f64>| known(value, |value| format!("{value:.2}"));
+    let offered =
+        |run: &&RunFigures| if run.is_search { "search".to_owned() } else { number(run.offered_mbps) };
+    let longest = |run: &&RunFigures| run.burst_lengths.keys().last().map_or(0, |length| *length).to_string();
+    let runs: Vec<&RunFigures> =
+        figures.search.iter().chain(&figures.steps).map(|step| &step.figures).collect();
+    Table::of(
+        &runs,
+        &[
+            ("offered", "Mbit/s", &offered),
+            ("received", "Mbit/s", &|run| number(run.received_mbps)),
+            ("goodput", "Mbit/s", &|run| number(run.goodput_mbps)),
+            ("lost", "%", &|run| number(run.loss_percent)),
+            ("loss runs", "", &|run| run.bursts.len().to_string()),
+            ("longest run", "packets", &longest),
+            ("RTT p50", "ms", &|run| number(run.rtt.map(|rtt| rtt.p50_ms))),
+            ("RTT p95", "ms", &|run| number(run.rtt.map(|rtt| rtt.p95_ms))),
+            ("variation p95", "ms", &|run| number(run.delay_variation.map(|delay| delay.p95_ms))),
+            ("reordered", "", &|run| run.reordered.to_string()),
+            ("gap error", "p99 µs", &|run| run.timer.gap_error_p99_us.to_string()),
+            ("valid", "", &|run| if run.is_valid { "yes" } else { "no" }.to_owned()),
         ],
-        rows: rows.collect(),
-    }
-}
-
-fn row(figures: &RunFigures) -> Vec<String> {
-    let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-    let count = |value: usize| value.to_string();
-    vec![
-        if figures.is_search { "search".to_owned() } else { number(figures.offered_mbps) },
-        number(figures.received_mbps),
-        number(figures.goodput_mbps),
-        figures.loss_percent.map_or("–".to_owned(), |loss| format!("{loss:.2}")),
-        count(figures.bursts.len()),
-        count(figures.burst_lengths.keys().last().map_or(0, |length| *length as usize)),
-        number(figures.rtt.map(|rtt| rtt.p50_ms)),
-        number(figures.rtt.map(|rtt| rtt.p95_ms)),
-        number(figures.delay_variation.map(|delay| delay.p95_ms)),
-        figures.reordered.to_string(),
-        figures.timer.gap_error_p99_us.to_string(),
-        if figures.is_valid { "yes" } else { "no" }.to_owned(),
-    ]
-}
-
-/// The whole page.
-#[must_use]
-pub fn page(document: &SweepDocument) -> String {
-    let is_partial = document.incomplete.is_some();
-    let head = document.server.page_head(&document.verdict, is_partial, "UDP port", &document.made_by);
-    figures::page::page("What this path does to UDP", "", &html! { (head) (body(document)) })
-}
-
-/// Part of the page below the verdict.
-pub(crate) fn body(document: &SweepDocument) -> Markup {
-    html! {
-        @for figures in &document.directions { (section(figures)) }
-        (method(document))
-    }
+    )
 }
 
 fn section(figures: &DirectionFigures) -> Markup {
@@ -128,8 +111,8 @@ fn capacity_words(capacity: &Capacity) -> String {
          variation of {} ms (95th percentile) in that run.",
         digits(capacity.mbps),
         if capacity.is_search { "found by the search of RFC 9097" } else { "of a run at a steady rate" },
-        capacity.loss_percent.map_or("–".to_owned(), digits),
-        capacity.delay_variation_p95_ms.map_or("–".to_owned(), digits),
+        known(capacity.loss_percent, digits),
+        known(capacity.delay_variation_p95_ms, digits),
     )
 }
 
@@ -231,11 +214,10 @@ fn method(document: &SweepDocument) -> Markup {
             "percentile. A run that is not valid says why, and does not count for the capacity."
         }
         @if let Some(clock) = &document.clock {
+            @let (ahead, gained) = clock_words(clock);
             p {
-                "The server's clock is ahead by " (format!("{:.3}", clock.offset_low_ms)) " to "
-                (format!("{:.3}", clock.offset_high_ms)) " ms: nothing better can be known without knowing how the "
-                "two ways differ. It gains " (format!("{:.0}", clock.drift_low_ppm)) " to "
-                (format!("{:.0}", clock.drift_high_ppm)) " ppm, most likely " (format!("{:.1}", clock.drift_ppm)) "."
+                "The server's clock is ahead by " (ahead) " ms: nothing better can be known without knowing how the "
+                "two ways differ. It gains " (gained) "."
             }
         }
     }

@@ -12,8 +12,9 @@ use probe::{DelayFigures, Direction, Key, Limits, SessionId, delay_figures};
 use serde::Serialize;
 use units::Duration;
 
+use crate::document::{Document, Measured};
 use crate::error::MeasureError;
-use crate::maker::{Maker, Peer};
+use crate::maker::Maker;
 use crate::session::{Beside, Session, Watcher};
 use crate::tcp_limit::Limit;
 use crate::tcp_side::{TcpSample, TcpSide, fresh, receive, send};
@@ -140,19 +141,12 @@ pub struct TcpRow {
 }
 
 /// Result of the measurement.
+pub type TcpDocument = Document<TcpFigures>;
+
+/// Figures of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TcpDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the measurement.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct TcpFigures {
     /// A row for each way, congestion control and window.
     pub rows: Vec<TcpRow>,
     /// Each transfer.
@@ -211,7 +205,7 @@ pub fn tcp(
     plan: &TcpPlan,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(TcpDocument, Option<MeasureError>), IoError> {
+) -> Result<Measured<TcpFigures>, IoError> {
     let (mut runs, mut failure) = (Vec::<TcpRun>::new(), None);
     // Runs of one session have their own numbers, also where another measurement went before.
     let first_run = session.next_transfer(plan.repetitions * settings(plan).len() as u32);
@@ -256,17 +250,7 @@ pub fn tcp(
             }
         }
     }
-    let mut document = TcpDocument {
-        schema: SCHEMA,
-        made_by,
-        server: session.peer(),
-        verdict: String::new(),
-        incomplete: failure.as_ref().map(ToString::to_string),
-        rows: rows(&runs),
-        runs,
-    };
-    document.verdict = verdict(&document);
-    Ok((document, failure))
+    Ok(Document::of(made_by, session.peer(), TcpFigures { rows: rows(&runs), runs }, failure))
 }
 
 /// A transfer in a thread of its own.
@@ -462,7 +446,7 @@ fn row(settings: &TcpSettings, runs: &[TcpRun]) -> TcpRow {
 }
 
 /// One sentence: what TCP gets each way, and what held most of the transfers back.
-fn verdict(document: &TcpDocument) -> String {
+pub(crate) fn verdict(document: &TcpDocument) -> String {
     let mut clauses: Vec<String> =
         ["down", "up"].into_iter().filter_map(|direction| of_way(document, direction)).collect();
     if clauses.is_empty() {

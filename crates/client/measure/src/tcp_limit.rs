@@ -48,19 +48,15 @@ pub struct Limit {
 
 /// Figures of a sender's samples.
 struct Figures {
-    busy_share: f64,
-    rwnd_share: f64,
-    sndbuf_share: f64,
-    rwnd_bytes: u32,
+    /// Those that are told; the limit itself is not known yet.
+    told: Limit,
     /// Median round trip, ms.
     rtt_ms: Option<f64>,
     has_queue: bool,
-    rwnd_over_rtt_mbps: Option<f64>,
     /// Bytes acknowledged, over the time.
     mbps: f64,
     loss_percent: f64,
     takes_loss_for_congestion: bool,
-    still_s: f64,
 }
 
 impl Figures {
@@ -79,30 +75,35 @@ impl Figures {
         trips.sort_unstable_by(f64::total_cmp);
         let (least, rtt_ms) = (percentile(&trips, 0), percentile(&trips, 500));
         let gaps = sender.samples.windows(2).map(|pair| pair[1].at_s - pair[0].at_s);
-        Self {
+        let told = Limit {
+            by: "",
+            why: String::new(),
             busy_share: share(busy, sender.seconds),
-            rwnd_share: share(of(|sample| sample.rwnd_limited_s), busy),
-            sndbuf_share: share(of(|sample| sample.sndbuf_limited_s), busy),
+            rwnd_limited_share: share(of(|sample| sample.rwnd_limited_s), busy),
+            sndbuf_limited_share: share(of(|sample| sample.sndbuf_limited_s), busy),
             rwnd_bytes,
+            rwnd_over_rtt_mbps: rtt_ms.map(|ms| f64::from(rwnd_bytes) * 8.0 / ms / 1e3),
+            stood_still_s: gaps.fold(0.0, f64::max),
+        };
+        Self {
+            told,
             rtt_ms,
             has_queue: rtt_ms.zip(least).is_some_and(|(usual, least)| usual > least * QUEUE_RATIO),
-            rwnd_over_rtt_mbps: rtt_ms.map(|ms| f64::from(rwnd_bytes) * 8.0 / ms / 1e3),
             mbps: share_of_time(sender.acknowledged(), sender.seconds),
             loss_percent: last
                 .filter(|sample| sample.segments > 0)
                 .map_or(0.0, |sample| f64::from(sample.retransmitted) * 100.0 / f64::from(sample.segments)),
             takes_loss_for_congestion: last.is_some_and(|sample| sample.ssthresh < NO_THRESHOLD)
                 && !control.is_some_and(|name| name.starts_with("bbr")),
-            still_s: gaps.fold(0.0, f64::max),
         }
     }
 
     /// The window is what allows no more: by the kernel's clock, or as it is all used while no queue waits. A sender
     /// that paces, as BBR does, is rarely stopped by a full window, which the kernel's clock needs.
     fn is_windowed(&self) -> bool {
-        let uses = |share: f64| self.rwnd_over_rtt_mbps.is_some_and(|most| self.mbps >= most * share);
-        self.rwnd_share >= LIMIT_SHARE
-            || (self.rwnd_share >= PACED_LIMIT_SHARE && uses(PACED_WINDOW_SHARE))
+        let uses = |share: f64| self.told.rwnd_over_rtt_mbps.is_some_and(|most| self.mbps >= most * share);
+        self.told.rwnd_limited_share >= LIMIT_SHARE
+            || (self.told.rwnd_limited_share >= PACED_LIMIT_SHARE && uses(PACED_WINDOW_SHARE))
             || (uses(WINDOW_SHARE) && !self.has_queue)
     }
 }
@@ -116,49 +117,41 @@ impl Limit {
     pub(crate) fn of(sender: &TcpSide, control: Option<&str>) -> Self {
         let figures = Figures::of(sender, control);
         let (by, why) = judge(sender, &figures);
-        Self {
-            by,
-            why,
-            busy_share: figures.busy_share,
-            rwnd_limited_share: figures.rwnd_share,
-            sndbuf_limited_share: figures.sndbuf_share,
-            rwnd_bytes: figures.rwnd_bytes,
-            rwnd_over_rtt_mbps: figures.rwnd_over_rtt_mbps,
-            stood_still_s: figures.still_s,
-        }
+        Self { by, why, ..figures.told }
     }
 }
 
 fn judge(sender: &TcpSide, f: &Figures) -> (&'static str, String) {
+    let told = &f.told;
     let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
     if sender.samples.is_empty() {
         let why = "something that is not known, because the sender's figures did not come";
         return ("not known", why.to_owned());
     }
-    if f.still_s >= STILL_S && f.still_s >= sender.seconds * STILL_SHARE {
+    if told.stood_still_s >= STILL_S && told.stood_still_s >= sender.seconds * STILL_SHARE {
         let why = format!(
             "the sender's program, which stood still for {:.1} s of {:.1} s",
-            f.still_s, sender.seconds
+            told.stood_still_s, sender.seconds
         );
         return ("application", why);
     }
     if f.is_windowed() {
-        let arithmetic = f.rtt_ms.zip(f.rwnd_over_rtt_mbps).map_or(String::new(), |(ms, mbps)| {
-            format!(": {} B / {ms:.1} ms = {mbps:.2} Mbit/s", f.rwnd_bytes)
+        let arithmetic = f.rtt_ms.zip(told.rwnd_over_rtt_mbps).map_or(String::new(), |(ms, mbps)| {
+            format!(": {} B / {ms:.1} ms = {mbps:.2} Mbit/s", told.rwnd_bytes)
         });
-        let when = match f.rwnd_share >= LIMIT_SHARE {
-            true => format!(" for {}", percent(f.rwnd_share)),
+        let when = match told.rwnd_limited_share >= LIMIT_SHARE {
+            true => format!(" for {}", percent(told.rwnd_limited_share)),
             false => ", of which it used all".to_owned(),
         };
         return ("receive window", format!("the receiver's window{when}{arithmetic}"));
     }
-    if f.sndbuf_share >= LIMIT_SHARE {
-        return ("send buffer", format!("the sender's buffer for {}", percent(f.sndbuf_share)));
+    if told.sndbuf_limited_share >= LIMIT_SHARE {
+        return ("send buffer", format!("the sender's buffer for {}", percent(told.sndbuf_limited_share)));
     }
-    if f.busy_share < LIMIT_SHARE {
+    if told.busy_share < LIMIT_SHARE {
         return (
             "application",
-            format!("the sender, which had nothing to send for {}", percent(1.0 - f.busy_share)),
+            format!("the sender, which had nothing to send for {}", percent(1.0 - told.busy_share)),
         );
     }
     let lost = match f.loss_percent >= LOSS_PERCENT {
@@ -170,12 +163,12 @@ fn judge(sender: &TcpSide, f: &Figures) -> (&'static str, String) {
             f.rtt_ms.map_or(String::new(), |ms| format!(", and round trips stayed at {} ms", digits(ms)));
         return ("loss", format!("lost packets: {lost}{trips}, so it was not for a long queue"));
     }
-    let idle = match 1.0 - f.busy_share {
+    let idle = match 1.0 - told.busy_share {
         idle if idle >= STILL_SHARE => format!("; the sender had nothing to send for {}", percent(idle)),
         _ => String::new(),
     };
     let lost = if lost.is_empty() { lost } else { format!("; {lost}") };
-    let share = f.busy_share * (1.0 - f.rwnd_share - f.sndbuf_share);
+    let share = told.busy_share * (1.0 - told.rwnd_limited_share - told.sndbuf_limited_share);
     ("network", format!("the network for {}{lost}{idle}", percent(share)))
 }
 

@@ -1,100 +1,76 @@
 //! TCP transfers for people.
 
-use figures::Table;
 use figures::chart::{Axis, Chart, Ink, Mark, Point, Series};
+use figures::{Table, TableColumn};
 use maud::{Markup, html};
 
-use crate::tcp::{Spread, TcpDocument, TcpRun};
+use crate::document::{Document, Figures};
+use crate::tcp::{Spread, TcpDocument, TcpFigures, TcpRow, TcpRun};
+use crate::verdict::known;
 
-/// The verdict, the table of [MP], and a table of what limited each transfer.
-#[must_use]
-pub fn summary(document: &TcpDocument, columns: usize) -> String {
-    let mut text = figures::wrapped(&document.verdict, columns).join("\n") + "\n";
-    let (table, gone) = rows(document).fitting(columns, &["runs", "loss", "limited by"]);
-    text += &format!("\n{table}");
-    if !gone.is_empty() {
-        text += &format!("  the terminal is too narrow for: {}\n", gone.join(", "));
+impl Figures for TcpFigures {
+    const SCHEMA: &'static str = crate::tcp::SCHEMA;
+    const TITLE: &'static str = "What this path does to TCP";
+    const PORT: &'static str = "port";
+
+    fn verdict(document: &Document<Self>) -> String {
+        crate::tcp::verdict(document)
     }
-    let whole = transfers(document, |run| run.limit.why.clone());
-    // Where the reasons do not fit, what they are reasons for does; the page has them.
-    let short = || transfers(document, |run| run.limit.by.to_owned());
-    if !document.runs.is_empty() {
-        text += &format!("\n{}", if whole.width() <= columns { whole } else { short() });
+
+    fn summary(document: &Document<Self>, columns: usize) -> String {
+        let table = rows(document).for_terminal(columns, &["runs", "loss", "limited by"]);
+        let mut text = format!("\n{table}");
+        let whole = transfers(document, &|run| run.limit.why.clone());
+        // Where the reasons do not fit, what they are reasons for does; the page has them.
+        let short = || transfers(document, &|run| run.limit.by.to_owned());
+        if !document.runs.is_empty() {
+            text += &format!("\n{}", if whole.width() <= columns { whole } else { short() });
+        }
+        text
     }
-    text
+
+    fn body(document: &Document<Self>) -> Markup {
+        html! {
+            (rows(document).html(&|_| None, &|_| None))
+            @for run in &document.runs {
+                h2 { (heading(run)) }
+                p { "Limited by " (run.limit.why) "." }
+                (chart(run).figure())
+            }
+            (method())
+        }
+    }
 }
 
 /// Table of the limits of the transfers.
-fn transfers(document: &TcpDocument, by: impl Fn(&TcpRun) -> String) -> Table {
-    let row = |run: &TcpRun| vec![name(run), format!("{:.2}", run.goodput_mbps), by(run)];
-    Table {
-        headings: vec![("transfer", ""), ("bandwidth", "Mbit/s"), ("limited by", "")],
-        rows: document.runs.iter().map(row).collect(),
-    }
+fn transfers(document: &TcpDocument, by: &dyn Fn(&TcpRun) -> String) -> Table {
+    let mbps = |run: &TcpRun| format!("{:.2}", run.goodput_mbps);
+    let columns: [TableColumn<'_, TcpRun>; 3] =
+        [("transfer", "", &name), ("bandwidth", "Mbit/s", &mbps), ("limited by", "", by)];
+    Table::of(&document.runs, &columns)
 }
 
 fn rows(document: &TcpDocument) -> Table {
-    let mut table = all_columns(document);
-    // Where nothing was asked for there is nothing to tell apart.
-    if document.rows.iter().all(|row| row.settings.words().is_empty()) {
-        table.headings.remove(1);
-        table.rows.iter_mut().for_each(|row| drop(row.remove(1)));
-    }
-    table
-}
-
-fn all_columns(document: &TcpDocument) -> Table {
-    let spread = |spread: Option<Spread>| match spread {
-        Some(Spread { mean, deviation: Some(deviation) }) => format!("{mean:.2} ±{deviation:.2}"),
-        Some(Spread { mean, .. }) => format!("{mean:.2}"),
-        None => "–".to_owned(),
+    let spread = |spread: Option<Spread>| {
+        known(spread, |Spread { mean, deviation }| match deviation {
+            Some(deviation) => format!("{mean:.2} ±{deviation:.2}"),
+            None => format!("{mean:.2}"),
+        })
     };
-    let rows = document.rows.iter().map(|row| {
-        vec![
-            row.settings.direction.to_owned(),
-            row.settings.words(),
-            row.runs.to_string(),
-            spread(row.bandwidth_mbps),
-            spread(row.rtt_ms),
-            spread(row.loss_percent),
-            spread(row.handshake_ms),
-            row.limited_by.clone(),
-        ]
-    });
-    Table {
-        headings: vec![
-            ("way", ""),
-            ("with", ""),
-            ("runs", ""),
-            ("bandwidth", "Mbit/s"),
-            ("RTT", "ms"),
-            ("loss", "%"),
-            ("3WHS RTT", "ms"),
-            ("limited by", ""),
-        ],
-        rows: rows.collect(),
-    }
-}
-
-/// The whole page.
-#[must_use]
-pub fn page(document: &TcpDocument) -> String {
-    let is_partial = document.incomplete.is_some();
-    let head = document.server.page_head(&document.verdict, is_partial, "port", &document.made_by);
-    figures::page::page("What this path does to TCP", "", &html! { (head) (body(document)) })
-}
-
-/// Part of the page below the verdict.
-pub(crate) fn body(document: &TcpDocument) -> Markup {
-    html! {
-        (rows(document).html(&|_| None, &|_| None))
-        @for run in &document.runs {
-            h2 { (heading(run)) }
-            p { "Limited by " (run.limit.why) "." }
-            (chart(run).figure())
-        }
-        (method())
-    }
+    let columns: [TableColumn<'_, TcpRow>; 8] = [
+        ("way", "", &|row| row.settings.direction.to_owned()),
+        ("with", "", &|row| row.settings.words()),
+        ("runs", "", &|row| row.runs.to_string()),
+        ("bandwidth", "Mbit/s", &|row| spread(row.bandwidth_mbps)),
+        ("RTT", "ms", &|row| spread(row.rtt_ms)),
+        ("loss", "%", &|row| spread(row.loss_percent)),
+        ("3WHS RTT", "ms", &|row| spread(row.handshake_ms)),
+        ("limited by", "", &|row| row.limited_by.clone()),
+    ];
+    // Where nothing was asked for there is nothing to tell apart.
+    let has_settings = document.rows.iter().any(|row| !row.settings.words().is_empty());
+    let shown = columns.into_iter().filter(|(name, ..)| has_settings || *name != "with");
+    Table::of(&document.rows, &shown.collect::<Vec<_>>())
 }
 
 /// Way, settings and number of a transfer.

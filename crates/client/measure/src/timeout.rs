@@ -14,8 +14,9 @@ use serde::Serialize;
 use serde_json::Value;
 use units::Duration;
 
+use crate::document::{Document, Measured};
 use crate::error::MeasureError;
-use crate::maker::{Maker, Peer};
+use crate::maker::Maker;
 use crate::session::{Session, Watcher, is_from};
 use crate::tcp::ask;
 use crate::tcp_socket::connect;
@@ -125,19 +126,12 @@ pub struct Bindings {
 }
 
 /// Result of the measurement.
+pub type TimeoutDocument = Document<TimeoutFigures>;
+
+/// Figures of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TimeoutDocument {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Maker of the measurement.
-    pub made_by: Maker,
-    /// Server that was measured against.
-    pub server: Peer,
-    /// In plain words.
-    pub verdict: String,
-    /// Why it is not the whole; none of one that is.
-    pub incomplete: Option<String>,
+pub struct TimeoutFigures {
     /// One for each protocol that was tried.
     pub bindings: Vec<Bindings>,
 }
@@ -159,7 +153,7 @@ pub fn timeout(
     plan: &TimeoutPlan,
     made_by: Maker,
     watcher: &mut dyn Watcher,
-) -> Result<(TimeoutDocument, Option<MeasureError>), IoError> {
+) -> Result<Measured<TimeoutFigures>, IoError> {
     let is_stopped = Arc::new(AtomicBool::new(false));
     let wanted = [("udp", plan.has_udp), ("tcp", plan.has_tcp)];
     let tried = wanted.iter().filter(|(_, is_wanted)| *is_wanted);
@@ -205,17 +199,8 @@ pub fn timeout(
         let known = plan.known.iter().filter(|(own, _)| *own == protocol).map(|(_, known)| known.clone());
         bindings(protocol, known.chain(silences).collect())
     });
-    let bindings: Vec<Bindings> = bindings.collect();
-    let mut document = TimeoutDocument {
-        schema: SCHEMA,
-        made_by,
-        server: session.peer(),
-        verdict: String::new(),
-        incomplete: failure.as_ref().map(ToString::to_string),
-        bindings,
-    };
-    document.verdict = verdict(&document);
-    Ok((document, failure))
+    let figures = TimeoutFigures { bindings: bindings.collect() };
+    Ok(Document::of(made_by, session.peer(), figures, failure))
 }
 
 fn silence(after: Duration, lived: Result<bool, String>) -> Silence {
@@ -335,7 +320,7 @@ fn connection(job: &Job, number: u32, after: Duration) -> Result<bool, String> {
     Ok(false)
 }
 
-fn verdict(document: &TimeoutDocument) -> String {
+pub(crate) fn verdict(document: &TimeoutDocument) -> String {
     let mut text = String::new();
     for bindings in &document.bindings {
         let name = bindings.protocol.to_uppercase();

@@ -1,5 +1,7 @@
 //! Words that the verdicts of the measurements have in common.
 
+use probe::ClockEstimate;
+
 /// A direction, in words.
 pub(crate) fn way(direction: &str) -> &'static str {
     if direction == "up" { "Upload" } else { "Download" }
@@ -24,12 +26,41 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
+/// Text where there is no value.
+pub(crate) const NONE: &str = "–";
+
+/// A value, or [`NONE`].
+pub(crate) fn known<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or(NONE.to_owned(), show)
+}
+
+/// By how much the server's clock is ahead, ms, and what it gains.
+pub(crate) fn clock_words(clock: &ClockEstimate) -> (String, String) {
+    let ClockEstimate { offset_low_ms, offset_high_ms, drift_low_ppm, drift_high_ppm, drift_ppm, .. } = clock;
+    (
+        format!("{offset_low_ms:.3} to {offset_high_ms:.3}"),
+        format!("{drift_low_ppm:.0} to {drift_high_ppm:.0} ppm, most likely {drift_ppm:.1}"),
+    )
+}
+
 /// A time with as many digits as count.
 pub(crate) fn time(ms: f64) -> String {
     match ms {
         0.0..9.95 => format!("{} ms", digits(ms)),
         9.95..1_000.0 => format!("{ms:.0} ms"),
         _ => format!("{:.1} s", ms / 1e3),
+    }
+}
+
+/// Sentences, and why they are not all; without any, what `nothing` says: that there is nothing, and why where no
+/// other reason is known.
+pub(crate) fn told(sentences: &str, incomplete: Option<&str>, nothing: [&str; 2]) -> String {
+    let [nothing, unknown] = nothing;
+    match (incomplete, sentences.trim()) {
+        (Some(why), "") => format!("{nothing}: {why}."),
+        (Some(why), told) => format!("{told} Not complete: {why}."),
+        (None, "") => format!("{nothing}{unknown}."),
+        (None, told) => told.to_owned(),
     }
 }
 

@@ -1,24 +1,24 @@
 //! [`Daemon`]: the loop that feeds [`multipath::Paths`] and does what it asks.
 
-use std::collections::VecDeque;
-use std::io::Write;
+mod actions;
+mod journal;
+mod registration;
+mod status;
+
 use std::net::IpAddr;
 use std::path::Path;
 
-use io::netlink::{
-    DefaultRoute, Family, InterfaceIndex, LinkEvents, MptcpEventKind, MptcpEvents, MptcpLimits, Netlink,
-};
+use io::netlink::{Family, InterfaceIndex, LinkEvents, MptcpEventKind, MptcpEvents, MptcpLimits, Netlink};
 use io::{Clock, Instance, Interest, Signals, Waiter};
 use multipath::{Action, Cause, Change, Event, EventFile, PathId, PathSample, Paths, State};
 use probe::Key;
 use units::{Duration, Instant};
 
 use crate::console::{Answer, Console, Question, Running};
-use crate::demotion::{self, Demoted};
-use crate::error::Context;
+use crate::demotion::Demoted;
 use crate::fallbacks::Counters;
 use crate::guard::Guard;
-use crate::hands::{Hands, Order};
+use crate::hands::Hands;
 use crate::interfaces::{self, Found};
 use crate::kernel::Kernel;
 use crate::others::Others;
@@ -26,9 +26,11 @@ use crate::per_subflow::PerSubflow;
 use crate::prober::Prober;
 use crate::profile::Profile;
 use crate::record::{self, KIND, Record};
-use crate::status::{EventLine, PathStatus, SCHEMA, Status, SubflowStatus};
+use crate::status::EventLine;
 use crate::strength::{ModemManager, Strength, StrengthFile, Wireless};
 use crate::{ProbeBy, Settings, UplinkError, conflicts};
+use journal::Journal;
+use registration::Registration;
 
 /// Between looks at the subflows while there are connections.
 const SAMPLE_BUSY: Duration = Duration::from_millis(20);
@@ -45,8 +47,6 @@ const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 const ROUTELESS: Duration = Duration::from_secs(1);
 /// Probes without any answer since the start are said after so long.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Number of the newest events that are kept for questions.
-const EVENTS_KEPT: usize = 40;
 /// The kernel allows no more.
 const LIMITS: MptcpLimits = MptcpLimits { subflows: 8, add_addr_accepted: 8 };
 
@@ -96,16 +96,11 @@ impl Uplink {
 pub struct Daemon<'a> {
     settings: Settings,
     key: Option<Key>,
-    instance: Option<Instance>,
-    record: Record,
-    guard: Option<Guard>,
+    journal: Journal<'a>,
+    registration: Registration,
     kernel: Kernel,
-    per_subflow: Option<PerSubflow>,
-    congestion: Option<coupled::Held>,
-    hands: Hands,
-    others: Others,
-    /// The kernel told of something that may mean that an endpoint is gone.
-    are_endpoints_doubtful: bool,
+    programs: Programs,
+    endpoints: Endpoints,
     netlink: Netlink,
     mptcp_events: Option<MptcpEvents>,
     link_events: LinkEvents,
@@ -115,16 +110,31 @@ pub struct Daemon<'a> {
     strengths: Vec<Box<dyn Strength>>,
     counters: Counters,
     connections: u32,
-    lacks: Vec<String>,
-    /// Time at which the first probe left.
-    unanswered_since: Option<Instant>,
-    is_answered: bool,
-    conflicts: Vec<String>,
-    events: VecDeque<EventLine>,
-    tell: &'a mut dyn FnMut(&EventLine),
-    recording: Option<std::io::BufWriter<std::fs::File>>,
-    started: Instant,
+    probing: Probing,
     waiter: Waiter,
+}
+
+/// BPF programs for subflows, which end with this.
+#[derive(Default)]
+struct Programs {
+    per_subflow: Option<PerSubflow>,
+    congestion: Option<coupled::Held>,
+}
+
+/// Changes to the kernel's endpoints.
+struct Endpoints {
+    hands: Hands,
+    others: Others,
+    /// The kernel told of something that may mean that one is gone.
+    are_doubtful: bool,
+}
+
+/// Whether anything answers probes.
+#[derive(Default)]
+struct Probing {
+    /// Time at which the first probe left.
+    since: Option<Instant>,
+    is_answered: bool,
 }
 
 impl<'a> Daemon<'a> {
@@ -156,25 +166,18 @@ impl<'a> Daemon<'a> {
         }
         let (adopted, problems) = record::take_over(base)?;
         let key = settings.key.as_deref().and_then(Key::new);
-        let started = Clock::now();
-        let recording = settings.record.as_ref().map(|path| {
-            std::fs::File::create(path)
-                .doing(|| format!("write {}", path.display()))
-                .map(std::io::BufWriter::new)
-        });
+        let mut journal = Journal::open(settings.record.as_deref(), tell)?;
         let instance = Instance::register(base, KIND)?;
         let console = Console::open(instance.path())?;
+        journal.conflicts = conflicts(&kernel.manager().endpoints()?);
+        let record =
+            Record { namespace: record::own_namespace()?, endpoints: adopted.clone(), ..Record::default() };
         let mut daemon = Self {
-            record: Record {
-                namespace: record::own_namespace()?,
-                endpoints: adopted.clone(),
-                ..Record::default()
-            },
+            registration: Registration { instance: Some(instance), record, guard: None },
             paths: Paths::new(settings.thresholds.clone()),
             key,
-            guard: None,
-            per_subflow: None,
-            congestion: None,
+            journal,
+            programs: Programs::default(),
             mptcp_events: None,
             link_events: LinkEvents::open_with_routes()?,
             netlink: Netlink::open()?,
@@ -183,27 +186,17 @@ impl<'a> Daemon<'a> {
             strengths: Vec::new(),
             counters: Counters::read(),
             connections: 0,
-            lacks: Vec::new(),
-            unanswered_since: None,
-            is_answered: false,
-            conflicts: conflicts(&kernel.manager().endpoints()?),
-            events: VecDeque::new(),
-            recording: recording.transpose()?,
-            started,
+            probing: Probing::default(),
             waiter: Waiter::new(Duration::ZERO)?,
-            instance: Some(instance),
             kernel,
-            hands: Hands::start()?,
-            others: Others::default(),
-            are_endpoints_doubtful: false,
+            endpoints: Endpoints { hands: Hands::start()?, others: Others::default(), are_doubtful: false },
             settings,
-            tell,
         };
         daemon.prepare(program)?;
         for address in adopted {
-            daemon.say("", format!("adopted the endpoint {address} of a daemon that was killed"));
+            daemon.journal.say("", format!("adopted the endpoint {address} of a daemon that was killed"));
         }
-        problems.into_iter().for_each(|problem| daemon.say("", problem));
+        problems.into_iter().for_each(|problem| daemon.journal.say("", problem));
         Ok(daemon)
     }
 
@@ -213,58 +206,61 @@ impl<'a> Daemon<'a> {
         self.strengths.extend(ModemManager::open().map(|m| Box::new(m) as _));
         match self.kernel.manager().events() {
             Ok(events) => self.mptcp_events = Some(events),
-            Err(error) => self.lacks.push(format!("{error}: connections are seen a moment later")),
+            Err(error) => self.journal.lacks.push(format!("{error}: connections are seen a moment later")),
         }
         let limits = self.kernel.manager().limits()?;
         if limits != LIMITS {
-            self.record.limits = Some((limits.subflows, limits.add_addr_accepted));
+            self.registration.record.limits = Some((limits.subflows, limits.add_addr_accepted));
         }
         let (keep_alive, is_per_subflow) = (self.settings.keep_alive, self.settings.is_per_subflow);
         let profile = self.settings.with_profile.then(|| Profile::plan(keep_alive, is_per_subflow));
-        self.record.sysctls = profile.as_ref().map(|p| p.before.clone()).unwrap_or_default();
+        self.registration.record.sysctls = profile.as_ref().map(|p| p.before.clone()).unwrap_or_default();
         // Written before anything is changed, and watched over: a kill at any later moment is undone.
-        self.write_record()?;
-        let directory = self.instance.as_ref().map(|i| i.path().to_owned()).unwrap_or_default();
+        self.registration.write()?;
+        let directory = self.registration.instance.as_ref().map(|i| i.path().to_owned()).unwrap_or_default();
         match Guard::start(program, &directory) {
             Ok(guard) => {
-                self.record.guard = Some(guard.pid());
-                self.guard = Some(guard);
-                self.write_record()?;
+                self.registration.record.guard = Some(guard.pid());
+                self.registration.guard = Some(guard);
+                self.registration.write()?;
             }
-            Err(error) => self.lacks.push(format!("no guard ({error}): after a kill, the next start undoes")),
+            Err(error) => {
+                self.journal.lacks.push(format!("no guard ({error}): after a kill, the next start undoes"))
+            }
         }
         self.kernel.manager().set_limits(LIMITS)?;
-        self.lacks.extend(profile.iter().flat_map(Profile::apply));
+        self.journal.lacks.extend(profile.iter().flat_map(Profile::apply));
         match is_per_subflow.then(|| PerSubflow::start(keep_alive)).transpose() {
-            Ok(started) => self.per_subflow = started,
-            Err(error) => self.lacks.push(format!("{error}: subflows have the host's time-outs")),
+            Ok(started) => self.programs.per_subflow = started,
+            Err(error) => self.journal.lacks.push(format!("{error}: subflows have the host's time-outs")),
         }
         match self.settings.congestion.map(|scheme| coupled::Held::start(scheme, true)).transpose() {
-            Ok(held) => self.congestion = held,
-            Err(error) => self.lacks.push(format!("{error}: subflows are not coupled")),
+            Ok(held) => self.programs.congestion = held,
+            Err(error) => self.journal.lacks.push(format!("{error}: subflows are not coupled")),
         }
         if io::sysctl::read_here("net/mptcp/enabled").is_ok_and(|value| value == "0") {
             let how = "new connections are plain TCP: sysctl net.mptcp.enabled=1";
-            self.lacks.push(format!("MPTCP is switched off here, {how}"));
+            self.journal.lacks.push(format!("MPTCP is switched off here, {how}"));
         }
         let missing = interfaces::missing(&self.netlink, &self.settings)?;
-        for line in self.conflicts.iter().chain(&self.lacks).cloned().chain(missing).collect::<Vec<_>>() {
-            self.say("", line);
+        for line in self
+            .journal
+            .conflicts
+            .iter()
+            .chain(&self.journal.lacks)
+            .cloned()
+            .chain(missing)
+            .collect::<Vec<_>>()
+        {
+            self.journal.say("", line);
         }
         self.waiter.add(&self.link_events, Interest::Read, LINKS)?;
         self.waiter.add(&self.console, Interest::Read, CONSOLE)?;
-        self.waiter.add(&self.hands.wake, Interest::Read, HANDS)?;
+        self.waiter.add(&self.endpoints.hands.wake, Interest::Read, HANDS)?;
         if let Some(events) = &self.mptcp_events {
             self.waiter.add(events, Interest::Read, MPTCP)?;
         }
         Ok(())
-    }
-
-    fn write_record(&self) -> Result<(), UplinkError> {
-        match &self.instance {
-            Some(instance) => Ok(instance.record(&self.record.to_text())?),
-            None => Ok(()),
-        }
     }
 
     /// Runs until a signal comes, then undoes everything.
@@ -281,7 +277,7 @@ impl<'a> Daemon<'a> {
 
     fn turn(&mut self, signals: &Signals) -> Result<i32, UplinkError> {
         let (mut look, mut sample, mut strength, mut count) =
-            (self.started, self.started, self.started, self.started);
+            (self.journal.started, self.journal.started, self.journal.started, self.journal.started);
         let mut awake = Clock::now();
         loop {
             let mut now = Clock::now();
@@ -313,9 +309,9 @@ impl<'a> Daemon<'a> {
                 let counters = Counters::read();
                 let news = counters.news(&self.counters);
                 self.counters = counters;
-                news.into_iter().for_each(|line| self.say("", line));
+                news.into_iter().for_each(|line| self.journal.say("", line));
                 count = now + COUNTERS_EVERY;
-                self.are_endpoints_doubtful = true;
+                self.endpoints.are_doubtful = true;
             }
             self.hear_answers();
             self.tell_silence(now);
@@ -342,22 +338,13 @@ impl<'a> Daemon<'a> {
 
     /// Hands an event to the machine, and writes it down.
     fn handle(&mut self, event: Event, now: Instant) {
-        if self.recording.is_some() {
+        if self.journal.recording.is_some() {
             let names: Vec<String> = self.paths.iter().map(|(_, path)| path.name().to_owned()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let line = EventFile::recorded(&names, &event, now, self.started);
-            self.write_down(&line);
+            let line = EventFile::recorded(&names, &event, now, self.journal.started);
+            self.journal.write_down(&line);
         }
         self.paths.handle(event, now);
-    }
-
-    fn write_down(&mut self, line: &str) {
-        if let Some(file) = &mut self.recording
-            && writeln!(file, "{line}").is_err()
-        {
-            self.recording = None;
-            self.say("", "the recording ends: its disk is full".to_owned());
-        }
     }
 
     fn look(&mut self, now: Instant) -> Result<(), UplinkError> {
@@ -380,10 +367,10 @@ impl<'a> Daemon<'a> {
         found.retain(|(name, _), here| is_path(name, here));
         for ((interface, family), here) in found {
             let name = if family == Family::V4 { interface.clone() } else { format!("{interface}/6") };
-            let us = now.saturating_since(self.started).as_micros();
-            self.write_down(&format!("{}.{:06} path {name}", us / 1_000_000, us % 1_000_000));
+            let us = now.saturating_since(self.journal.started).as_micros();
+            self.journal.write_down(&format!("{}.{:06} path {name}", us / 1_000_000, us % 1_000_000));
             self.paths.add(&name, now);
-            self.record.paths.push(interface.clone());
+            self.registration.record.paths.push(interface.clone());
             self.uplinks.push(Uplink {
                 interface,
                 family,
@@ -436,7 +423,7 @@ impl<'a> Daemon<'a> {
                 }
                 Err(error) => {
                     let name = uplink.interface.clone();
-                    self.say(&name, format!("no probes: {error}"));
+                    self.journal.say(&name, format!("no probes: {error}"));
                 }
             }
         }
@@ -478,14 +465,14 @@ impl<'a> Daemon<'a> {
     /// Sets again what other programs have taken away: endpoints, limits.
     fn look_after_others(&mut self, now: Instant) -> Result<(), UplinkError> {
         // What the daemon itself is changing tells nothing.
-        if !self.are_endpoints_doubtful || !self.hands.is_idle() {
+        if !self.endpoints.are_doubtful || !self.endpoints.hands.is_idle() {
             return Ok(());
         }
-        self.are_endpoints_doubtful = false;
+        self.endpoints.are_doubtful = false;
         let limits = self.kernel.manager().limits()?;
-        if let Some(what) = self.others.limits(limits, LIMITS, now) {
+        if let Some(what) = self.endpoints.others.limits(limits, LIMITS, now) {
             self.kernel.manager().set_limits(LIMITS)?;
-            self.say("", what);
+            self.journal.say("", what);
         }
         let there: Vec<IpAddr> = self.kernel.manager().endpoints()?.iter().map(|one| one.address).collect();
         let wanted: Vec<(PathId, String, IpAddr, bool)> = self
@@ -499,8 +486,9 @@ impl<'a> Daemon<'a> {
             })
             .collect();
         for (id, name, address, is_backup) in wanted {
-            if self.others.is_to_be_set_again(address, &there, now) {
-                self.say(&name, format!("another program removed the endpoint {address}: it is set again"));
+            if self.endpoints.others.is_to_be_set_again(address, &there, now) {
+                self.journal
+                    .say(&name, format!("another program removed the endpoint {address}: it is set again"));
                 self.act(Action::AddEndpoint(id, address, is_backup), now)?;
             }
         }
@@ -512,7 +500,7 @@ impl<'a> Daemon<'a> {
         let Some(events) = &self.mptcp_events else { return false };
         let (news, is_incomplete) = events.take();
         let is_closed = news.iter().any(|event| event.kind == MptcpEventKind::SubflowClosed);
-        self.are_endpoints_doubtful |= is_incomplete || is_closed;
+        self.endpoints.are_doubtful |= is_incomplete || is_closed;
         is_incomplete || !news.is_empty()
     }
 
@@ -554,7 +542,7 @@ impl<'a> Daemon<'a> {
             while let Some(answered) = self.uplinks[i].prober.as_mut().and_then(|p| p.recv(self.key.as_ref()))
             {
                 let (number, rtt, seen_as) = answered;
-                self.is_answered = true;
+                self.probing.is_answered = true;
                 self.handle(Event::Answer(id(i), number, rtt, seen_as), Clock::now());
             }
         }
@@ -564,18 +552,18 @@ impl<'a> Daemon<'a> {
     fn tell_silence(&mut self, now: Instant) {
         let silent = self.settings.probes.iter().map(ProbeBy::unanswered);
         let is_said = |lacks: &[String]| silent.clone().all(|line| lacks.contains(&line));
-        if self.is_answered {
-            if is_said(&self.lacks) {
+        if self.probing.is_answered {
+            if is_said(&self.journal.lacks) {
                 let lines: Vec<String> = silent.collect();
-                self.lacks.retain(|line| !lines.contains(line));
-                self.say("", "probes are answered now".to_owned());
+                self.journal.lacks.retain(|line| !lines.contains(line));
+                self.journal.say("", "probes are answered now".to_owned());
             }
-        } else if self.unanswered_since.is_some_and(|since| now.saturating_since(since) >= SILENCE)
-            && !is_said(&self.lacks)
+        } else if self.probing.since.is_some_and(|since| now.saturating_since(since) >= SILENCE)
+            && !is_said(&self.journal.lacks)
         {
             let lines: Vec<String> = silent.collect();
-            self.lacks.extend(lines.iter().cloned());
-            lines.into_iter().for_each(|line| self.say("", line));
+            self.journal.lacks.extend(lines.iter().cloned());
+            lines.into_iter().for_each(|line| self.journal.say("", line));
         }
     }
 
@@ -601,120 +589,6 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    // What is done.
-
-    fn act(&mut self, action: Action, now: Instant) -> Result<(), UplinkError> {
-        let (path, done) = match action {
-            Action::Probe(id, number) => {
-                let key = self.key.as_ref();
-                if let Some(prober) = self.uplinks.get_mut(usize::from(id.0)).and_then(|u| u.prober.as_mut())
-                {
-                    prober.send(number, key, now);
-                    self.unanswered_since.get_or_insert(now);
-                }
-                return Ok(());
-            }
-            Action::AddEndpoint(id, address, is_backup) => {
-                // Written down before it is there.
-                self.record.endpoints.retain(|a| *a != address);
-                self.record.endpoints.push(address);
-                self.write_record()?;
-                let uplink = self.uplinks.get(usize::from(id.0));
-                let index = uplink.and_then(|u| u.found.index).map_or(0, InterfaceIndex::get);
-                self.hands.ask(id, Order::Add(address, index, self.settings.full_mesh, is_backup));
-                return Ok(());
-            }
-            Action::RemoveEndpoint(id, address) => {
-                self.hands.ask(id, Order::Remove(address));
-                return Ok(());
-            }
-            Action::SetBackup(id, address, is_backup) => {
-                self.hands.ask(id, Order::SetBackup(address, is_backup));
-                return Ok(());
-            }
-            Action::DemoteRoutes(id) => (id, self.demote(id)),
-            Action::RestoreRoutes(id) => (id, self.restore(id)),
-        };
-        self.write_record()?;
-        let name = self.paths.get(path).map(|p| p.name().to_owned()).unwrap_or_default();
-        match done {
-            Ok(what) => self.say(&name, what),
-            // The system changed in the meantime; the next look tells what there is.
-            Err(error) => self.say(&name, error.to_string()),
-        }
-        Ok(())
-    }
-
-    /// Says what became of orders; an endpoint that is gone needs no undoing.
-    fn hear_of_orders(&mut self) -> Result<(), UplinkError> {
-        for (path, order, result) in self.hands.take() {
-            match (order, &result) {
-                (Order::Add(address, ..), Ok(_)) => self.others.on_set(address),
-                (Order::Remove(address), _) => self.others.on_removed(address),
-                _ => {}
-            }
-            if let (Order::Remove(address), Ok(_)) = (order, &result) {
-                let is_there = self.paths.get(path).is_some_and(|p| p.has_endpoint(address));
-                if !is_there {
-                    self.record.endpoints.retain(|a| *a != address);
-                    self.write_record()?;
-                }
-            }
-            let name = self.paths.get(path).map(|p| p.name().to_owned()).unwrap_or_default();
-            self.say(&name, result.unwrap_or_else(|error| error));
-        }
-        Ok(())
-    }
-
-    fn demote(&mut self, id: PathId) -> Result<String, UplinkError> {
-        let Some(uplink) = self.uplinks.get(usize::from(id.0)) else { return Ok(String::new()) };
-        let Some(index) = uplink.found.index else { return Ok("no routes to demote".to_owned()) };
-        let all = interfaces::general_routes(&self.netlink, uplink.family)?;
-        let known: Vec<Demoted> = self.uplinks.iter().flat_map(|one| one.demoted.clone()).collect();
-        let planned = demotion::plan(&all, index, &known);
-        let mut order: Vec<DefaultRoute> =
-            self.record.order.iter().filter_map(|text| DefaultRoute::from_text(text)).collect();
-        demotion::note_order(&mut order, &all);
-        self.record.order = order.iter().map(DefaultRoute::to_text).collect();
-        if let Some(uplink) = self.uplinks.get_mut(usize::from(id.0)) {
-            uplink.demoted.retain(|one| !planned.iter().any(|(other, _)| other.is_same(one)));
-            uplink.demoted.extend(planned.iter().map(|(demoted, _)| demoted.clone()));
-        }
-        // Written before it is done: of what was not done there is no copy that would be restored.
-        self.record_demoted();
-        self.write_record()?;
-        let count = planned.len();
-        let leads_elsewhere = |route: &&DefaultRoute| route.with_hops(|device| device != index).is_some();
-        let has_other = all.iter().filter(|route| !route.is_demoted()).any(|route| leads_elsewhere(&route));
-        for (demoted, there) in planned {
-            demotion::demote(&self.netlink, &demoted, &there)?;
-        }
-        let still = "; there is no other in the main table, so new connections begin here all the same";
-        Ok(format!("{count} default routes demoted{}", if count > 0 && !has_other { still } else { "" }))
-    }
-
-    fn record_demoted(&mut self) {
-        let all = self.uplinks.iter().flat_map(|uplink| &uplink.demoted);
-        self.record.routes = all.map(Demoted::to_text).collect();
-    }
-
-    fn restore(&mut self, id: PathId) -> Result<String, UplinkError> {
-        let Some(uplink) = self.uplinks.get_mut(usize::from(id.0)) else { return Ok(String::new()) };
-        let routes = std::mem::take(&mut uplink.demoted);
-        let order: Vec<DefaultRoute> =
-            self.record.order.iter().filter_map(|text| DefaultRoute::from_text(text)).collect();
-        // Each, whatever becomes of another one.
-        let restored: Vec<Result<(), io::IoError>> =
-            routes.iter().map(|demoted| demotion::restore(&self.netlink, demoted, &order)).collect();
-        self.record_demoted();
-        if self.record.routes.is_empty() {
-            // As they stand then, they may stand for other reasons.
-            self.record.order.clear();
-        }
-        restored.into_iter().collect::<Result<(), _>>()?;
-        Ok(format!("{} default routes restored", routes.len()))
-    }
-
     fn tell_changes(&mut self) {
         while let Some(change) = self.paths.poll_change() {
             let Change { path, from, to, cause, .. } = change;
@@ -722,9 +596,9 @@ impl<'a> Daemon<'a> {
             if is_passing && !self.settings.is_verbose {
                 continue;
             }
-            let name = self.paths.get(path).map(|p| p.name().to_owned()).unwrap_or_default();
+            let name = self.name(path);
             let what = if from == to { format!("{to}: {cause}") } else { format!("{from} -> {to}: {cause}") };
-            self.say(&name, what);
+            self.journal.say(&name, what);
             if cause == Cause::Unjoined
                 && let Some(uplink) = self.uplinks.get_mut(usize::from(path.0))
             {
@@ -732,109 +606,27 @@ impl<'a> Daemon<'a> {
                 if uplink.unjoined == 2 {
                     let why = "no subflow joins: the path strips MPTCP options, or the server refuses (such as by limits of 0: \
                                `ip mptcp limits`)";
-                    self.say(&name, why.to_owned());
+                    self.journal.say(&name, why.to_owned());
                 }
             }
-        }
-    }
-
-    fn say(&mut self, path: &str, what: String) {
-        let at_ms = Clock::now().saturating_since(self.started).as_millis();
-        let line = EventLine { at_ms, path: path.to_owned(), what };
-        (self.tell)(&line);
-        if self.events.len() >= EVENTS_KEPT {
-            self.events.pop_front();
-        }
-        self.events.push_back(line);
-    }
-
-    fn status(&self) -> Status {
-        let now = Clock::now();
-        let up_ms = |at: Instant| now.saturating_since(at).as_millis();
-        let path = |i: usize, path: &multipath::Path| {
-            let seen = path.observed(now);
-            let addresses = self.uplinks.get(i).map(Uplink::addresses).unwrap_or_default();
-            let subflows = self.kernel.subflows.iter().filter(|s| addresses.contains(&s.local.ip()));
-            let rates = seen.address.map_or((0.0, 0.0), |address| self.kernel.rates_mbps(address));
-            let ms = |us: Option<u64>| us.map(|us| us as f64 / 1e3);
-            let since = Instant::from_millis(seen.since_ms);
-            PathStatus {
-                state: seen.state,
-                cause: seen.cause,
-                for_ms: up_ms(since),
-                address: self.uplinks.get(i).and_then(|u| u.address),
-                seen_as: seen.seen_as,
-                is_backup: seen.endpoints.first().map(|(_, is_backup)| *is_backup),
-                rtt_ms: ms(seen.rtt_us),
-                rtt_min_ms: ms(seen.rtt_min_us),
-                probes_lost: seen.probes_lost,
-                strength_dbm: seen.strength_dbm,
-                are_routes_demoted: seen.are_routes_demoted,
-                is_retired: seen.is_retired,
-                is_last: seen.is_last,
-                hold_ms: seen.hold_ms,
-                receive_mbps: rates.0,
-                send_mbps: rates.1,
-                subflows: subflows.map(subflow_status).collect(),
-                name: seen.name,
-            }
-        };
-        let mut paths: Vec<PathStatus> =
-            self.paths.iter().map(|(id, p)| path(usize::from(id.0), p)).collect();
-        paths.sort_by(|a, b| a.name.cmp(&b.name));
-        Status {
-            schema: SCHEMA.to_owned(),
-            pid: std::process::id(),
-            up_ms: up_ms(self.started),
-            connections: self.connections,
-            fallbacks: self.counters.fallbacks(),
-            paths,
-            conflicts: self.conflicts.clone(),
-            lacks: self.lacks.clone(),
-            events: self.events.iter().cloned().collect(),
         }
     }
 
     // The end.
 
     fn finish(mut self) -> Ended {
-        self.hands.finish();
-        (self.per_subflow, self.congestion) = (None, None);
-        let undone = self.record.undo(false);
-        if let Some(file) = &mut self.recording {
-            // What could not be written was told.
-            let _ = file.flush();
-        }
-        let (instance, guard) = (self.instance.take(), self.guard.take());
-        if undone.in_use.is_empty() {
-            drop(instance);
-            if let Some(guard) = guard {
-                guard.finish();
-            }
-        } else if let Some(instance) = instance {
-            // The guard removes them, and the directory, when their subflows have ended.
-            let _ = instance.record(&self.record.to_text());
-            std::mem::forget(instance);
-        }
-        Ended { signal: 0, in_use: undone.in_use, problems: undone.problems }
+        self.endpoints.hands.finish();
+        drop(self.programs);
+        self.journal.finish();
+        self.registration.finish()
+    }
+
+    /// Name of a path; empty without such a one.
+    fn name(&self, id: PathId) -> String {
+        self.paths.get(id).map(|path| path.name().to_owned()).unwrap_or_default()
     }
 }
 
 fn id(i: usize) -> PathId {
     PathId(u16::try_from(i).unwrap_or(u16::MAX))
-}
-
-fn subflow_status(s: &io::netlink::Subflow) -> SubflowStatus {
-    SubflowStatus {
-        token: s.token,
-        local: s.local,
-        remote: s.remote,
-        is_established: s.is_established,
-        is_backup: s.is_backup,
-        rtt_ms: s.srtt.as_millis_f64(),
-        cwnd: s.cwnd,
-        backoff: s.backoff,
-        bytes_received: s.bytes_received,
-        bytes_acked: s.bytes_acked,
-    }
 }

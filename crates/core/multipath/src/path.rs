@@ -34,42 +34,72 @@ pub struct Path {
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) are_routes_demoted: bool,
     pub(crate) is_retired: bool,
-    pub(crate) subflows: u32,
-    pub(crate) alone: u32,
-    pub(crate) is_due: bool,
+    /// It died as backup with nothing on it: its subflows may stay.
+    pub(crate) is_parked: bool,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) probes: Probes,
+    pub(crate) radio: Radio,
+    pub(crate) flapping: Flapping,
+    pub(crate) renewal: Renewal,
+}
+
+/// Arrivals on a path, and what is due there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrivals {
+    pub subflows: u32,
+    pub alone: u32,
+    pub is_due: bool,
     /// Time of the last arrival.
-    pub(crate) arrived: Instant,
+    pub last: Instant,
     /// Silence before this does not count.
     excused: Instant,
     gap_usual: Duration,
+}
+
+/// Probes of a path, and what their answers say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Probes {
     rtt_min: Option<Duration>,
     srtt: Option<Duration>,
     rtt_deviation: Duration,
     /// Number and time of probes without an answer, oldest first.
     outstanding: VecDeque<(u64, Instant)>,
-    probes: u64,
-    pub(crate) next_probe: Option<Instant>,
+    sent: u64,
+    pub next: Option<Instant>,
     /// Lost in a row and no longer outstanding.
     lost_before: u32,
-    pub(crate) answered_in_row: u32,
+    pub answered_in_row: u32,
     answered_last: Option<u64>,
     /// Fate of the last probes: true for lost.
     history: VecDeque<bool>,
-    pub(crate) seen_as: Option<IpAddr>,
-    strength_dbm: Option<i32>,
-    is_radio_weak: bool,
+    pub seen_as: Option<IpAddr>,
+}
+
+/// Strength of a path's radio.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Radio {
+    dbm: Option<i32>,
+    pub is_weak: bool,
     strong_since: Option<Instant>,
+}
+
+/// Deaths of a path, and the wait that they cost it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flapping {
     flaps: u32,
     last_down: Option<Instant>,
-    pub(crate) hold_until: Instant,
-    /// Time since which it is dead and kept, as the last one.
-    pub(crate) kept_since: Option<Instant>,
+    pub hold_until: Instant,
+}
+
+/// Need of new subflows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Renewal {
+    /// Time since which the path is dead and kept, as the last one.
+    pub kept_since: Option<Instant>,
     /// Its subflows may sit out a back-off, or are stranded: to be made anew.
-    pub(crate) wants_renewal: bool,
+    pub is_wanted: bool,
     /// The same, whatever arrives.
-    pub(crate) is_moved: bool,
-    /// It died as backup with nothing on it: its subflows may stay.
-    pub(crate) is_parked: bool,
+    pub is_moved: bool,
 }
 
 /// A path as others may see it.
@@ -121,33 +151,12 @@ impl Path {
             endpoints: Vec::new(),
             are_routes_demoted: false,
             is_retired: false,
-            subflows: 0,
-            alone: 0,
-            is_due: false,
-            arrived: now,
-            excused: now,
-            gap_usual: Duration::ZERO,
-            rtt_min: None,
-            srtt: None,
-            rtt_deviation: Duration::ZERO,
-            outstanding: VecDeque::new(),
-            probes: 0,
-            next_probe: None,
-            lost_before: 0,
-            answered_in_row: 0,
-            answered_last: None,
-            history: VecDeque::new(),
-            seen_as: None,
-            strength_dbm: None,
-            is_radio_weak: false,
-            strong_since: None,
-            flaps: 0,
-            last_down: None,
-            hold_until: now,
-            kept_since: None,
-            wants_renewal: false,
-            is_moved: false,
             is_parked: false,
+            arrivals: Arrivals { last: now, excused: now, ..Arrivals::default() },
+            probes: Probes::default(),
+            radio: Radio::default(),
+            flapping: Flapping { hold_until: now, ..Flapping::default() },
+            renewal: Renewal::default(),
         }
     }
 
@@ -160,17 +169,17 @@ impl Path {
             cause: self.cause,
             since_ms: self.since.saturating_since(Instant::ZERO).as_millis(),
             address: self.used.or(self.address),
-            seen_as: self.seen_as,
+            seen_as: self.probes.seen_as,
             endpoints: self.endpoints.iter().map(|e| (e.address, e.is_backup)).collect(),
-            subflows: self.subflows,
-            rtt_us: self.srtt.map(Duration::as_micros),
-            rtt_min_us: self.rtt_min.map(Duration::as_micros),
-            probes_lost: self.losses(),
-            strength_dbm: self.strength_dbm,
+            subflows: self.arrivals.subflows,
+            rtt_us: self.probes.srtt.map(Duration::as_micros),
+            rtt_min_us: self.probes.rtt_min.map(Duration::as_micros),
+            probes_lost: self.probes.losses(),
+            strength_dbm: self.radio.dbm,
             are_routes_demoted: self.are_routes_demoted,
             is_retired: self.is_retired,
-            is_last: self.kept_since.is_some(),
-            hold_ms: self.hold_until.saturating_since(now).as_millis(),
+            is_last: self.renewal.kept_since.is_some(),
+            hold_ms: self.flapping.hold_until.saturating_since(now).as_millis(),
         }
     }
 
@@ -195,21 +204,193 @@ impl Path {
     /// True when connections can live on this path alone.
     pub(crate) fn carries(&self, connections: u32) -> bool {
         let has_endpoint = self.endpoints.iter().any(|e| e.is_wanted && Some(e.address) == self.used);
-        self.state.passes() && has_endpoint && !self.is_retired && (self.subflows > 0 || connections == 0)
+        self.state.passes()
+            && has_endpoint
+            && !self.is_retired
+            && (self.arrivals.subflows > 0 || connections == 0)
     }
 
     // What arrives.
 
     /// Something arrived at `at`, which may be before what is known.
     pub(crate) fn on_arrival(&mut self, at: Instant) {
-        let gap = at.saturating_since(self.arrived).min(GAP_MAX);
-        if self.is_due {
-            self.gap_usual = (self.gap_usual * 7 + gap) / 8;
+        let gap = at.saturating_since(self.arrivals.last).min(GAP_MAX);
+        if self.arrivals.is_due {
+            self.arrivals.gap_usual = (self.arrivals.gap_usual * 7 + gap) / 8;
         }
-        self.arrived = self.arrived.max(at);
-        self.lost_before = 0;
+        self.arrivals.last = self.arrivals.last.max(at);
+        self.probes.lost_before = 0;
     }
 
+    // Probes.
+
+    pub(crate) fn probe_every(&self, settings: &Settings, now: Instant) -> Option<Duration> {
+        Some(match self.state {
+            State::Absent => return None,
+            State::Up | State::Degraded => settings.probe_idle,
+            State::Suspect if self.renewal.kept_since.is_some() => settings.probe_down,
+            State::Suspect => settings.probe_suspect,
+            State::Down if self.is_retired => settings.probe_idle,
+            State::Down if self.probes.answered_in_row > 0 && now >= self.flapping.hold_until => {
+                settings.probe_suspect
+            }
+            State::Down if now.saturating_since(self.since) > PATIENT_FOR => PROBE_RARE,
+            State::Down => settings.probe_down,
+        })
+    }
+
+    /// Counts a probe that leaves at `now`; its number.
+    pub(crate) fn send_probe(&mut self, settings: &Settings, now: Instant) -> Option<u64> {
+        let every = self.probe_every(settings, now)?;
+        self.probes.next = Some(now + every);
+        let number = self.probes.sent;
+        self.probes.sent += 1;
+        self.probes.outstanding.push_back((number, now));
+        Some(number)
+    }
+
+    /// Has the next probe leave no later than the state wants.
+    pub(crate) fn hasten_probe(&mut self, settings: &Settings, now: Instant) {
+        let Some(every) = self.probe_every(settings, now) else {
+            self.probes.next = None;
+            return;
+        };
+        let latest = now + every;
+        self.probes.next = Some(self.probes.next.map_or(now, |at| at.min(latest)));
+    }
+
+    /// Forgets what is too old to be answered.
+    pub(crate) fn forget_old_probes(&mut self, now: Instant) {
+        while let Some((_, sent)) = self.probes.outstanding.front() {
+            if now.saturating_since(*sent) < FORGOTTEN_AFTER {
+                break;
+            }
+            let is_silent = *sent >= self.arrivals.last;
+            self.probes.outstanding.pop_front();
+            self.probes.note(true);
+            if is_silent {
+                self.probes.lost_before = self.probes.lost_before.saturating_add(1);
+                self.probes.answered_in_row = 0;
+            }
+        }
+    }
+
+    /// Has silence up to `now` not count.
+    pub(crate) fn excuse(&mut self, now: Instant) {
+        self.arrivals.excused = now;
+    }
+
+    /// True when an endpoint with this address is asked for.
+    #[must_use]
+    pub fn has_endpoint(&self, address: IpAddr) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.address == address)
+    }
+
+    /// Forgets the fate of probes: a path that was dead is not weak.
+    pub(crate) fn forget_losses(&mut self) {
+        self.probes.history.clear();
+    }
+
+    /// Starts anew, for an address of which nothing is known.
+    pub(crate) fn forget(&mut self, now: Instant) {
+        self.arrivals = Arrivals { last: now, excused: self.arrivals.excused, ..Arrivals::default() };
+        let Probes { sent, answered_last, .. } = self.probes;
+        self.probes = Probes { sent, answered_last, ..Probes::default() };
+        self.renewal = Renewal::default();
+    }
+
+    /// Time for which nothing may arrive that is due.
+    pub(crate) fn quiet_after(&self, settings: &Settings) -> Duration {
+        settings.quiet_min.max(self.probes.two_rtt()).max(self.arrivals.gap_usual * 3)
+    }
+
+    /// Time that an answer may take before it is late.
+    ///
+    /// While data is due, a full queue shows as arrivals, so that the least round trip counts. Without, the
+    /// queue of others counts too.
+    pub(crate) fn late_after(&self, settings: &Settings) -> Duration {
+        let usual = self.probes.srtt.map_or(Duration::ZERO, |srtt| srtt + self.probes.rtt_deviation * 4);
+        let usual = if self.arrivals.is_due { self.arrivals.gap_usual * 3 } else { usual };
+        settings.quiet_min.max(self.probes.two_rtt()).max(usual)
+    }
+
+    /// Time that an answer may take before the probe is lost.
+    pub(crate) fn lost_after(&self, settings: &Settings) -> Duration {
+        let late = self.late_after(settings);
+        settings.timeout_min.max(self.probes.two_rtt() + settings.timeout_slack).max(late)
+    }
+
+    /// Time from which on the silence after a probe counts: an arrival shows that the path lived.
+    fn silent_from(&self, sent: Instant) -> Instant {
+        sent.max(self.arrivals.last).max(self.arrivals.excused)
+    }
+
+    pub(crate) fn quiet_at(&self, settings: &Settings) -> Option<Instant> {
+        self.arrivals
+            .is_due
+            .then(|| self.arrivals.last.max(self.arrivals.excused) + self.quiet_after(settings))
+    }
+
+    pub(crate) fn late_at(&self, settings: &Settings) -> Option<Instant> {
+        let (_, sent) = self.probes.outstanding.front()?;
+        Some(self.silent_from(*sent) + self.late_after(settings))
+    }
+
+    /// Probes lost in a row.
+    pub(crate) fn lost_in_row(&self, settings: &Settings, now: Instant) -> u32 {
+        let after = self.lost_after(settings);
+        let expired =
+            self.probes.outstanding.iter().filter(|(_, sent)| now >= self.silent_from(*sent) + after);
+        self.probes.lost_before.saturating_add(u32::try_from(expired.count()).unwrap_or(u32::MAX))
+    }
+
+    /// True for a suspect path that is dead: enough probes are lost in a row.
+    ///
+    /// While data is due, its silence speaks too: of the probes since the suspicion the first is lost, and as many
+    /// are late.
+    pub(crate) fn is_dead(&self, settings: &Settings, now: Instant) -> bool {
+        let enough = settings.losses_to_down;
+        if self.lost_in_row(settings, now) >= enough {
+            return true;
+        }
+        let (late, lost) = (self.late_after(settings), self.lost_after(settings));
+        let silent_for = |sent: &Instant| now.saturating_since(self.silent_from(*sent));
+        let asked: Vec<Duration> = self
+            .probes
+            .outstanding
+            .iter()
+            .map(|(_, sent)| sent)
+            .filter(|sent| **sent >= self.since)
+            .map(silent_for)
+            .collect();
+        let is_silent = asked.first().is_some_and(|time| *time >= lost);
+        self.arrivals.is_due
+            && is_silent
+            && asked.iter().filter(|time| **time >= late).count() >= enough as usize
+    }
+
+    /// Time at which the next outstanding probe is late, or lost.
+    pub(crate) fn next_loss(&self, settings: &Settings, now: Instant) -> Option<Instant> {
+        let after = [self.late_after(settings), self.lost_after(settings)];
+        let of = |(_, sent): &(u64, Instant)| after.map(|time| self.silent_from(*sent) + time);
+        self.probes.outstanding.iter().flat_map(of).filter(|at| *at > now).min()
+    }
+
+    // Weakness.
+
+    pub(crate) fn is_weak(&self, settings: &Settings) -> bool {
+        self.radio.is_weak || self.probes.losses() >= settings.weak_losses
+    }
+
+    /// Time since which it is strong enough to be used again; notes it.
+    pub(crate) fn strong_since(&mut self, settings: &Settings, now: Instant) -> Option<Instant> {
+        let is_strong = !self.radio.is_weak && self.probes.losses() * 2 <= settings.weak_losses;
+        self.radio.strong_since = if is_strong { self.radio.strong_since.or(Some(now)) } else { None };
+        self.radio.strong_since
+    }
+}
+
+impl Probes {
     pub(crate) fn on_answer(&mut self, number: u64, rtt: Duration) -> bool {
         let Some(at) = self.outstanding.iter().position(|(n, _)| *n == number) else { return false };
         // Answers keep their order: those before are lost.
@@ -245,193 +426,27 @@ impl Path {
         self.history.push_back(is_lost);
     }
 
-    // Probes.
-
-    pub(crate) fn probe_every(&self, settings: &Settings, now: Instant) -> Option<Duration> {
-        Some(match self.state {
-            State::Absent => return None,
-            State::Up | State::Degraded => settings.probe_idle,
-            State::Suspect if self.kept_since.is_some() => settings.probe_down,
-            State::Suspect => settings.probe_suspect,
-            State::Down if self.is_retired => settings.probe_idle,
-            State::Down if self.answered_in_row > 0 && now >= self.hold_until => settings.probe_suspect,
-            State::Down if now.saturating_since(self.since) > PATIENT_FOR => PROBE_RARE,
-            State::Down => settings.probe_down,
-        })
-    }
-
-    /// Counts a probe that leaves at `now`; its number.
-    pub(crate) fn send_probe(&mut self, settings: &Settings, now: Instant) -> Option<u64> {
-        let every = self.probe_every(settings, now)?;
-        self.next_probe = Some(now + every);
-        let number = self.probes;
-        self.probes += 1;
-        self.outstanding.push_back((number, now));
-        Some(number)
-    }
-
-    /// Has the next probe leave no later than the state wants.
-    pub(crate) fn hasten_probe(&mut self, settings: &Settings, now: Instant) {
-        let Some(every) = self.probe_every(settings, now) else {
-            self.next_probe = None;
-            return;
-        };
-        let latest = now + every;
-        self.next_probe = Some(self.next_probe.map_or(now, |at| at.min(latest)));
-    }
-
-    /// Forgets what is too old to be answered.
-    pub(crate) fn forget_old_probes(&mut self, now: Instant) {
-        while let Some((_, sent)) = self.outstanding.front() {
-            if now.saturating_since(*sent) < FORGOTTEN_AFTER {
-                break;
-            }
-            let is_silent = *sent >= self.arrived;
-            self.outstanding.pop_front();
-            self.note(true);
-            if is_silent {
-                self.lost_before = self.lost_before.saturating_add(1);
-                self.answered_in_row = 0;
-            }
-        }
-    }
-
-    /// Has silence up to `now` not count.
-    pub(crate) fn excuse(&mut self, now: Instant) {
-        self.excused = now;
-    }
-
-    /// True when an endpoint with this address is asked for.
-    #[must_use]
-    pub fn has_endpoint(&self, address: IpAddr) -> bool {
-        self.endpoints.iter().any(|endpoint| endpoint.address == address)
-    }
-
-    /// Forgets the fate of probes: a path that was dead is not weak.
-    pub(crate) fn forget_losses(&mut self) {
-        self.history.clear();
-    }
-
-    /// Starts anew, for an address of which nothing is known.
-    pub(crate) fn forget(&mut self, now: Instant) {
-        self.outstanding.clear();
-        self.history.clear();
-        (self.rtt_min, self.srtt, self.rtt_deviation) = (None, None, Duration::ZERO);
-        (self.gap_usual, self.arrived) = (Duration::ZERO, now);
-        (self.lost_before, self.answered_in_row) = (0, 0);
-        (self.subflows, self.alone, self.is_due) = (0, 0, false);
-        (self.seen_as, self.kept_since) = (None, None);
-        (self.wants_renewal, self.is_moved) = (false, false);
-        self.next_probe = None;
+    pub(crate) fn losses(&self) -> u32 {
+        u32::try_from(self.history.iter().filter(|lost| **lost).count()).unwrap_or(u32::MAX)
     }
 
     fn two_rtt(&self) -> Duration {
         self.rtt_min.unwrap_or(Duration::ZERO) * 2
     }
+}
 
-    /// Time for which nothing may arrive that is due.
-    pub(crate) fn quiet_after(&self, settings: &Settings) -> Duration {
-        settings.quiet_min.max(self.two_rtt()).max(self.gap_usual * 3)
-    }
-
-    /// Time that an answer may take before it is late.
-    ///
-    /// While data is due, a full queue shows as arrivals, so that the least round trip counts. Without, the
-    /// queue of others counts too.
-    pub(crate) fn late_after(&self, settings: &Settings) -> Duration {
-        let usual = self.srtt.map_or(Duration::ZERO, |srtt| srtt + self.rtt_deviation * 4);
-        let usual = if self.is_due { self.gap_usual * 3 } else { usual };
-        settings.quiet_min.max(self.two_rtt()).max(usual)
-    }
-
-    /// Time that an answer may take before the probe is lost.
-    pub(crate) fn lost_after(&self, settings: &Settings) -> Duration {
-        let late = self.late_after(settings);
-        settings.timeout_min.max(self.two_rtt() + settings.timeout_slack).max(late)
-    }
-
-    /// Time from which on the silence after a probe counts: an arrival shows that the path lived.
-    fn silent_from(&self, sent: Instant) -> Instant {
-        sent.max(self.arrived).max(self.excused)
-    }
-
-    pub(crate) fn quiet_at(&self, settings: &Settings) -> Option<Instant> {
-        self.is_due.then(|| self.arrived.max(self.excused) + self.quiet_after(settings))
-    }
-
-    pub(crate) fn late_at(&self, settings: &Settings) -> Option<Instant> {
-        let (_, sent) = self.outstanding.front()?;
-        Some(self.silent_from(*sent) + self.late_after(settings))
-    }
-
-    /// Probes lost in a row.
-    pub(crate) fn lost_in_row(&self, settings: &Settings, now: Instant) -> u32 {
-        let after = self.lost_after(settings);
-        let expired = self.outstanding.iter().filter(|(_, sent)| now >= self.silent_from(*sent) + after);
-        self.lost_before.saturating_add(u32::try_from(expired.count()).unwrap_or(u32::MAX))
-    }
-
-    /// True for a suspect path that is dead: enough probes are lost in a row.
-    ///
-    /// While data is due, its silence speaks too: of the probes since the suspicion the first is lost, and as many
-    /// are late.
-    pub(crate) fn is_dead(&self, settings: &Settings, now: Instant) -> bool {
-        let enough = settings.losses_to_down;
-        if self.lost_in_row(settings, now) >= enough {
-            return true;
-        }
-        let (late, lost) = (self.late_after(settings), self.lost_after(settings));
-        let silent_for = |sent: &Instant| now.saturating_since(self.silent_from(*sent));
-        let asked: Vec<Duration> = self
-            .outstanding
-            .iter()
-            .map(|(_, sent)| sent)
-            .filter(|sent| **sent >= self.since)
-            .map(silent_for)
-            .collect();
-        let is_silent = asked.first().is_some_and(|time| *time >= lost);
-        self.is_due && is_silent && asked.iter().filter(|time| **time >= late).count() >= enough as usize
-    }
-
-    /// Time at which the next outstanding probe is late, or lost.
-    pub(crate) fn next_loss(&self, settings: &Settings, now: Instant) -> Option<Instant> {
-        let after = [self.late_after(settings), self.lost_after(settings)];
-        let of = |(_, sent): &(u64, Instant)| after.map(|time| self.silent_from(*sent) + time);
-        self.outstanding.iter().flat_map(of).filter(|at| *at > now).min()
-    }
-
-    // Weakness.
-
-    pub(crate) fn losses(&self) -> u32 {
-        u32::try_from(self.history.iter().filter(|lost| **lost).count()).unwrap_or(u32::MAX)
-    }
-
+impl Radio {
     pub(crate) fn on_strength(&mut self, dbm: i32, settings: &Settings) {
-        self.strength_dbm = Some(dbm);
+        self.dbm = Some(dbm);
         if dbm < settings.weak_dbm {
-            self.is_radio_weak = true;
+            self.is_weak = true;
         } else if dbm >= settings.weak_dbm.saturating_add(settings.strong_margin_db) {
-            self.is_radio_weak = false;
+            self.is_weak = false;
         }
     }
+}
 
-    pub(crate) fn is_radio_weak(&self) -> bool {
-        self.is_radio_weak
-    }
-
-    pub(crate) fn is_weak(&self, settings: &Settings) -> bool {
-        self.is_radio_weak || self.losses() >= settings.weak_losses
-    }
-
-    /// Time since which it is strong enough to be used again; notes it.
-    pub(crate) fn strong_since(&mut self, settings: &Settings, now: Instant) -> Option<Instant> {
-        let is_strong = !self.is_radio_weak && self.losses() * 2 <= settings.weak_losses;
-        self.strong_since = if is_strong { self.strong_since.or(Some(now)) } else { None };
-        self.strong_since
-    }
-
-    // Flapping.
-
+impl Flapping {
     /// Notes that it died at `now`; it has to wait if it dies often.
     pub(crate) fn on_death(&mut self, settings: &Settings, now: Instant) {
         let quiet_for = self.last_down.map(|at| now.saturating_since(at.max(self.hold_until)));

@@ -137,34 +137,34 @@ impl Paths {
             Event::Address(id, address) => self.with(id, |path, _| path.address = address),
             Event::Sample(id, sample) => self.with(id, |path, _| {
                 // Before it is noted that something is due: from then on silence counts.
-                if sample.is_due && !path.is_due && sample.arrived == 0 {
-                    path.arrived = path.arrived.max(now);
+                if sample.is_due && !path.arrivals.is_due && sample.arrived == 0 {
+                    path.arrivals.last = path.arrivals.last.max(now);
                 }
-                path.is_due = sample.is_due;
-                (path.subflows, path.alone) = (sample.subflows, sample.alone);
+                path.arrivals.is_due = sample.is_due;
+                (path.arrivals.subflows, path.arrivals.alone) = (sample.subflows, sample.alone);
                 if sample.subflows > 0
                     && let Some(endpoint) = path.endpoint()
                 {
                     (endpoint.repeats, endpoint.waits_from) = (0, now);
                 }
                 if let Some(us) = sample.rtt_min_us {
-                    path.on_subflow_rtt(Duration::from_micros(us));
+                    path.probes.on_subflow_rtt(Duration::from_micros(us));
                 }
                 if sample.arrived > 0 {
                     path.on_arrival(now - Duration::from_micros(sample.arrived_us_ago));
-                    path.wants_renewal &= path.state == State::Suspect;
+                    path.renewal.is_wanted &= path.state == State::Suspect;
                 }
             }),
             Event::Answer(id, number, rtt, seen_as) => self.with(id, |path, _| {
-                if !path.on_answer(number, rtt) {
+                if !path.probes.on_answer(number, rtt) {
                     return;
                 }
                 path.on_arrival(now);
-                let is_other = |seen: IpAddr| path.seen_as.is_some_and(|before| before != seen);
-                path.is_moved |= seen_as.is_some_and(is_other);
-                path.seen_as = seen_as.or(path.seen_as);
+                let is_other = |seen: IpAddr| path.probes.seen_as.is_some_and(|before| before != seen);
+                path.renewal.is_moved |= seen_as.is_some_and(is_other);
+                path.probes.seen_as = seen_as.or(path.probes.seen_as);
             }),
-            Event::Strength(id, dbm) => self.with(id, |path, settings| path.on_strength(dbm, settings)),
+            Event::Strength(id, dbm) => self.with(id, |path, settings| path.radio.on_strength(dbm, settings)),
             Event::Retire(id, is_retired) => self.with(id, |path, _| path.is_retired = is_retired),
             Event::Replaced(id) => self.with(id, |path, _| {
                 path.endpoints.iter_mut().for_each(|endpoint| endpoint.is_stale = true);
@@ -190,7 +190,7 @@ impl Paths {
         }
         self.settle(now);
         for (i, path) in self.paths.iter_mut().enumerate() {
-            if path.next_probe.is_some_and(|at| at <= now)
+            if path.probes.next.is_some_and(|at| at <= now)
                 && let Some(number) = path.send_probe(&self.settings, now)
             {
                 let id = PathId(u16::try_from(i).unwrap_or(u16::MAX));
@@ -214,14 +214,14 @@ impl Paths {
         let settings = &self.settings;
         let of = |path: &Path| {
             let timers = [
-                path.next_probe,
+                path.probes.next,
                 path.quiet_at(settings).filter(|_| path.state.passes()),
                 path.late_at(settings).filter(|_| path.state.passes()),
                 path.next_loss(settings, now).filter(|_| path.state == State::Suspect),
-                Some(path.hold_until).filter(|_| path.state == State::Down),
+                Some(path.flapping.hold_until).filter(|_| path.state == State::Down),
                 path.endpoints.iter().map(|e| e.join_deadline(settings.join_wait)).min(),
             ];
-            timers.into_iter().flatten().filter(|at| *at > now || path.next_probe == Some(*at)).min()
+            timers.into_iter().flatten().filter(|at| *at > now || path.probes.next == Some(*at)).min()
         };
         self.paths.iter().filter_map(of).min()
     }
@@ -266,9 +266,10 @@ impl Paths {
             (State::Down, _) => {
                 // It may have died again while it waited: an answer that is late contradicts those before.
                 let has_late = path.late_at(settings).is_some_and(|at| at <= now);
-                let is_ready =
-                    path.answered_in_row >= settings.answers_to_up && now >= path.hold_until && !has_late;
-                let to = if path.is_radio_weak() {
+                let is_ready = path.probes.answered_in_row >= settings.answers_to_up
+                    && now >= path.flapping.hold_until
+                    && !has_late;
+                let to = if path.radio.is_weak {
                     (State::Degraded, Cause::Weak)
                 } else {
                     (State::Up, Cause::Answered)
@@ -276,25 +277,28 @@ impl Paths {
                 (is_ready && !path.is_retired).then_some(to)
             }
             (State::Suspect, _) if path.is_retired => Some((State::Degraded, Cause::Retired)),
-            (State::Suspect, _) if path.arrived > path.since => {
+            (State::Suspect, _) if path.arrivals.last > path.since => {
                 // Losses of a path that was dead do not make it weak.
-                let weak = if path.kept_since.is_some() { path.is_radio_weak() } else { weak };
+                let weak = if path.renewal.kept_since.is_some() { path.radio.is_weak } else { weak };
                 Some(if weak { (State::Degraded, Cause::Weak) } else { (State::Up, Cause::Arrived) })
             }
             (State::Suspect, _) => {
                 let is_dead = path.is_dead(settings, now);
-                match (is_dead, has_other && path.alone == 0) {
+                match (is_dead, has_other && path.arrivals.alone == 0) {
                     (false, _) => None,
                     (true, true) => Some((State::Down, Cause::Lost)),
-                    (true, false) => path.kept_since.is_none().then_some((State::Suspect, Cause::Last)),
+                    (true, false) => {
+                        path.renewal.kept_since.is_none().then_some((State::Suspect, Cause::Last))
+                    }
                 }
             }
             (State::Up, _) if path.is_retired => Some((State::Degraded, Cause::Retired)),
             (State::Degraded, _) if path.is_retired => {
                 let quiet = settings.quiet_min.max(path.quiet_after(settings));
-                let has_drained = now.saturating_since(path.arrived.max(path.since)) >= quiet
+                let has_drained = now.saturating_since(path.arrivals.last.max(path.since)) >= quiet
                     || now.saturating_since(path.since) >= settings.drain_max;
-                (has_drained && has_other && path.alone == 0).then_some((State::Down, Cause::Drained))
+                (has_drained && has_other && path.arrivals.alone == 0)
+                    .then_some((State::Down, Cause::Drained))
             }
             (State::Up | State::Degraded, _) => {
                 let is_past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -324,12 +328,14 @@ impl Paths {
         let id = PathId(u16::try_from(i).unwrap_or(u16::MAX));
         self.changes.push_back(Change { at: now, path: id, from, to, cause });
         if cause == Cause::Last {
-            path.kept_since = Some(now);
+            path.renewal.kept_since = Some(now);
             return;
         }
-        let kept_long = path.kept_since.take().is_some_and(|at| now.saturating_since(at) >= RENEWED_AFTER);
-        path.wants_renewal |= to.passes() && kept_long;
-        let is_idle_backup = !path.is_due && path.endpoint().is_some_and(|endpoint| endpoint.is_backup);
+        let kept_long =
+            path.renewal.kept_since.take().is_some_and(|at| now.saturating_since(at) >= RENEWED_AFTER);
+        path.renewal.is_wanted |= to.passes() && kept_long;
+        let is_idle_backup =
+            !path.arrivals.is_due && path.endpoint().is_some_and(|endpoint| endpoint.is_backup);
         path.is_parked = (to, cause) == (State::Down, Cause::Lost) && is_idle_backup;
         (path.state, path.cause, path.since) = (to, cause, now);
         match (to, cause) {
@@ -341,11 +347,11 @@ impl Paths {
                 path.used = path.address;
                 path.forget(now);
             }
-            (State::Down, Cause::Lost) => path.on_death(&self.settings, now),
+            (State::Down, Cause::Lost) => path.flapping.on_death(&self.settings, now),
             _ => {}
         }
         if to == State::Down {
-            path.answered_in_row = 0;
+            path.probes.answered_in_row = 0;
         }
         if from == State::Down || kept_long {
             path.forget_losses();
@@ -434,9 +440,9 @@ impl Paths {
         if !path.state.passes() || path.is_retired {
             return;
         }
-        let (state, subflows) = (path.state, path.subflows);
-        let is_moved = path.is_moved && has_other && path.alone == 0;
-        let is_stuck = path.wants_renewal && has_other && path.alone == 0;
+        let (state, subflows) = (path.state, path.arrivals.subflows);
+        let is_moved = path.renewal.is_moved && has_other && path.arrivals.alone == 0;
+        let is_stuck = path.renewal.is_wanted && has_other && path.arrivals.alone == 0;
         let Some(endpoint) = path.endpoint() else { return };
         let is_unjoined = connections > 0 && subflows == 0 && now >= endpoint.join_deadline(wait);
         // Whatever lives there alone: it goes on in a new subflow sooner than by its retransmission timer.
@@ -449,7 +455,7 @@ impl Paths {
             endpoint.repeats = endpoint.repeats.saturating_add(1);
         }
         let (address, is_backup) = (endpoint.address, endpoint.is_backup);
-        (path.is_moved, path.wants_renewal) = (false, false);
+        (path.renewal.is_moved, path.renewal.is_wanted) = (false, false);
         self.actions.push_back(Action::RemoveEndpoint(id, address));
         self.actions.push_back(Action::AddEndpoint(id, address, is_backup));
         // A subflow in back-off is missing as much as one that never came.

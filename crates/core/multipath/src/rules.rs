@@ -4,119 +4,94 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The state of a path.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// The interface has no carrier, no usable address, or no route.
-    Absent,
-    /// It is not used: the server does not answer through it, or has not yet.
-    Down,
-    /// It is used.
-    Up,
-    /// Something that is due is missing; probes decide.
-    Suspect,
-    /// It carries packets but is weak: the peer is asked to use it as backup only.
-    Degraded,
+/// Defines an enum with the names that its variants have in files and for people.
+macro_rules! named {
+    ($($(#[$about:meta])* $visible:vis enum $name:ident { $($(#[$meaning:meta])* $variant:ident = $text:literal,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        $visible enum $name {
+            $($(#[$meaning])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// Its name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    )*};
+}
+
+named! {
+    /// The state of a path.
+    pub enum State {
+        /// The interface has no carrier, no usable address, or no route.
+        Absent = "absent",
+        /// It is not used: the server does not answer through it, or has not yet.
+        Down = "down",
+        /// It is used.
+        Up = "up",
+        /// Something that is due is missing; probes decide.
+        Suspect = "suspect",
+        /// It carries packets but is weak: the peer is asked to use it as backup only.
+        Degraded = "degraded",
+    }
+
+    /// Reason why a path changes its state, or keeps it and is acted on.
+    pub enum Cause {
+        /// Address and route are usable.
+        Appeared = "appeared",
+        /// Carrier, address or route is gone.
+        Vanished = "vanished",
+        /// The interface has another address.
+        Readdressed = "readdressed",
+        /// Enough probes in a row were answered.
+        Answered = "answered",
+        /// Data is due and nothing arrives.
+        Quiet = "quiet",
+        /// The answer to a probe is late.
+        Late = "late",
+        /// Something arrived.
+        Arrived = "arrived",
+        /// Probes were lost in a row.
+        Lost = "lost",
+        /// Probes were lost in a row, and no other path is usable.
+        Last = "last",
+        /// The radio is weak, or many probes are lost.
+        Weak = "weak",
+        /// The radio has been strong for a time.
+        Strong = "strong",
+        /// The address that the server sees has changed: a NAT on the way has forgotten its mappings.
+        Moved = "moved",
+        /// Another interface has the name: what is bound to the old one is stranded.
+        Replaced = "replaced",
+        /// The host's administrator wants the path unused.
+        Retired = "retired",
+        /// Its data has drained, or took too long.
+        Drained = "drained",
+        /// No subflow has joined in time.
+        Unjoined = "unjoined",
+    }
 }
 
 impl State {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Absent, Self::Down, Self::Up, Self::Suspect, Self::Degraded];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Down => "down",
-            Self::Up => "up",
-            Self::Suspect => "suspect",
-            Self::Degraded => "degraded",
-        }
-    }
-
     /// Packets pass, as far as is known.
     #[must_use]
     pub const fn passes(self) -> bool {
         matches!(self, Self::Up | Self::Degraded)
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Reason why a path changes its state, or keeps it and is acted on.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// Address and route are usable.
-    Appeared,
-    /// Carrier, address or route is gone.
-    Vanished,
-    /// The interface has another address.
-    Readdressed,
-    /// Enough probes in a row were answered.
-    Answered,
-    /// Data is due and nothing arrives.
-    Quiet,
-    /// The answer to a probe is late.
-    Late,
-    /// Something arrived.
-    Arrived,
-    /// Probes were lost in a row.
-    Lost,
-    /// Probes were lost in a row, and no other path is usable.
-    Last,
-    /// The radio is weak, or many probes are lost.
-    Weak,
-    /// The radio has been strong for a time.
-    Strong,
-    /// The address that the server sees has changed: a NAT on the way has forgotten its mappings.
-    Moved,
-    /// Another interface has the name: what is bound to the old one is stranded.
-    Replaced,
-    /// The host's administrator wants the path unused.
-    Retired,
-    /// Its data has drained, or took too long.
-    Drained,
-    /// No subflow has joined in time.
-    Unjoined,
-}
-
-impl Cause {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Appeared => "appeared",
-            Self::Vanished => "vanished",
-            Self::Readdressed => "readdressed",
-            Self::Answered => "answered",
-            Self::Quiet => "quiet",
-            Self::Late => "late",
-            Self::Arrived => "arrived",
-            Self::Lost => "lost",
-            Self::Last => "last",
-            Self::Weak => "weak",
-            Self::Strong => "strong",
-            Self::Moved => "moved",
-            Self::Replaced => "replaced",
-            Self::Retired => "retired",
-            Self::Drained => "drained",
-            Self::Unjoined => "unjoined",
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

@@ -120,7 +120,7 @@ pub struct Correlation {
 }
 
 /// How punctual the sender was.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimerFigures {
     /// Departure after the plan, median.
@@ -305,12 +305,7 @@ impl RunFigures {
             correlation: correlation(&series),
             loss_events,
             series,
-            timer: TimerFigures {
-                late_p50_us: log.summary.late_p50_us,
-                late_p99_us: log.summary.late_p99_us,
-                late_max_us: log.summary.late_max_us,
-                gap_error_p99_us: log.summary.gap_error_p99_us,
-            },
+            timer: log.summary.timer,
             address_moves: log.summary.moves,
             is_valid: true,
             doubts: Vec::new(),
@@ -544,7 +539,7 @@ fn doubts(figures: &RunFigures, log: &RunLog) -> Vec<Doubt> {
     if !log.has_arrivals && figures.sent > 0 {
         doubts.push(Doubt::NoArrivals);
     }
-    let late = Duration::from_micros(log.summary.late_p99_us.into());
+    let late = Duration::from_micros(log.summary.timer.late_p99_us.into());
     if late > LATE_MAX {
         doubts.push(Doubt::Late(late));
     }

@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::auth::Cookie;
+use crate::figures_of::TimerFigures;
 
 const MAGIC: u16 = 0xce12;
 /// Version of the protocol.
@@ -174,16 +175,6 @@ const REFUSALS: [Refusal; 10] = [
     Refusal::Senseless,
 ];
 
-impl Refusal {
-    fn number(self) -> u8 {
-        REFUSALS.iter().position(|other| *other == self).map_or(u8::MAX, |at| at as u8)
-    }
-
-    fn from_number(number: u8) -> Option<Self> {
-        REFUSALS.get(usize::from(number)).copied()
-    }
-}
-
 /// Counts of a receiver since its last report, and in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatusReport {
@@ -221,14 +212,8 @@ pub struct RunSummary {
     pub overflowed: u32,
     /// Times the client's address changed in this session.
     pub moves: u16,
-    /// Departure after the plan: median, µs.
-    pub late_p50_us: u32,
-    /// 99th percentile, µs.
-    pub late_p99_us: u32,
-    /// Largest, µs.
-    pub late_max_us: u32,
-    /// Difference of a gap between packets and the planned one, 99th percentile, µs.
-    pub gap_error_p99_us: u32,
+    /// Punctuality of the sender.
+    pub timer: TimerFigures,
 }
 
 /// The header of a packet that measures; the rest of the datagram is filling.

@@ -1,4 +1,8 @@
-//! Reading and writing of big-endian numbers, and of numbers of variable length.
+//! Reading and writing of big-endian numbers, of numbers of variable length, and of what is made of them.
+
+use units::{Bytes, Duration, Instant, Rate};
+
+use crate::auth::Cookie;
 
 /// Reads from the front of bytes; none where there are too few.
 #[derive(Clone, Copy, Debug)]
@@ -11,31 +15,15 @@ impl<'a> Read<'a> {
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
-    }
-
-    pub(crate) fn u8(&mut self) -> Option<u8> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
     }
 
     /// Seven bits a byte, the lowest first; the last byte is below 128. The shortest form only.
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
+            let [byte] = self.array()?;
             let bits = u64::from(byte & 0x7f);
             if shift == 63 && bits > 1 {
                 return None;
@@ -77,6 +65,82 @@ impl Write for Vec<u8> {
         self.extend_from_slice(bytes);
     }
 }
+
+/// Part of a message: how it is written, and read.
+pub(crate) trait Field: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+
+    /// None where the bytes are too few, or no such value.
+    fn take(r: &mut Read<'_>) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Field for $number {
+            fn put(&self, out: &mut Vec<u8>) {
+                Write::put(out, &self.to_be_bytes());
+            }
+
+            fn take(r: &mut Read<'_>) -> Option<Self> {
+                r.array().map(Self::from_be_bytes)
+            }
+        }
+    )*};
+}
+
+numbers!(u8, u16, u32, u64);
+
+/// Writes a value as a number of type `$number`, which `$to` gives and `$from` takes.
+macro_rules! as_number {
+    ($($kind:ty: $number:ty, $to:expr, $from:expr;)*) => {$(
+        impl Field for $kind {
+            fn put(&self, out: &mut Vec<u8>) {
+                let number: $number = $to(*self);
+                number.put(out);
+            }
+
+            fn take(r: &mut Read<'_>) -> Option<Self> {
+                <$number>::take(r).map($from)
+            }
+        }
+    )*};
+}
+
+as_number! {
+    Instant: u64, Instant::as_nanos, Instant::from_nanos;
+    // Whole milliseconds.
+    Duration: u32, |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX),
+        |ms| Duration::from_millis(ms.into());
+    Rate: u64, Rate::as_bps, Rate::from_bps;
+    Bytes: u64, Bytes::get, Bytes::new;
+}
+
+impl Field for Cookie {
+    fn put(&self, out: &mut Vec<u8>) {
+        Write::put(out, self);
+    }
+
+    fn take(r: &mut Read<'_>) -> Option<Self> {
+        r.array()
+    }
+}
+
+/// Writes structs as their fields, in this order.
+macro_rules! fields {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl Field for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+
+            fn take(r: &mut Read<'_>) -> Option<Self> {
+                Some(Self { $($field: Field::take(r)?),* })
+            }
+        }
+    )*};
+}
+
+pub(crate) use fields;
 
 #[cfg(test)]
 mod tests {

@@ -2,13 +2,14 @@
 
 use units::Duration;
 
+use crate::auth::TAG_LEN;
+use crate::octets::{Field, Read};
 use crate::{Key, SessionId};
 
 const MAGIC: u16 = 0xce13;
 const VERSION: u8 = 1;
 /// Longest name of a congestion control that the kernel takes, with a zero behind it.
 const NAME_LEN: usize = 16;
-const TAG_LEN: usize = 16;
 /// Length of an order, bytes; the last 16 are a tag, or zero without a key.
 pub const ORDER_LEN: usize = 2 + 1 + 1 + 8 + 4 + 4 + 4 + NAME_LEN + TAG_LEN;
 
@@ -16,24 +17,27 @@ pub const ORDER_LEN: usize = 2 + 1 + 1 + 8 + 4 + 4 + 4 + NAME_LEN + TAG_LEN;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// The server sends.
-    Down,
+    Down = 1,
     /// The client sends.
-    Up,
+    Up = 2,
     /// The server tells what it knows of a run that is over, as JSON.
-    Report,
+    Report = 3,
     /// The server sends one byte when the length is over, and nothing before.
-    Idle,
+    Idle = 4,
     /// Within HTTP: the server notes what it received, and answers with a text that is known.
-    Look,
+    Look = 16,
     /// Within HTTP: the server sends small pieces, and notes when each is acknowledged, for a client that delays
     /// its acknowledgements by the length.
-    Split,
+    Split = 17,
     /// Within HTTP: the server sends for the length to a client that reads nothing, and notes how much is
     /// acknowledged.
-    Fill,
+    Fill = 18,
 }
 
 impl What {
+    const ALL: [Self; 7] =
+        [Self::Down, Self::Up, Self::Report, Self::Idle, Self::Look, Self::Split, Self::Fill];
+
     /// True for what stands within an HTTP request.
     #[must_use]
     pub fn is_within_http(self) -> bool {
@@ -120,26 +124,15 @@ impl Order {
     /// Bytes of the order, signed where there is a key.
     #[must_use]
     pub fn encode(&self, key: Option<&Key>) -> [u8; ORDER_LEN] {
+        let mut fields = Vec::with_capacity(ORDER_LEN);
+        MAGIC.put(&mut fields);
+        fields.extend([VERSION, self.what as u8]);
+        self.session.put(&mut fields);
+        self.run.put(&mut fields);
+        self.length.put(&mut fields);
+        self.window.put(&mut fields);
+        fields.extend(self.congestion_control.bytes().take(NAME_LEN - 1));
         let mut bytes = [0; ORDER_LEN];
-        let what = match self.what {
-            What::Down => 1,
-            What::Up => 2,
-            What::Report => 3,
-            What::Idle => 4,
-            What::Look => 16,
-            What::Split => 17,
-            What::Fill => 18,
-        };
-        let millis = u32::try_from(self.length.as_millis()).unwrap_or(u32::MAX);
-        let fields = MAGIC
-            .to_be_bytes()
-            .into_iter()
-            .chain([VERSION, what])
-            .chain(self.session.to_be_bytes())
-            .chain(self.run.to_be_bytes())
-            .chain(millis.to_be_bytes())
-            .chain(self.window.to_be_bytes())
-            .chain(self.congestion_control.bytes().take(NAME_LEN - 1));
         bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
         if let Some(key) = key {
             let (body, end) = bytes.split_at_mut(ORDER_LEN - TAG_LEN);
@@ -154,19 +147,10 @@ impl Order {
     /// What the server answers: they are no order, or not signed so.
     pub fn decode(bytes: &[u8; ORDER_LEN], key: Option<&Key>) -> Result<Self, Answer> {
         let (body, tag) = bytes.split_at(ORDER_LEN - TAG_LEN);
-        let u32_at =
-            |at: usize| body.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
-        let session = body.get(4..12).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes);
-        let what = match body.get(..4) {
-            Some([a, b, VERSION, 1]) if [*a, *b] == MAGIC.to_be_bytes() => What::Down,
-            Some([a, b, VERSION, 2]) if [*a, *b] == MAGIC.to_be_bytes() => What::Up,
-            Some([a, b, VERSION, 3]) if [*a, *b] == MAGIC.to_be_bytes() => What::Report,
-            Some([a, b, VERSION, 4]) if [*a, *b] == MAGIC.to_be_bytes() => What::Idle,
-            Some([a, b, VERSION, 16]) if [*a, *b] == MAGIC.to_be_bytes() => What::Look,
-            Some([a, b, VERSION, 17]) if [*a, *b] == MAGIC.to_be_bytes() => What::Split,
-            Some([a, b, VERSION, 18]) if [*a, *b] == MAGIC.to_be_bytes() => What::Fill,
-            _ => return Err(Answer::Malformed),
-        };
+        let mut read = Read(body);
+        let head = (u16::take(&mut read), u8::take(&mut read), u8::take(&mut read));
+        let (Some(MAGIC), Some(VERSION), Some(what)) = head else { return Err(Answer::Malformed) };
+        let what = What::ALL.into_iter().find(|one| *one as u8 == what).ok_or(Answer::Malformed)?;
         let is_right = match key {
             Some(key) => key.is_tag(&[body], tag),
             None => tag == [0; TAG_LEN],
@@ -174,7 +158,12 @@ impl Order {
         if !is_right {
             return Err(Answer::WrongKey);
         }
-        let name = body.get(24..).unwrap_or(&[]).split(|byte| *byte == 0).next().unwrap_or(&[]);
+        let (session, run) = (Field::take(&mut read), Field::take(&mut read));
+        let (length, window) = (Field::take(&mut read), Field::take(&mut read));
+        let (Some(session), Some(run), Some(length), Some(window)) = (session, run, length, window) else {
+            return Err(Answer::Malformed);
+        };
+        let name = read.0.split(|byte| *byte == 0).next().unwrap_or(&[]);
         // With a zero behind it, as the kernel has it.
         if name.len() >= NAME_LEN {
             return Err(Answer::Malformed);
@@ -183,14 +172,8 @@ impl Order {
         if !name.iter().all(is_name) {
             return Err(Answer::Malformed);
         }
-        Ok(Self {
-            what,
-            session,
-            run: u32_at(12),
-            length: Duration::from_millis(u32_at(16).into()),
-            window: u32_at(20),
-            congestion_control: String::from_utf8_lossy(name).into_owned(),
-        })
+        let congestion_control = String::from_utf8_lossy(name).into_owned();
+        Ok(Self { what, session, run, length, window, congestion_control })
     }
 }
 

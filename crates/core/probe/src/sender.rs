@@ -8,6 +8,7 @@
 use figures::stats::percentile;
 use units::{Bytes, Duration, Instant, Rate};
 
+use crate::figures_of::TimerFigures;
 use crate::message::{Pattern, RunSpec, RunSummary, StatusReport, TRAIN};
 use crate::saturation::Saturation;
 use crate::search::Search;
@@ -41,10 +42,12 @@ impl LateLog {
         gaps.sort_unstable();
         let mut late = self.late_ns.clone();
         late.sort_unstable();
-        summary.late_p50_us = micros(percentile(&late, 500));
-        summary.late_p99_us = micros(percentile(&late, 990));
-        summary.late_max_us = micros(percentile(&late, 1_000));
-        summary.gap_error_p99_us = micros(percentile(&gaps, 990));
+        summary.timer = TimerFigures {
+            late_p50_us: micros(percentile(&late, 500)),
+            late_p99_us: micros(percentile(&late, 990)),
+            late_max_us: micros(percentile(&late, 1_000)),
+            gap_error_p99_us: micros(percentile(&gaps, 990)),
+        };
     }
 }
 
@@ -243,7 +246,7 @@ mod tests {
             prop_assert_eq!(count, spec.packets());
             let mut summary = RunSummary::default();
             sender.summarise(&mut summary);
-            prop_assert_eq!((u64::from(summary.sent), summary.late_max_us), (count, 0));
+            prop_assert_eq!((u64::from(summary.sent), summary.timer.late_max_us), (count, 0));
         }
 
         /// A sender that is woken late catches up without a burst.
@@ -266,7 +269,7 @@ mod tests {
             sender.summarise(&mut summary);
             // Of what is later the plan is given up.
             if late_max <= PAUSE {
-                prop_assert_eq!(u64::from(summary.late_max_us), late_max.as_nanos().div_ceil(1_000));
+                prop_assert_eq!(u64::from(summary.timer.late_max_us), late_max.as_nanos().div_ceil(1_000));
             }
         }
     }
@@ -292,6 +295,7 @@ mod tests {
         (0..200).for_each(|_| late.note(Duration::from_micros(40)));
         let mut summary = RunSummary::default();
         late.summarise(&mut summary);
-        assert_eq!((summary.late_p50_us, summary.late_p99_us, summary.gap_error_p99_us), (40, 40, 0));
+        let timer = summary.timer;
+        assert_eq!((timer.late_p50_us, timer.late_p99_us, timer.gap_error_p99_us), (40, 40, 0));
     }
 }

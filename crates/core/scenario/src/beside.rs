@@ -5,6 +5,7 @@ use units::{Bytes, Duration, Rate};
 
 use crate::choice::CongestionControl;
 use crate::family::Family;
+use crate::merge::checked;
 use crate::quantity::Quantity;
 
 /// Flows of an entry at most.
@@ -57,7 +58,7 @@ impl BesideKind {
 
 /// Flows of the first device beside those of the workload. They share its radio link and its address.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Unchecked")]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Beside {
     /// Kind of traffic: `download`, `quic`, `upload`, `call` or `pages`.
     pub kind: BesideKind,
@@ -84,36 +85,7 @@ pub struct Beside {
     pub every: Option<Quantity<Duration>>,
 }
 
-/// The keys as read, before they are checked together.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Unchecked {
-    kind: BesideKind,
-    #[serde(default)]
-    congestion_control: Option<CongestionControl>,
-    #[serde(default)]
-    flows: Option<u16>,
-    #[serde(default)]
-    start: Option<Quantity<Duration>>,
-    #[serde(default)]
-    stop: Option<Quantity<Duration>>,
-    #[serde(default)]
-    rate: Option<Quantity<Rate>>,
-    #[serde(default)]
-    size: Option<Quantity<Bytes>>,
-    #[serde(default)]
-    every: Option<Quantity<Duration>>,
-}
-
-impl TryFrom<Unchecked> for Beside {
-    type Error = String;
-
-    fn try_from(raw: Unchecked) -> Result<Self, String> {
-        let Unchecked { kind, congestion_control, flows, start, stop, rate, size, every } = raw;
-        let beside = Self { kind, congestion_control, flows, start, stop, rate, size, every };
-        beside.check().map(|()| beside)
-    }
-}
+checked! { Beside }
 
 impl Beside {
     /// An entry that says no more than its kind.

@@ -6,7 +6,7 @@ use units::{Bytes, Duration, Rate};
 use crate::beside::Beside;
 use crate::choice::Controller;
 use crate::family::Family;
-use crate::merge::layered;
+use crate::merge::{checked, layered};
 use crate::quantity::Quantity;
 use crate::server::{check_memory, plain_memory};
 

@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use serde::de::DeserializeOwned;
+
 /// Reason why a scenario cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -68,6 +70,17 @@ pub(crate) fn locate(file: &str, text: &str, error: &toml::de::Error) -> Error {
     };
     let (line, excerpt) = excerpt(text, &span);
     Error::File { file: file.to_owned(), line, message, excerpt }
+}
+
+/// Reads the text of the file called `file`, and checks it: `check` says in words what serde cannot see.
+pub(crate) fn read<T: DeserializeOwned>(
+    file: &str,
+    text: &str,
+    check: impl FnOnce(&T) -> Result<(), String>,
+) -> Result<T, Error> {
+    let read: T = toml::from_str(text).map_err(|error| locate(file, text, &error))?;
+    check(&read).map_err(|message| Error::Meaning { file: file.to_owned(), message })?;
+    Ok(read)
 }
 
 /// The line number of `span`'s start, and that line with the span marked below.

@@ -55,9 +55,7 @@ impl Case {
             radio_up: radio(up, link::LinkDirection::Up, (seed, seed_of(3)), read)?,
             feedback: self.feedback.base_station(),
         };
-        for (name, config) in plan.named() {
-            config.check().map_err(|e| Error::Link { name: name.to_owned(), message: e.to_string() })?;
-        }
+        plan.named().into_iter().try_for_each(|(name, config)| checked(name, config))?;
         if let Some(Err(e)) = plan.feedback.map(|config| config.check()) {
             return Err(Error::Link { name: "feedback".to_owned(), message: e.to_string() });
         }
@@ -97,7 +95,26 @@ fn queue(limit: Option<QueueLimit>) -> link::QueueLimit {
     }
 }
 
-pub(crate) fn radio(
+/// Both directions of the radio called `name`, checked; each has its seed.
+pub(crate) fn both(
+    name: &str,
+    (down, up): (&RadioDirection, &RadioDirection),
+    [of_down, of_up]: [u64; 2],
+    read: ReadTrace<'_>,
+) -> Result<[LinkConfig; 2], Error> {
+    let made = [
+        radio(down, link::LinkDirection::Down, (of_down, of_down), read)?,
+        radio(up, link::LinkDirection::Up, (of_up, of_up), read)?,
+    ];
+    made.iter().try_for_each(|config| checked(name, config))?;
+    Ok(made)
+}
+
+fn checked(name: &str, config: &LinkConfig) -> Result<(), Error> {
+    config.check().map_err(|e| Error::Link { name: name.to_owned(), message: e.to_string() })
+}
+
+fn radio(
     d: &RadioDirection,
     towards: link::LinkDirection,
     (trace_seed, seed): (u64, u64),

@@ -2,33 +2,20 @@
 
 /// Defines a section of optional keys with `layered_over`; unknown keys are refused.
 ///
-/// In a `checked pub struct` the private twin `Unchecked` is what serde reads, and a
-/// `check(&self) -> Result<(), String>` written by hand looks at the keys together.
+/// A `checked pub struct` is [`checked!`], too.
 macro_rules! layered {
     (
         $(#[doc = $doc:literal])*
         checked pub struct $name:ident { $($(#[$meta:meta])* pub $field:ident : $ty:ty,)* }
     ) => {
-        layered! { @define [try_from = "Unchecked"] [$($doc)*] $name { $([$(#[$meta])*] $field: $ty,)* } }
-
-        /// The keys as read, before they are checked together.
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Unchecked { $(#[serde(default)] $field: Option<$ty>,)* }
-
-        impl TryFrom<Unchecked> for $name {
-            type Error = String;
-            fn try_from(raw: Unchecked) -> Result<Self, String> {
-                let section = Self { $($field: raw.$field,)* };
-                section.check().map(|()| section)
-            }
-        }
+        layered! { @define [, remote = "Self"] [$($doc)*] $name { $([$(#[$meta])*] $field: $ty,)* } }
+        checked! { $name }
     };
     (
         $(#[doc = $doc:literal])*
         pub struct $name:ident { $($(#[$meta:meta])* pub $field:ident : $ty:ty,)* }
     ) => {
-        layered! { @define [deny_unknown_fields] [$($doc)*] $name { $([$(#[$meta])*] $field: $ty,)* } }
+        layered! { @define [] [$($doc)*] $name { $([$(#[$meta])*] $field: $ty,)* } }
 
         impl $name {
             /// This section where it says something, `base` elsewhere.
@@ -46,7 +33,7 @@ macro_rules! layered {
         ///
         /// A key that is `None` was not given.
         #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-        #[serde($($serde)*)]
+        #[serde(deny_unknown_fields $($serde)*)]
         pub struct $name {
             $(
                 $(#[$meta])*
@@ -63,4 +50,25 @@ macro_rules! layered {
     };
 }
 
+/// Has a section that serde derives as `remote = "Self"` read and then checked: a `check(&self) -> Result<(), String>`
+/// written by hand looks at the keys together.
+macro_rules! checked {
+    ($name:ident) => {
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                Self::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let section = Self::deserialize(deserializer)?;
+                section.check().map_err(serde::de::Error::custom)?;
+                Ok(section)
+            }
+        }
+    };
+}
+
+pub(crate) use checked;
 pub(crate) use layered;

@@ -4,7 +4,7 @@ use link::LinkConfig;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration};
 
-use crate::error::{Error, locate};
+use crate::error::{Error, read};
 use crate::links::{self, ReadTrace};
 use crate::multi_path::RadioLinks;
 use crate::quantity::Quantity;
@@ -140,10 +140,7 @@ impl Moves {
     /// # Errors
     /// What is wrong, and where.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, Error> {
-        let file = |message: String| Error::Meaning { file: name.to_owned(), message };
-        let read: Self = toml::from_str(text).map_err(|e| locate(name, text, &e))?;
-        read.check().map_err(file)?;
-        Ok(read)
+        read(name, text, Self::check)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -200,20 +197,11 @@ impl Moves {
     ///
     /// # Errors
     /// When a trace cannot be built, or a setting is out of range.
-    pub fn links(&self, number: usize, station: usize, read: ReadTrace<'_>) -> Result<RadioLinks, Error> {
+    pub fn links(&self, number: usize, station: usize, trace: ReadTrace<'_>) -> Result<RadioLinks, Error> {
         let of =
             |link: u64| self.seed.wrapping_mul(1_024).wrapping_add((number * 4 + station * 2) as u64 + link);
-        let made = [
-            links::radio(&self.down, link::LinkDirection::Down, (of(0), of(0)), read)?,
-            links::radio(&self.up, link::LinkDirection::Up, (of(1), of(1)), read)?,
-        ];
-        let made = made.map(|config| LinkConfig { keeps_log: false, ..config });
-        for config in &made {
-            let failed =
-                |e: link::LinkError| Error::Link { name: "radio".to_owned(), message: e.to_string() };
-            config.check().map_err(failed)?;
-        }
-        Ok(made)
+        let made = links::both("radio", (&self.down, &self.up), [of(0), of(1)], trace)?;
+        Ok(made.map(|config| LinkConfig { keeps_log: false, ..config }))
     }
 }
 

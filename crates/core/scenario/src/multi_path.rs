@@ -6,7 +6,7 @@ use link::LinkConfig;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration};
 
-use crate::error::{Error, locate};
+use crate::error::{Error, read};
 use crate::family::Family;
 use crate::links::{self, ReadTrace};
 use crate::quantity::Quantity;
@@ -197,10 +197,7 @@ impl MultiPath {
     /// # Errors
     /// What is wrong, and where.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, Error> {
-        let file = |message: String| Error::Meaning { file: name.to_owned(), message };
-        let read: Self = toml::from_str(text).map_err(|e| locate(name, text, &e))?;
-        read.check().map_err(file)?;
-        Ok(read)
+        read(name, text, Self::check)
     }
 
     /// Whether the text of a scenario file means several radios: it has `[[radio]]`s.
@@ -268,19 +265,10 @@ impl MultiPath {
         &self,
         (down, up): (&RadioDirection, &RadioDirection),
         (number, seed): (usize, u64),
-        read: ReadTrace<'_>,
+        trace: ReadTrace<'_>,
     ) -> Result<RadioLinks, Error> {
         let of = |link: u64| seed.wrapping_mul(64).wrapping_add(number as u64 * 2 + link);
-        let made = [
-            links::radio(down, link::LinkDirection::Down, (of(0), of(0)), read)?,
-            links::radio(up, link::LinkDirection::Up, (of(1), of(1)), read)?,
-        ];
-        for config in &made {
-            config
-                .check()
-                .map_err(|e| Error::Link { name: format!("radio {number}"), message: e.to_string() })?;
-        }
-        Ok(made)
+        links::both(&format!("radio {number}"), (down, up), [of(0), of(1)], trace)
     }
 
     /// The radios of a case, with their numbers.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Duration, Rate};
 
-use crate::merge::layered;
+use crate::merge::{checked, layered};
 use crate::quantity::{Probability, Quantity, QueueLimit};
 
 layered! {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use crate::choice::CongestionControl;
-use crate::merge::layered;
+use crate::merge::{checked, layered};
 use crate::quantity::Quantity;
 
 /// Three rising numbers of bytes, as the kernel wants them.

@@ -11,6 +11,8 @@ use engine::Port;
 use units::{Bytes, Duration, Instant, SeqNum};
 use wire::{Packet, Tcp, TcpFlags, Transport};
 
+use crate::ip_header::is_intact;
+
 mod marks;
 
 use marks::MarksTold;
@@ -364,11 +366,7 @@ impl Checks {
             flow.is_orphaned |= flow.is_accelerated
                 && !flow.is_reset
                 && flow.owes(Port::Mobile).max(flow.owes(Port::Wired)) > 0;
-            flow.is_accelerated = false;
-            for stream in [&mut flow.down, &mut flow.up] {
-                (stream.edge_to_host, stream.is_accelerated) = (None, false);
-                stream.marks.break_off();
-            }
+            flow.hand_back();
         }
     }
 
@@ -378,11 +376,7 @@ impl Checks {
         if let Some(tcp) = parsed.tcp()
             && let Some(flow) = self.flow(&parsed, tcp, to)
         {
-            flow.is_accelerated = false;
-            for stream in [&mut flow.down, &mut flow.up] {
-                (stream.edge_to_host, stream.is_accelerated) = (None, false);
-                stream.marks.break_off();
-            }
+            flow.hand_back();
         }
     }
 
@@ -504,7 +498,7 @@ impl Checks {
         if is_echo_request(bytes, packet) && to == Port::Mobile && origin == Origin::Made {
             return Ok(());
         }
-        if !wire::ipv4_checksum_is_valid(bytes) || !wire::tcp_checksum_is_valid(bytes, packet) {
+        if !is_intact(bytes, packet) {
             return wrong("a checksum is wrong");
         }
         let Some(tcp) = packet.tcp() else { return wrong("it is not TCP") };
@@ -575,6 +569,15 @@ impl FlowChecks {
         match side {
             Port::Wired => (&mut self.down, &mut self.up),
             Port::Mobile => (&mut self.up, &mut self.down),
+        }
+    }
+
+    /// Leaves both streams to their hosts.
+    fn hand_back(&mut self) {
+        self.is_accelerated = false;
+        for stream in [&mut self.down, &mut self.up] {
+            (stream.edge_to_host, stream.is_accelerated) = (None, false);
+            stream.marks.break_off();
         }
     }
 

@@ -4,7 +4,6 @@
 //! directions, RST, and the checks that break flows behind careless middleboxes: PAWS (RFC 7323 §5), the
 //! window (RFC 9293 §3.10.7.4) and challenge acknowledgements (RFC 5961).
 
-use core::net::SocketAddr;
 use std::collections::VecDeque;
 
 use control::Control;
@@ -13,6 +12,7 @@ use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Icmp, Packet, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, Transport};
 
 use crate::build::build_packet;
+use crate::ip_header::{ends, is_intact};
 
 mod ack_compression;
 mod application;
@@ -327,7 +327,7 @@ impl Endpoint {
             return self.on_icmp(icmp, &parsed, packet, now);
         }
         let Some(tcp) = parsed.tcp() else { return };
-        if !wire::ipv4_checksum_is_valid(packet) || !wire::tcp_checksum_is_valid(packet, &parsed) {
+        if !is_intact(packet, &parsed) {
             self.stats.bad_checksums += 1;
             return;
         }
@@ -535,13 +535,8 @@ impl Endpoint {
 
     /// Refuses the connection, like [`answer_of_a_closed_port`].
     fn refuse(&mut self, tcp: &Tcp) {
-        if tcp.flags.contains(TcpFlags::RST) {
-            return;
-        }
-        if tcp.flags.contains(TcpFlags::ACK) {
-            self.push_reset(tcp.ack, SeqNum::new(0), TcpFlags::RST);
-        } else {
-            self.push_reset(SeqNum::new(0), tcp.seq_end(), TcpFlags::RST | TcpFlags::ACK);
+        if let Some((seq, ack, flags)) = reset_for(tcp) {
+            self.push_reset(seq, ack, flags);
         }
     }
 
@@ -656,20 +651,20 @@ impl Endpoint {
 /// and what is broken.
 pub(crate) fn answer_of_a_closed_port(packet: &[u8]) -> Option<Vec<u8>> {
     let parsed = wire::parse(packet).ok()?;
-    let tcp = parsed.tcp()?;
-    let is_intact = wire::ipv4_checksum_is_valid(packet) && wire::tcp_checksum_is_valid(packet, &parsed);
-    if tcp.flags.contains(TcpFlags::RST) || !is_intact {
-        return None;
-    }
-    let from = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
-    let to = SocketAddr::new(parsed.ip.src, tcp.src_port);
+    let tcp = parsed.tcp().filter(|_| is_intact(packet, &parsed))?;
+    let (seq, ack, flags) = reset_for(tcp)?;
+    let (to, from) = ends(&parsed)?;
+    build_packet(&TcpHeaderSpec::new(from, to, seq, ack, flags), &[], &[]).ok()
+}
+
+/// Numbers and flags of the reset for a segment; none for a reset.
+fn reset_for(tcp: &Tcp) -> Option<(SeqNum, SeqNum, TcpFlags)> {
     let none = SeqNum::new(0);
-    let spec = if tcp.flags.contains(TcpFlags::ACK) {
-        TcpHeaderSpec::new(from, to, tcp.ack, none, TcpFlags::RST)
-    } else {
-        TcpHeaderSpec::new(from, to, none, tcp.seq_end(), TcpFlags::RST | TcpFlags::ACK)
-    };
-    build_packet(&spec, &[], &[]).ok()
+    match tcp.flags {
+        flags if flags.contains(TcpFlags::RST) => None,
+        flags if flags.contains(TcpFlags::ACK) => Some((tcp.ack, none, TcpFlags::RST)),
+        _ => Some((none, tcp.seq_end(), TcpFlags::RST | TcpFlags::ACK)),
+    }
 }
 
 /// PAWS (RFC 7323 §5.3).

@@ -1,9 +1,24 @@
-//! The IP header of packets that are made byte by byte.
+//! The IP header of packets that are made byte by byte, and whose a packet is.
 
 use core::net::{IpAddr, SocketAddr};
 
 use wire::checksum::Sum;
-use wire::protocol;
+use wire::{Packet, Transport, protocol};
+
+/// Source and destination of a TCP segment or a UDP datagram; none of anything else.
+pub(crate) fn ends(packet: &Packet) -> Option<(SocketAddr, SocketAddr)> {
+    let (from, to) = match &packet.transport {
+        Transport::Tcp(tcp) => (tcp.src_port, tcp.dst_port),
+        Transport::Udp(udp) => (udp.src_port, udp.dst_port),
+        _ => return None,
+    };
+    Some((SocketAddr::new(packet.ip.src, from), SocketAddr::new(packet.ip.dst, to)))
+}
+
+/// True for a TCP segment whose checksums are right.
+pub(crate) fn is_intact(packet: &[u8], parsed: &Packet) -> bool {
+    wire::ipv4_checksum_is_valid(packet) && wire::tcp_checksum_is_valid(packet, parsed)
+}
 
 /// An IP header in front of `len` bytes of payload, in a buffer with room for them; none for mixed addresses.
 /// `protocols` are those of IPv4 and of IPv6.

@@ -21,6 +21,7 @@ mod digest;
 mod endpoint;
 mod error;
 mod faults;
+mod host;
 mod icmp;
 mod ip_header;
 mod line_up;

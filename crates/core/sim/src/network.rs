@@ -474,11 +474,5 @@ fn drain(path: &mut Path, now: Instant) -> Vec<Vec<u8>> {
     core::iter::from_fn(|| path.poll(now)).collect()
 }
 
-/// True when all checksums are right.
-fn is_intact(packet: &[u8]) -> bool {
-    wire::ipv4_checksum_is_valid(packet)
-        && wire::parse(packet).is_ok_and(|parsed| wire::tcp_checksum_is_valid(packet, &parsed))
-}
-
 #[cfg(test)]
 mod tests;

@@ -104,7 +104,7 @@ impl RandomRun {
         let mut restarts = Vec::new();
         let mut is_passed_by = false;
         // One rare thing at a time: two of them explain everything.
-        let rare = RARE[random.below(RARE.len() as u64) as usize];
+        let rare = RARE.get(random.below(DRAWS) as usize).copied().unwrap_or("nothing rare");
         match rare {
             "numbers shifted" => traits.shifts = paths::shift_numbers(random, &mut network),
             "options stripped" => paths::strip_options(random, &mut network),
@@ -371,7 +371,7 @@ fn lower_windows(config: &mut EngineConfig, seed: u64) {
 }
 
 /// Events in a run besides the everyday; most runs have nothing.
-const RARE: [&str; 24] = [
+const RARE: [&str; 10] = [
     "numbers shifted",
     "options stripped",
     "narrow path",
@@ -382,21 +382,10 @@ const RARE: [&str; 24] = [
     "killed",
     "clock",
     "hung",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
-    "nothing rare",
 ];
+
+/// Draws of which one is each rare thing, and the rest are none.
+const DRAWS: u64 = 24;
 
 fn draw_restarts(random: &mut Random, kills: bool) -> Vec<Restart> {
     let mut at = Instant::ZERO;

@@ -75,7 +75,7 @@ pub struct Crash {
 }
 
 /// An engine that is restarted by plan.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Restarting {
     config: EngineConfig,
     engine: Option<Engine>,
@@ -117,23 +117,7 @@ impl Restarting {
             engine: Some(Engine::new(config.clone())?),
             config: config.clone(),
             plan: plan.into(),
-            draining: None,
-            back_at: None,
-            stopped: None,
-            has_hung: false,
-            has_died: false,
-            has_left: false,
-            retired: Vec::new(),
-            leaving: Vec::new(),
-            has_passed: false,
-            moves: Moves::Never,
-            steps: 0,
-            unmoved: None,
-            image: Vec::new(),
-            crashes: VecDeque::new(),
-            vault: None,
-            recovers_at: None,
-            recovered: [0; 2],
+            ..Self::default()
         })
     }
 

@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, VecDeque};
 use engine::{ConfigError, EngineConfig, Middlebox, Port, Transmit, Verdict};
 use handover::{Admission, Counters, Ended, Handover, HandoverOutcome, Message, NextHop, Peer};
 use units::{Bytes, Duration, Instant};
-use wire::{GsoType, Packet, VirtioNetHeader};
+use wire::{GsoType, VirtioNetHeader};
 
+use crate::ip_header::{ends, is_intact};
 use crate::restart::has_handed_back;
 use crate::{MiddleboxUnderTest, Random};
 
@@ -371,9 +372,8 @@ impl TwoBoxes {
 
     /// Has a packet go out, unless the host that it is for would drop it.
     fn forward(&mut self, from: Port, virtio: VirtioNetHeader, packet: Vec<u8>) {
-        let is_intact = wire::ipv4_checksum_is_valid(&packet)
-            && wire::parse(&packet).is_ok_and(|parsed| wire::tcp_checksum_is_valid(&packet, &parsed));
-        if is_intact || virtio.gso_type != GsoType::None {
+        let is_whole = wire::parse(&packet).is_ok_and(|parsed| is_intact(&packet, &parsed));
+        if is_whole || virtio.gso_type != GsoType::None {
             self.outgoing.push_back((from.opposite(), virtio, packet));
         }
     }
@@ -512,10 +512,8 @@ fn station(
 
 /// Client and server of a packet that came from a port.
 fn ends_of(packet: &[u8], from: Port) -> Option<Ends> {
-    let Packet { ip, transport, .. } = wire::parse(packet).ok()?;
-    let wire::Transport::Tcp(tcp) = transport else { return None };
-    let (source, destination) =
-        (SocketAddr::new(ip.src, tcp.src_port), SocketAddr::new(ip.dst, tcp.dst_port));
+    let parsed = wire::parse(packet).ok().filter(|parsed| parsed.tcp().is_some())?;
+    let (source, destination) = ends(&parsed)?;
     Some(if from == Port::Mobile { (source, destination) } else { (destination, source) })
 }
 

@@ -1,5 +1,7 @@
 //! Figures as they are shown: three digits and a unit.
 
+use crate::history::Row;
+
 /// A number with three significant digits, in the largest of `units` that leaves one before the
 /// point; each is a thousand of the one before.
 #[must_use]
@@ -44,6 +46,19 @@ pub(crate) fn duration_s(s: u64) -> String {
         3_600..86_400 => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
         _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3_600),
     }
+}
+
+/// Figures of a subscriber, in the order of their columns behind its address.
+pub(crate) fn subscriber_figures(row: &Row) -> [String; 6] {
+    let line = &row.line;
+    [
+        bits_per_s(row.delivered_bps),
+        micros(line.queueing_us),
+        micros(line.srtt_us),
+        bits_per_s(row.retransmitted_bps),
+        bytes(line.held_bytes),
+        line.flows.to_string(),
+    ]
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 
-use super::{Theme, bits_per_s, bytes, micros};
+use super::{Theme, bits_per_s, bytes, micros, subscriber_figures};
 use crate::app::{App, Column};
 use crate::history::Row as Subscriber;
 use crate::totals::Totals;
@@ -144,14 +144,6 @@ fn table_row(row: &Subscriber) -> Row<'static> {
         Some(port) => std::net::SocketAddr::new(line.address, port).to_string(),
         None => line.address.to_string(),
     };
-    let figures = [
-        bits_per_s(row.delivered_bps),
-        micros(line.queueing_us),
-        micros(line.srtt_us),
-        bits_per_s(row.retransmitted_bps),
-        bytes(line.held_bytes),
-        line.flows.to_string(),
-    ];
-    let figures = figures.map(|figure| Cell::from(Text::from(figure).right_aligned()));
+    let figures = subscriber_figures(row).map(|figure| Cell::from(Text::from(figure).right_aligned()));
     Row::new([Cell::from(format!(" {address}"))].into_iter().chain(figures))
 }

@@ -29,7 +29,7 @@ const AVERAGED: usize = 10;
 type Draw<'a> = dyn FnMut(&'static str, Pen, Mark) + 'a;
 
 /// One direction's graphs in progress.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Drawing {
     wanted: Wanted,
     first: Option<Instant>,
@@ -46,19 +46,7 @@ pub(super) struct Drawing {
 
 impl Drawing {
     pub(super) fn new(wanted: Wanted) -> Self {
-        Self {
-            wanted,
-            first: None,
-            bytes: 0,
-            recent: Vec::new(),
-            edge: 0,
-            acked: None,
-            window: None,
-            last_rtt: None,
-            last_out: None,
-            last_size: None,
-            duplicates: 0,
-        }
+        Self { wanted, ..Self::default() }
     }
 
     /// A packet of this direction.

@@ -3,13 +3,6 @@ use crate::fixture::case_with;
 use scenario::Scenario;
 use scenario::results::{MadeBy, SCHEMA, Series, Transfer};
 
-#[test]
-fn dates() {
-    assert_eq!(date(0), "1970-01-01 00:00 UTC");
-    assert_eq!(date(1_709_215_500), "2024-02-29 14:05 UTC");
-    assert_eq!(date(1_798_761_599), "2026-12-31 23:59 UTC");
-}
-
 fn results() -> Results {
     let text = "name = \"t\"\ntitle = \"R&D <link>\"\n[[case]]\nname = \"<b>bold</b>\"\n[[case]]\nname = \"skipped\"\n";
     let scenario = Scenario::from_toml("t.toml", text).unwrap();

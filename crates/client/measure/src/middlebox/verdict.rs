@@ -74,7 +74,7 @@ pub(crate) fn question(test: &str) -> &'static str {
 }
 
 /// One sentence: what is blocked and splitting first, then what else was found, with its ports where not all have it.
-pub(super) fn verdict(document: &MiddleboxDocument) -> String {
+pub(crate) fn verdict(document: &MiddleboxDocument) -> String {
     let all = groups(&document.findings);
     let tested: BTreeSet<u16> = document
         .findings

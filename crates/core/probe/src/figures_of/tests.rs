@@ -122,7 +122,7 @@ fn what_cannot_be_is_doubted() {
         RunFigures::of(&log, &[], None).doubts
     };
     assert!(doubts(&|_| {}).is_empty());
-    assert!(matches!(doubts(&|l| l.summary.late_p99_us = 1_001)[..], [Doubt::Late(_)]));
+    assert!(matches!(doubts(&|l| l.summary.timer.late_p99_us = 1_001)[..], [Doubt::Late(_)]));
     assert!(matches!(doubts(&|l| l.spec.rate = Rate::from_mbps(9))[..], [Doubt::Rate(..)]));
     assert!(matches!(doubts(&|l| l.summary.refused = 1)[..], [Doubt::Refused(1)]));
     assert!(matches!(doubts(&|l| l.summary.overflowed = 2)[..], [Doubt::Overflowed(2)]));

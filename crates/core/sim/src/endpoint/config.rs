@@ -73,9 +73,10 @@ pub struct Turn {
 }
 
 /// Way in which the application reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reading {
     /// Everything as it comes.
+    #[default]
     AtOnce,
     /// Reads at most `bytes` every `every`.
     Slowly {
@@ -109,11 +110,12 @@ pub enum Protocol {
 }
 
 /// Time at which the application closes its direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Closing {
     /// Close when it has written everything: a half-close while the peer still sends.
     AfterWriting,
     /// Close when it has written everything and read the peer's end of stream.
+    #[default]
     AfterPeer,
 }
 
@@ -124,7 +126,7 @@ const UDP_HEADER: u16 = 8;
 const WRITE_EVERY: Duration = Duration::from_millis(20);
 
 /// Program on an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Application {
     /// Bytes that it writes and when, in order.
     pub turns: Vec<Turn>,
@@ -146,15 +148,7 @@ impl Application {
     /// Reads everything, writes nothing, closes after the peer.
     #[must_use]
     pub fn sink() -> Self {
-        Self {
-            turns: Vec::new(),
-            reading: Reading::AtOnce,
-            closing: Closing::AfterPeer,
-            abort_after_reading: None,
-            abort_after_sending: None,
-            abort_at: None,
-            response_len: None,
-        }
+        Self::default()
     }
     /// Writes `bytes` at once and closes.
     #[must_use]

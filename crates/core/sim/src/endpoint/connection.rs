@@ -1,12 +1,11 @@
 //! [`Connection`]: both halves of an endpoint's connection and its application.
 
 use control::server::SharedPath;
-use control::{Ack, AnyController, Control, Controller, Drwa, Loss, LossKind, Mark, RateSampler, Sent};
+use control::{AnyController, Control, Controller, Drwa, LossKind, Mark};
 use tcp::{
-    AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendContext, Sender, SenderConfig, StreamBuffer,
-    Transmission, WindowPolicy,
+    AckIn, Arrival, Receiver, SegmentIn, Sender, SenderConfig, StreamBuffer, Transmission, WindowPolicy,
 };
-use units::{Bytes, Duration, Instant, Rate, SeqNum, WindowScale};
+use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 use wire::{Tcp, TcpFlags};
 
 use super::EndpointStats;
@@ -17,18 +16,10 @@ use super::mark_response::{Answering, Echo, MarkFeedback};
 use super::marks::Marks;
 use super::program::Program;
 use super::reno_sack::RenoSack;
+use crate::host::{DELAYED_ACK, Delivery, Limits, QUICK_ACKS, RTO_MAX};
 
-/// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
-const DELAYED_ACK: Duration = Duration::from_millis(40);
-
-/// The same of QUIC (`max_ack_delay`, RFC 9000 §18.2).
+/// Longest an acknowledgement waits for a second packet in QUIC (`max_ack_delay`, RFC 9000 §18.2).
 const DELAYED_ACK_OF_QUIC: Duration = Duration::from_millis(25);
-
-/// Segments acknowledged at once before acknowledgements are delayed (Linux `TCP_MAX_QUICKACKS`).
-const QUICK_ACKS: u32 = 16;
-
-/// Longest retransmission time-out of an end host (Linux `TCP_RTO_MAX`).
-const RTO_MAX: Duration = Duration::from_secs(120);
 
 /// Options that both sides' SYNs agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -70,27 +61,15 @@ pub(super) struct DelayedAcks {
     pub last_sent: SeqNum,
 }
 
-/// A paced sender sends a burst at a time.
-#[derive(Debug, Default)]
-struct Pacing {
-    may_send_at: Instant,
-    /// The last poll was refused by pacing.
-    is_waiting: bool,
-    /// Bytes the burst under way may still have.
-    burst_left: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct Connection {
     pub sender: Sender,
     pub receiver: Receiver,
     pub agreed: Negotiated,
-    sampler: RateSampler,
-    controller: AnyController,
+    limits: Limits<AnyController>,
     pub(super) outbox: StreamBuffer,
     pub(super) inbox: StreamBuffer,
     pub(super) acks: DelayedAcks,
-    pacing: Pacing,
     pub(super) program: Program,
     pub(super) capacity: u32,
     pub(super) auto_tuning: AutoTuning,
@@ -140,8 +119,9 @@ impl Connection {
             sender: Sender::new(sender),
             receiver,
             agreed,
-            sampler: RateSampler::new(),
-            controller: config.controller.with_mss(Bytes::from(agreed.payload_max)).build(),
+            limits: Limits::new(Box::new(
+                config.controller.with_mss(Bytes::from(agreed.payload_max)).build(),
+            )),
             outbox: StreamBuffer::new(start),
             inbox: StreamBuffer::new(peer_start),
             acks: DelayedAcks {
@@ -151,7 +131,6 @@ impl Connection {
                 compression: AckCompression::default(),
                 last_sent: peer_start,
             },
-            pacing: Pacing::default(),
             program: Program::new(&config.app),
             capacity: config.window.initial(),
             auto_tuning: AutoTuning::new(config.window.initial(), agreed.mss),
@@ -207,7 +186,7 @@ impl Connection {
 
     /// Limits that the controller sets, and the bytes in flight.
     pub(super) fn sending(&self) -> (Control, Bytes) {
-        (self.controller.control(), Bytes::from(self.in_flight()))
+        (self.limits.controller.control(), Bytes::from(self.in_flight()))
     }
 
     /// Does the work of [`crate::Endpoint::exchange`].
@@ -217,7 +196,7 @@ impl Connection {
         number: u64,
         now: Instant,
     ) {
-        if let AnyController::AdaptiveServer(controller) = &mut self.controller {
+        if let AnyController::AdaptiveServer(controller) = &mut *self.limits.controller {
             controller.exchange(path, number, now);
         }
     }
@@ -272,7 +251,7 @@ impl Connection {
             sack: &tcp.options.sack,
             has_payload: tcp.segment_len() > 0,
         };
-        let in_flight_before = Bytes::from(self.in_flight());
+        let before = Bytes::from(self.in_flight());
         let mut out = self.sender.on_ack(&ack, now);
         if out.is_unacceptable {
             stats.unacceptable_acks += 1;
@@ -289,13 +268,20 @@ impl Connection {
         }
         self.outbox.advance_to(self.sender.una().earlier_of(self.outbox.start() + self.outbox.len() as u32));
         if out.undid_timeout {
-            self.controller.on_undo(now);
+            self.limits.controller.on_undo(now);
         }
         if out.lost > 0 {
             self.report_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
         }
         let mark = if out.delivered > 0 { self.heed_marks(tcp, out.delivered) } else { None };
-        self.report_delivery(&out, (in_flight_before, mark), now);
+        let delivery = Delivery {
+            before,
+            in_flight: Bytes::from(self.in_flight()),
+            peer_window: Bytes::from(out.window),
+            mss: self.agreed.payload_max,
+            mark,
+        };
+        self.limits.on_delivery(&self.sender, &out, &delivery, now);
         true
     }
 
@@ -314,52 +300,17 @@ impl Connection {
         })
     }
 
-    fn report_delivery(
-        &mut self,
-        out: &AckOutcome,
-        (in_flight_before, mark): (Bytes, Option<Mark>),
-        now: Instant,
-    ) {
-        if out.delivered == 0 {
-            return;
-        }
-        let delivered = Bytes::from(out.delivered);
-        let min_rtt = self.sender.rtt().min();
-        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
-        let Control { window, .. } = self.controller.control();
-        self.controller.on_ack(&Ack {
-            now,
-            delivered,
-            discarded: Bytes::ZERO,
-            peer_window: Bytes::from(out.window),
-            delivered_total: self.sampler.delivered(),
-            rtt: out.rtt,
-            return_wait: Duration::ZERO,
-            lasting_return_wait: Duration::ZERO,
-            min_rtt,
-            rate,
-            in_flight: Bytes::from(self.in_flight()),
-            in_flight_before,
-            others: Bytes::ZERO,
-            lost: Bytes::from(out.lost),
-            is_recovering: out.is_recovering,
-            is_window_limited: in_flight_before + Bytes::from(self.agreed.payload_max) > window,
-            mark,
-        });
-    }
-
     /// The round trip of the handshake, unless its SYN was repeated (Karn).
     pub(super) fn on_handshake(&mut self, rtt: Duration, now: Instant) {
         self.auto_tuning.on_round_trip(rtt);
         if let Some(drwa) = &mut self.drwa {
             drwa.on_handshake(rtt);
         }
-        self.controller.on_ack(&Ack { now, rtt: Some(rtt), min_rtt: Some(rtt), ..Ack::default() });
+        self.limits.on_handshake(rtt, now);
     }
 
     fn report_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
-        let in_flight = Bytes::from(self.in_flight());
-        self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
+        self.limits.on_loss(lost, (kind, is_new_event), self.in_flight(), now);
     }
 
     /// True when a segment that begins in the window is taken although it may end beyond it (Linux
@@ -483,10 +434,12 @@ impl Connection {
             AckDue::Later(at) | AckDue::AloneLater(at) => Some(at),
             _ => None,
         };
-        let pace = Some(self.pacing.may_send_at).filter(|_| self.pacing.is_waiting);
         let read = self.program.read_at.filter(|_| self.unread() > 0);
         let end = (!self.is_quiet()).then(|| self.last_progress + patience);
-        [self.sender.next_deadline(), ack, self.program.turn_at, read, pace, end].into_iter().flatten().min()
+        [self.sender.next_deadline(), ack, self.program.turn_at, read, self.limits.next_deadline(), end]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// True when a pure acknowledgement has to leave before any data.
@@ -500,39 +453,11 @@ impl Connection {
     }
 
     /// The next transmission the limits allow.
-    ///
-    /// A paced sender sends a burst at a time, as Linux sends what it hands to segmentation offload.
     pub(super) fn poll_data(&mut self, now: Instant) -> Option<Transmission> {
-        let Control { window, pacing_rate, send_quantum } = self.controller.control();
-        let is_early = now < self.pacing.may_send_at && self.pacing.burst_left == 0;
-        self.pacing.is_waiting = is_early && self.sender.wants_to_send();
-        if self.pacing.is_waiting {
-            return None;
-        }
         let in_flight = self.in_flight();
-        let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
-        let context = SendContext {
-            now,
-            quantum: self.sender.mss(),
-            window_room: room,
-            is_path_idle: self.sender.is_idle(),
-            sampler: &mut self.sampler,
-        };
-        let Some(sent) = self.sender.poll(context) else {
-            self.pacing.burst_left = 0;
-            return None;
-        };
-        let bytes = Bytes::from(sent.len);
-        let (in_flight, is_app_limited) = (Bytes::from(in_flight), self.sampler.is_app_limited());
-        self.controller.on_send(&Sent { now, bytes, in_flight, is_app_limited });
+        let sent = self.limits.poll(&mut self.sender, in_flight, now)?;
         if self.sender.unsent() == 0 {
-            self.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
-        }
-        if pacing_rate != Rate::MAX {
-            let burst = if self.pacing.burst_left > 0 { self.pacing.burst_left } else { send_quantum.get() };
-            self.pacing.burst_left = burst.saturating_sub(u64::from(sent.len));
-            // Linux paces payload; headers are not counted.
-            self.pacing.may_send_at = self.pacing.may_send_at.max(now) + pacing_rate.time_for(bytes);
+            self.limits.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
         }
         Some(sent)
     }

@@ -5,6 +5,7 @@ use wire::{ChecksumState, TcpEditor, TcpFlags};
 
 use super::FaultConfig;
 use crate::build::refresh_lengths_and_checksums;
+use crate::ip_header::is_intact;
 
 /// Options overwritten with NOPs in SYNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -103,7 +104,7 @@ fn readdress(packet: &mut [u8], end: End, port_shift: u16, address_shift: u8) ->
     let Ok(parsed) = wire::parse(packet) else { return true };
     let Some(tcp) = parsed.tcp() else { return true };
     // What is broken already stays so.
-    if !wire::ipv4_checksum_is_valid(packet) || !wire::tcp_checksum_is_valid(packet, &parsed) {
+    if !is_intact(packet, &parsed) {
         return true;
     }
     let (address, port) = match (parsed.ip.src.is_ipv4(), end) {

@@ -2,28 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use control::{Ack, Control, Controller, Loss, LossKind, RateSampler, Sent};
-use tcp::{
-    AckIn, AckOutcome, Arrival, Receiver, SegmentIn, SendContext, Sender, SenderConfig, StreamBuffer,
-    WindowPolicy,
-};
-use units::{Bytes, Duration, Instant, Rate, SeqNum};
+use control::{Controller, LossKind};
+use tcp::{AckIn, Arrival, Receiver, SegmentIn, Sender, SenderConfig, StreamBuffer, WindowPolicy};
+use units::{Bytes, Duration, Instant, SeqNum};
 use wire::SackBlocks;
+
+use crate::host::{DELAYED_ACK, Delivery, Limits, QUICK_ACKS, RTO_MAX};
 
 /// The first number of a subflow's own.
 const START: SeqNum = SeqNum::new(1);
 
 /// A subflow has no window of its own: that of the data limits (RFC 8684 §3.3.1).
 const OWN_WINDOW: u32 = 1 << 30;
-
-/// Longest retransmission time-out of an end host (Linux `TCP_RTO_MAX`).
-const RTO_MAX: Duration = Duration::from_secs(120);
-
-/// Longest an acknowledgement waits for a second segment (Linux `TCP_DELACK_MIN`).
-const DELAYED_ACK: Duration = Duration::from_millis(40);
-
-/// Segments acknowledged at once before acknowledgements are delayed (Linux `TCP_MAX_QUICKACKS`).
-const QUICK_ACKS: u32 = 16;
 
 /// Place of a subflow's data in the connection's data (RFC 8684 §3.3.1).
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +34,10 @@ pub(super) struct Outgoing {
 /// The server's end.
 pub(super) struct SubflowSender {
     sender: Sender,
-    controller: Box<dyn Controller>,
-    sampler: RateSampler,
+    limits: Limits<dyn Controller>,
     mappings: VecDeque<Mapping>,
     /// The end of what was given to it.
     end: SeqNum,
-    may_send_at: Instant,
-    /// Bytes that the burst under way may still have.
-    burst_left: u64,
-    is_paced_out: bool,
     handshake: Duration,
 }
 
@@ -64,13 +49,9 @@ impl core::fmt::Debug for SubflowSender {
 
 impl SubflowSender {
     /// A subflow whose handshake took `handshake`, with segments of `mss` bytes.
-    pub(super) fn new(
-        mut controller: Box<dyn Controller>,
-        mss: u32,
-        handshake: Duration,
-        now: Instant,
-    ) -> Self {
-        controller.on_ack(&Ack { now, rtt: Some(handshake), min_rtt: Some(handshake), ..Ack::default() });
+    pub(super) fn new(controller: Box<dyn Controller>, mss: u32, handshake: Duration, now: Instant) -> Self {
+        let mut limits = Limits::new(controller);
+        limits.on_handshake(handshake, now);
         let config = SenderConfig {
             peer_seq: START,
             start: START,
@@ -81,17 +62,7 @@ impl SubflowSender {
             rto_max: RTO_MAX,
             timeout_segments: 1,
         };
-        Self {
-            sender: Sender::new(config),
-            controller,
-            sampler: RateSampler::new(),
-            mappings: VecDeque::new(),
-            end: START,
-            may_send_at: Instant::ZERO,
-            burst_left: 0,
-            is_paced_out: false,
-            handshake,
-        }
+        Self { sender: Sender::new(config), limits, mappings: VecDeque::new(), end: START, handshake }
     }
 
     /// The smoothed round trip; that of the handshake before there is one.
@@ -106,18 +77,10 @@ impl SubflowSender {
 
     /// It would send a segment of new data now.
     pub(super) fn has_room(&mut self, now: Instant) -> bool {
-        let window = self.controller.control().window.get();
+        let window = self.limits.controller.control().window.get();
         let has_room = u64::from(self.sender.in_flight()) + u64::from(self.sender.mss()) <= window;
         let has_room = has_room || self.sender.is_idle();
-        if !has_room || self.sender.wants_to_send() {
-            return false;
-        }
-        self.is_paced_out = self.is_early(now);
-        !self.is_paced_out
-    }
-
-    fn is_early(&self, now: Instant) -> bool {
-        now < self.may_send_at && self.burst_left == 0
+        has_room && !self.sender.wants_to_send() && !self.limits.hold_back(true, now)
     }
 
     /// Gives it data to send.
@@ -129,37 +92,13 @@ impl SubflowSender {
 
     /// There was room, and nothing to send.
     pub(super) fn lacks_data(&mut self) {
-        self.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
+        self.limits.sampler.mark_app_limited(Bytes::from(self.sender.in_flight()));
     }
 
     /// The next segment that window, pacing and recovery allow.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Outgoing> {
-        self.is_paced_out = self.is_early(now) && self.sender.wants_to_send();
-        if self.is_paced_out {
-            return None;
-        }
-        let Control { window, pacing_rate, send_quantum } = self.controller.control();
         let in_flight = self.sender.in_flight();
-        let room = window.get().saturating_sub(u64::from(in_flight)).min(u64::from(u32::MAX)) as u32;
-        let context = SendContext {
-            now,
-            quantum: self.sender.mss(),
-            window_room: room,
-            is_path_idle: self.sender.is_idle(),
-            sampler: &mut self.sampler,
-        };
-        let Some(sent) = self.sender.poll(context).filter(|sent| sent.len > 0) else {
-            self.burst_left = 0;
-            return None;
-        };
-        let bytes = Bytes::from(sent.len);
-        let is_app_limited = self.sampler.is_app_limited();
-        self.controller.on_send(&Sent { now, bytes, in_flight: Bytes::from(in_flight), is_app_limited });
-        if pacing_rate != Rate::MAX {
-            let burst = if self.burst_left > 0 { self.burst_left } else { send_quantum.get() };
-            self.burst_left = burst.saturating_sub(u64::from(sent.len));
-            self.may_send_at = self.may_send_at.max(now) + pacing_rate.time_for(bytes);
-        }
+        let sent = self.limits.poll(&mut self.sender, in_flight, now)?;
         let mapping = self.mappings.iter().find(|one| sent.seq.is_before(one.seq + one.len))?;
         let data_seq = mapping.data_seq + u64::from(sent.seq.since(mapping.seq));
         Some(Outgoing { seq: sent.seq, data_seq, len: sent.len })
@@ -175,45 +114,23 @@ impl SubflowSender {
             self.mappings.pop_front();
         }
         if out.undid_timeout {
-            self.controller.on_undo(now);
+            self.limits.controller.on_undo(now);
         }
         if out.lost > 0 {
             self.report_loss(out.lost, LossKind::Fast, out.is_new_loss, now);
         }
-        if out.delivered > 0 {
-            self.report_delivery(&out, before, now);
-        }
-    }
-
-    fn report_delivery(&mut self, out: &AckOutcome, in_flight_before: Bytes, now: Instant) {
-        let delivered = Bytes::from(out.delivered);
-        let min_rtt = self.sender.rtt().min();
-        let rate = self.sampler.on_delivered(delivered, out.newest.as_ref(), min_rtt, now);
-        let window = self.controller.control().window;
-        self.controller.on_ack(&Ack {
-            now,
-            delivered,
-            discarded: Bytes::ZERO,
-            peer_window: Bytes::MAX,
-            delivered_total: self.sampler.delivered(),
-            rtt: out.rtt,
-            return_wait: Duration::ZERO,
-            lasting_return_wait: Duration::ZERO,
-            min_rtt,
-            rate,
+        let delivery = Delivery {
+            before,
             in_flight: Bytes::from(self.sender.in_flight()),
-            in_flight_before,
-            others: Bytes::ZERO,
-            lost: Bytes::from(out.lost),
-            is_recovering: out.is_recovering,
-            is_window_limited: in_flight_before + Bytes::from(self.sender.mss()) > window,
+            peer_window: Bytes::MAX,
+            mss: self.sender.mss(),
             mark: None,
-        });
+        };
+        self.limits.on_delivery(&self.sender, &out, &delivery, now);
     }
 
     fn report_loss(&mut self, lost: u32, kind: LossKind, is_new_event: bool, now: Instant) {
-        let in_flight = Bytes::from(self.sender.in_flight());
-        self.controller.on_loss(&Loss { now, lost: Bytes::from(lost), kind, is_new_event, in_flight });
+        self.limits.on_loss(lost, (kind, is_new_event), self.sender.in_flight(), now);
     }
 
     /// Acts on timers that are due.
@@ -229,8 +146,7 @@ impl SubflowSender {
 
     /// Time at which it has something to do by itself.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let pace = self.is_paced_out.then_some(self.may_send_at);
-        self.sender.next_deadline().into_iter().chain(pace).min()
+        self.sender.next_deadline().into_iter().chain(self.limits.next_deadline()).min()
     }
 }
 

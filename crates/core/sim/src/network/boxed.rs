@@ -4,8 +4,9 @@ use engine::{Port, Verdict};
 use wire::{ChecksumState, GsoType, Packet, TcpFlags, VirtioNetHeader};
 
 use super::hosts::Addressee;
-use super::{Network, count_one, is_intact};
+use super::{Network, count_one};
 use crate::checks::Origin;
+use crate::ip_header::is_intact;
 use crate::{MiddleboxUnderTest, TapPoint, Violation};
 
 /// A packet that is about to enter the middlebox.
@@ -31,7 +32,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             if let Some(strangers) = self.strangers.as_mut() {
                 strangers.note(from, packet);
             }
-            let parsed = wire::parse(packet).ok().filter(|_| is_intact(packet));
+            let parsed = wire::parse(packet).ok().filter(|parsed| is_intact(packet, parsed));
             are_intact &= parsed.is_some();
             if let Some(parsed) = parsed {
                 self.checks.on_arrival(from, &parsed);
@@ -44,7 +45,9 @@ impl<M: MiddleboxUnderTest> Network<M> {
         };
         for (virtio, packet) in arrivals {
             // Looked at again only where one of them was broken.
-            let is_broken = !are_intact && virtio.gso_type == GsoType::None && !is_intact(&packet);
+            let is_broken = !are_intact
+                && virtio.gso_type == GsoType::None
+                && !wire::parse(&packet).is_ok_and(|parsed| is_intact(&packet, &parsed));
             self.waiting.push_back(Waiting { from, virtio, packet, is_broken, is_strange: false });
         }
         self.let_waiting_enter()
@@ -158,7 +161,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
     fn pass_late(&mut self, to: Port, virtio: &VirtioNetHeader, packet: Vec<u8>) -> Result<(), Violation> {
         // A partial checksum is one that the middlebox, or the host that merged for it, vouches for.
         let is_vouched_for = virtio.checksum_state() == ChecksumState::Partial;
-        let parsed = wire::parse(&packet).ok().filter(|_| is_vouched_for || is_intact(&packet));
+        let parsed = wire::parse(&packet).ok().filter(|parsed| is_vouched_for || is_intact(&packet, parsed));
         if self.strange.remove(&without_statements(&packet)) {
             self.leave(to, packet);
             return Ok(());

@@ -5,9 +5,10 @@ use core::net::SocketAddr;
 use engine::Port;
 use wire::Transport;
 
-use super::{Network, count_one, ends};
+use super::{Network, count_one};
 use crate::endpoint::answer_of_a_closed_port;
 use crate::icmp::{echo, echo_number, echo_reply};
+use crate::ip_header::ends;
 use crate::{MiddleboxUnderTest, TapPoint, Violation};
 
 /// Addressee of a packet.
@@ -25,16 +26,6 @@ impl<M: MiddleboxUnderTest> Network<M> {
         let key = |src, dst| if side == Port::Wired { (src, dst) } else { (dst, src) };
         let flow = |key| self.flow_of.get(&key).map(|flow| Addressee::Flow(*flow));
         match &parsed.transport {
-            Transport::Tcp(tcp) => {
-                let src = SocketAddr::new(parsed.ip.src, tcp.src_port);
-                let dst = SocketAddr::new(parsed.ip.dst, tcp.dst_port);
-                flow(key(src, dst)).or(Some(Addressee::Nobody))
-            }
-            Transport::Udp(udp) => {
-                let src = SocketAddr::new(parsed.ip.src, udp.src_port);
-                let dst = SocketAddr::new(parsed.ip.dst, udp.dst_port);
-                flow(key(src, dst))
-            }
             // What an error is about went the other way.
             Transport::Icmp(icmp) => {
                 let quoted = icmp.quoted(packet)?;
@@ -42,7 +33,11 @@ impl<M: MiddleboxUnderTest> Network<M> {
                 let dst = SocketAddr::new(quoted.dst, quoted.dst_port);
                 flow(key(dst, src))
             }
-            _ => None,
+            transport => {
+                let (src, dst) = ends(&parsed)?;
+                let nobody = matches!(transport, Transport::Tcp(_)).then_some(Addressee::Nobody);
+                flow(key(src, dst)).or(nobody)
+            }
         }
     }
 
@@ -151,7 +146,7 @@ impl<M: MiddleboxUnderTest> Network<M> {
             self.send_down(packet);
         }
         self.renew_server(flow);
-        ends::judge_bytes(flow, "server", &self.servers[flow], self.limits.tolerance)
+        super::ends::judge_bytes(flow, "server", &self.servers[flow], self.limits.tolerance)
     }
 
     pub(super) fn send_from_client(&mut self, flow: usize) -> Result<(), Violation> {
@@ -161,6 +156,6 @@ impl<M: MiddleboxUnderTest> Network<M> {
             self.send_up(self.radio_of[flow], packet);
         }
         self.renew_client(flow);
-        ends::judge_bytes(flow, "client", &self.clients[flow], self.limits.tolerance)
+        super::ends::judge_bytes(flow, "client", &self.clients[flow], self.limits.tolerance)
     }
 }

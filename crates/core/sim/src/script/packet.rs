@@ -10,6 +10,7 @@ use wire::{SackBlock, Tcp, TcpFlags, TcpHeaderSpec, Timestamps, VirtioNetHeader}
 
 use crate::Pattern;
 use crate::build::{build_packet, refresh_lengths_and_checksums};
+use crate::ip_header::is_intact;
 
 /// A number that may be any.
 pub(super) type Wanted = Option<u32>;
@@ -147,8 +148,7 @@ impl Stage {
     pub(super) fn difference(&self, to: Port, line: &PacketLine, packet: &[u8]) -> Option<String> {
         let Ok(parsed) = wire::parse(packet) else { return Some("it is no IP packet".to_owned()) };
         let Some(tcp) = parsed.tcp() else { return Some("it is not TCP".to_owned()) };
-        let is_intact = wire::tcp_checksum_is_valid(packet, &parsed) && wire::ipv4_checksum_is_valid(packet);
-        if !(is_intact || line.is_bad) {
+        if !(is_intact(packet, &parsed) || line.is_bad) {
             return Some("its checksum is wrong".to_owned());
         }
         let (seq_origin, ack_origin) = self.origins(to);
