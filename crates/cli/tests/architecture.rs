@@ -172,7 +172,7 @@ fn without_input_and_output() -> BTreeMap<String, PathBuf> {
         .filter(|(_, (folder, row))| is_one(folder, *row))
         .map(|(name, (folder, _))| (name, folder))
         .collect();
-    assert_eq!(found.len(), 12 + AS_THE_CORE.len(), "{:?}", found.keys());
+    assert_eq!(found.len(), 13 + AS_THE_CORE.len(), "{:?}", found.keys());
     found
 }
 

@@ -5,11 +5,12 @@ use units::Instant;
 
 use crate::copies::Identity;
 use crate::event::Event;
+use crate::fetch::fetch_value;
 use crate::packet::PacketView;
 use crate::report::FlowReport;
 use crate::segment_record::SegmentRecord;
 use crate::slab::Slab;
-use crate::table::{Config, Hint, Receiver, SHARDS, Table, fetch_value, shard_of};
+use crate::table::{Config, Hint, Receiver, SHARDS, Table, shard_of};
 
 /// Receives what the analysis finds.
 pub trait Sink {

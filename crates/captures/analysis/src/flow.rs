@@ -14,12 +14,12 @@ use wire::TcpFlags;
 use crate::copies::CopyContext;
 use crate::direction::{Direction, PerDirection};
 use crate::event::{Event, EventKind};
+use crate::fetch::{Fetch, fetch_value};
 use crate::half::{Half, TIME_OUT};
 use crate::in_flight::Segment as InFlightSegment;
 use crate::opening::{HandshakeTimes, OpeningMark};
 use crate::packet::PacketFindings;
 use crate::segment_record::{Key, SegmentRecord};
-use crate::table::{Fetch, fetch_value};
 use crate::vantage::{Vantage, vantage};
 
 pub(crate) use stray::Reopening;

@@ -10,6 +10,7 @@ use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{SackBlock, TcpFlags};
 
 use crate::coverage::{Added, Coverage, Hole, first_position, unwrap};
+use crate::fetch::{Fetch, fetch_span, fetch_value};
 use crate::in_flight::InFlight;
 use crate::optional_instant::OptionalInstant;
 use crate::packet::PacketKind;
@@ -17,7 +18,6 @@ use crate::packet_ids::{AckGaps, PacketIds};
 use crate::recovery::{Cause, Recovery, Retransmission, RetransmissionContext, SpuriousBy};
 use crate::samples::Samples;
 use crate::smoothed_rtt::{OptionalSmoothedRtt, SmoothedRtt};
-use crate::table::{Fetch, fetch_value};
 use crate::timestamps::{TimestampRtt, is_newer};
 
 use counts::Counts;
@@ -60,21 +60,22 @@ pub(crate) struct SynOptions {
 /// Number of a SYN, and what it offers.
 pub(crate) type RivalSyn = (SeqNum, SynOptions);
 
-/// One direction of a flow.
+/// One direction of a flow. What most packets need comes first, so that it lies together.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub(crate) struct Half {
-    pub(crate) syn: SynState,
     pub(crate) stream: StreamState,
     pub(crate) acked: AckProgress,
-    pub(crate) recovery: Recovery,
-    pub(crate) rtt: RoundTrips,
+    pub(crate) activity: Activity,
     pub(crate) windows: Windows,
     pub(crate) sizes: PayloadSizes,
-    pub(crate) activity: Activity,
-    pub(crate) throughput: Throughput,
-    pub(crate) time: TimeSpent,
-    pub(crate) counts: Counts,
     pub(crate) ids: Identifications,
+    pub(crate) counts: Counts,
+    pub(crate) throughput: Throughput,
+    pub(crate) recovery: Recovery,
+    pub(crate) rtt: RoundTrips,
+    pub(crate) time: TimeSpent,
+    pub(crate) syn: SynState,
     pub(crate) hop_limits: HopLimits,
     pub(crate) has_mptcp: bool,
 }
@@ -577,16 +578,11 @@ impl Half {
     /// Fetches what a packet of this direction will need, with data or without.
     #[inline]
     pub(crate) fn fetch_for_packet(&self, fetch: Fetch, has_data: bool, has_stamp: bool) {
-        fetch_value(fetch, &self.stream);
-        fetch_value(fetch, &self.windows);
-        fetch_value(fetch, &self.activity);
-        fetch_value(fetch, &self.counts.packets);
-        fetch_value(fetch, &self.ids);
+        fetch_span(fetch, &self.stream, &self.counts.data);
         if has_data {
-            fetch_value(fetch, &self.counts.data);
             fetch_value(fetch, self.throughput.in_progress());
             fetch_value(fetch, &self.recovery);
-            fetch_value(fetch, &self.time);
+            self.time.fetch(fetch, false);
             if has_stamp {
                 fetch_value(fetch, &self.rtt.waiting);
             }
@@ -596,12 +592,10 @@ impl Half {
     /// The same for an acknowledgement of this direction's data, bare or with data of the other's.
     #[inline]
     pub(crate) fn fetch_for_ack(&self, fetch: Fetch, is_bare: bool, has_stamp: bool) {
-        fetch_value(fetch, &self.stream);
-        fetch_value(fetch, &self.acked);
-        fetch_value(fetch, &self.windows);
+        fetch_span(fetch, &self.stream, &self.sizes);
         if is_bare {
             fetch_value(fetch, &self.recovery);
-            fetch_value(fetch, &self.time);
+            self.time.fetch(fetch, true);
             match has_stamp {
                 true => fetch_value(fetch, &self.rtt),
                 false => fetch_value(fetch, &self.rtt.karn),

@@ -20,6 +20,7 @@ mod direction;
 mod document;
 mod echoes;
 mod event;
+mod fetch;
 mod flow;
 mod half;
 mod in_flight;
@@ -48,6 +49,7 @@ pub use budget::{TimeBudget, TimeCause};
 pub use direction::{Direction, PerDirection};
 pub use document::{CaptureFile, DocumentWriter, Findings, InterfaceCount, MadeBy, SCHEMA, Skipped};
 pub use event::{Event, EventKind};
+pub use fetch::Fetch;
 pub use mptcp::{
     MappingNews, MappingSeen, MptcpAnalyzer, MptcpDirection, MptcpReport, MptcpSubflow, SubflowDirection,
 };

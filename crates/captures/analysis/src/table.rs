@@ -12,6 +12,7 @@ use wire::TcpFlags;
 use crate::copies::{Copies, Identity};
 use crate::direction::Direction;
 use crate::event::Event;
+use crate::fetch::{Fetch, fetch_value};
 use crate::flow::{Flow, Reopening};
 use crate::packet::{PacketFindings, PacketView};
 use crate::report::FlowReport;
@@ -60,15 +61,6 @@ const LINGERING_MAX: usize = 4_096 / SHARDS;
 const SWEEP: usize = 1;
 /// Deadlines that are fetched together, before the search comes to them.
 const DEADLINES_AHEAD: usize = 8;
-
-/// Asks the processor for memory, by address and length, that will be needed soon.
-pub type Fetch = fn(usize, usize);
-
-/// Fetches a value that will be needed soon.
-#[inline]
-pub(crate) fn fetch_value<T: ?Sized>(fetch: Fetch, value: &T) {
-    fetch(std::ptr::from_ref(value).addr(), size_of_val(value));
-}
 
 /// The shard of a segment.
 #[inline]

@@ -225,7 +225,7 @@ impl<'a> Daemon<'a> {
                 self.registration.write()?;
             }
             Err(error) => {
-                self.journal.lacks.push(format!("no guard ({error}): after a kill, the next start undoes"))
+                self.journal.lacks.push(format!("no guard ({error}): after a kill, the next start undoes"));
             }
         }
         self.kernel.manager().set_limits(LIMITS)?;

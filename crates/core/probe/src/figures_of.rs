@@ -8,7 +8,7 @@ use units::{Duration, Instant};
 
 use crate::clock::ClockEstimate;
 use crate::log::{EchoSample, Ending, RunLog};
-use crate::message::{Arrival, Direction, Pattern};
+use crate::message::{Arrival, Direction, Pattern, TimerFigures};
 
 /// Bins in which [MA] Figs 3 and 4 show goodput.
 const BIN: Duration = Duration::from_millis(500);
@@ -117,20 +117,6 @@ pub struct Correlation {
     pub coefficient: f64,
     /// Bins.
     pub bins: usize,
-}
-
-/// How punctual the sender was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TimerFigures {
-    /// Departure after the plan, median.
-    pub late_p50_us: u32,
-    /// 99th percentile.
-    pub late_p99_us: u32,
-    /// Largest.
-    pub late_max_us: u32,
-    /// Gap between packets against the planned one, 99th percentile.
-    pub gap_error_p99_us: u32,
 }
 
 /// Reason why a result is not what it seems.

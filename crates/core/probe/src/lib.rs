@@ -48,8 +48,8 @@ pub use client::{Client, ClientConfig, ClientEvent, Failure};
 pub use client_path::ClientPath;
 pub use clock::ClockEstimate;
 pub use figures_of::{
-    BinnedSeries, Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, TimerFigures,
-    delay_figures, outages,
+    BinnedSeries, Burst, Correlation, DelayFigures, Doubt, LossEvent, Outage, RunFigures, delay_figures,
+    outages,
 };
 pub use http_order::{HttpOrder, REQUEST_MAX, from_digits, http_order, http_request, to_digits};
 pub use idle::{IdleEnd, IdleFlow};
@@ -57,7 +57,7 @@ pub use locate::{Located, answer_location, ask_location, read_location};
 pub use log::{EchoSample, Ending, RunLog};
 pub use message::{
     Arrival, DATA_LEN, Data, Direction, Echo, Limits, Message, MessageError, Pattern, Port, PortState,
-    Refusal, RunSpec, RunSummary, SessionId, StatusReport, TRAIN, VERSION,
+    Refusal, RunSpec, RunSummary, SessionId, StatusReport, TRAIN, TimerFigures, VERSION,
 };
 pub use ping::{PingSample, Pings};
 pub use receiver::Receiver;

@@ -14,10 +14,10 @@
 
 use std::net::SocketAddr;
 
+use serde::Serialize;
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::auth::Cookie;
-use crate::figures_of::TimerFigures;
 
 const MAGIC: u16 = 0xce12;
 /// Version of the protocol.
@@ -197,6 +197,20 @@ pub struct Arrival {
     pub number: u32,
     /// Time of arrival, by the receiver's clock.
     pub at: Instant,
+}
+
+/// How punctual the sender was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TimerFigures {
+    /// Departure after the plan, median.
+    pub late_p50_us: u32,
+    /// 99th percentile.
+    pub late_p99_us: u32,
+    /// Largest.
+    pub late_max_us: u32,
+    /// Gap between packets against the planned one, 99th percentile.
+    pub gap_error_p99_us: u32,
 }
 
 /// Summary of a run by one end when it is over.

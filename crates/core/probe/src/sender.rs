@@ -8,8 +8,7 @@
 use figures::stats::percentile;
 use units::{Bytes, Duration, Instant, Rate};
 
-use crate::figures_of::TimerFigures;
-use crate::message::{Pattern, RunSpec, RunSummary, StatusReport, TRAIN};
+use crate::message::{Pattern, RunSpec, RunSummary, StatusReport, TRAIN, TimerFigures};
 use crate::saturation::Saturation;
 use crate::search::Search;
 

@@ -6,6 +6,7 @@ use crate::recovery::{Cause, SpuriousBy};
 
 /// Counts of one direction.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Counts {
     pub(crate) packets: PacketCounts,
     pub(crate) data: DataCounts,

@@ -7,6 +7,7 @@ use super::windows::WindowEdges;
 use crate::budget::{Parts, TimeCause};
 use crate::coverage::Coverage;
 use crate::echoes::Echoes;
+use crate::fetch::{Fetch, fetch_span};
 use crate::loss_line::{LossLine, PathFacts, is_queue};
 use crate::optional_instant::OptionalInstant;
 use crate::samples::Samples;
@@ -29,8 +30,9 @@ pub(crate) struct TimeShares {
     pub(crate) idle: Duration,
 }
 
-/// State of a direction's time so far; it begins with its first data.
+/// State of a direction's time so far; it begins with its first data. What most packets need comes first.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(crate) struct TimeSpent {
     /// Up to when time has been given to its causes; none before the first data.
     pub(crate) until: OptionalInstant,
@@ -73,6 +75,17 @@ pub(crate) struct TimeSpent {
     stamps: (u32, u32),
     /// Edges of the window that the receiver advertised.
     pub(crate) edges: WindowEdges,
+}
+
+impl TimeSpent {
+    /// Fetches what data will need, or with `is_ack` an acknowledgement of it.
+    #[inline]
+    pub(super) fn fetch(&self, fetch: Fetch, is_ack: bool) {
+        match is_ack {
+            true => fetch_span(fetch, &self.until, &self.parts),
+            false => fetch_span(fetch, &self.until, &self.has_stamps),
+        }
+    }
 }
 
 /// Facts known besides of the time since the last packet, for [`Half::spend`].

@@ -7,10 +7,9 @@ use units::Instant;
 use super::{
     Arrival, CONTROL_LEN_MAX, DATA_LEN, Data, Direction, Echo, HEADER_LEN, HELLO_LEN, Limits, MAGIC, Message,
     MessageError, PORT_STATES, PORTS_MAX, Pattern, Port, PortState, RECORDS_MAX, REFUSALS, Refusal, RunSpec,
-    RunSummary, SEEN_MAX, SIGNED, SessionId, StatusReport, VERSION,
+    RunSummary, SEEN_MAX, SIGNED, SessionId, StatusReport, TimerFigures, VERSION,
 };
 use crate::auth::{Cookie, Key, TAG_LEN};
-use crate::figures_of::TimerFigures;
 use crate::octets::{Field, Read, Write, fields};
 
 const HELLO: u8 = 1;
