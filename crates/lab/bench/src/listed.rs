@@ -3,13 +3,13 @@
 /// An enum with the list of its values, the name of each, and a text about each.
 macro_rules! listed {
     (
-        $(#[$meta:meta])* enum $list:ident;
+        $(#[$meta:meta])* $vis:vis enum $list:ident;
         $(#[$about:meta])* fn $text:ident;
         $($(#[$doc:meta])* $value:ident: $name:literal, $words:literal;)+
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum $list {
+        $vis enum $list {
             $($(#[$doc])* $value,)+
         }
 

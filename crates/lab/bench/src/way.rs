@@ -4,7 +4,7 @@ use crate::listed::listed;
 
 listed! {
     /// One way through the box.
-    enum Way;
+    pub enum Way;
     /// Title of the way, in a few words.
     fn title;
     /// The kernel forwards; no program takes part.

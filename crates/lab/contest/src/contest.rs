@@ -210,22 +210,22 @@ impl Contest {
                 let run = ShortRun {
                     size_bytes: size.get(),
                     client: if is_known { "known" } else { "new" }.to_owned(),
-                    ..ShortRun::of(&cell)
+                    ..cell.begun::<ShortRun>()
                 };
                 short::short(&cell.line_up(), length, size, is_known, run).map(Made::Short)
             }
             Job::Mixed(place) => {
                 let cell = self.cell(place, is_over);
-                mixed::mixed(&cell.line_up(), length, MixedRun::of(&cell)).map(Made::Mixed)
+                mixed::mixed(&cell.line_up(), length, cell.begun()).map(Made::Mixed)
             }
             Job::Flows(place, count) => {
                 let cell = self.cell(place, is_over);
-                let run = FlowsRun::of(&cell);
+                let run: FlowsRun = cell.begun();
                 flows::flows(&cell.line_up(), length, usize::from(count), run).map(Made::Flows)
             }
             Job::Beside(place, neighbours) => {
                 let cell = self.cell(place, is_over);
-                let run = BesideRun { beside: neighbours.to_string(), ..BesideRun::of(&cell) };
+                let run = BesideRun { beside: neighbours.to_string(), ..cell.begun::<BesideRun>() };
                 beside::beside(&cell.line_up(), length, neighbours, run).map(Made::Beside)
             }
         }
@@ -273,9 +273,14 @@ impl Cell<'_> {
         }
     }
 
+    /// A run of this without figures yet.
+    fn begun<R: Seeded>(&self) -> R {
+        R::of([self.trace.name.clone(), self.buffer.to_string(), self.scheme.label.clone()], self.seed)
+    }
+
     pub(crate) fn run(&self) -> Result<Run, SimError> {
         let line_up = self.line_up();
-        let run = Run { buffer_bytes: line_up.queue.get(), ..Run::of(self) };
+        let run = Run { buffer_bytes: line_up.queue.get(), ..self.begun() };
         bulk::bulk(&line_up, self.length, run)
     }
 }

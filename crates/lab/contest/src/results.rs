@@ -7,7 +7,6 @@ use scenario::results::Interrupted;
 use serde::{Deserialize, Serialize};
 use units::Duration;
 
-use crate::contest::Cell;
 use crate::{Estimate, LimitPoint, PathDocument};
 
 /// Name and version of the document.
@@ -95,8 +94,8 @@ pub(crate) fn grouped<'a, R: Seeded>(runs: &[&'a R]) -> Vec<Vec<&'a R>> {
 
 /// A run of which there is one per seed.
 pub(crate) trait Seeded {
-    /// One without figures yet.
-    fn of(cell: &Cell<'_>) -> Self
+    /// One without figures yet, of a trace, a buffer and a scheme.
+    fn of(place: [String; 3], seed: u64) -> Self
     where
         Self: Sized;
     /// Trace, buffer and scheme.
@@ -107,14 +106,8 @@ pub(crate) trait Seeded {
 macro_rules! seeded {
     ($($run:ty),*) => {$(
         impl Seeded for $run {
-            fn of(cell: &Cell<'_>) -> Self {
-                Self {
-                    trace: cell.trace.name.clone(),
-                    buffer: cell.buffer.to_string(),
-                    scheme: cell.scheme.label.clone(),
-                    seed: cell.seed,
-                    ..Self::default()
-                }
+            fn of([trace, buffer, scheme]: [String; 3], seed: u64) -> Self {
+                Self { trace, buffer, scheme, seed, ..Self::default() }
             }
             fn place(&self) -> (&str, &str, &str) {
                 (&self.trace, &self.buffer, &self.scheme)
@@ -439,7 +432,7 @@ impl Run {
         self.radio_loss = lost as f64 / arrived.max(1) as f64;
     }
 
-    /// How the link was used, and how long packets waited, in a few words.
+    /// Use of the link, and waiting of packets, in a few words.
     pub(crate) fn in_words(&self) -> String {
         format!(
             "{:.1} % used, queue p95 {:.0} ms, ping p95 {:.0} ms",

@@ -21,7 +21,7 @@ use crate::stage::Measure;
 
 listed! {
     /// A part of the benchmark.
-    enum PartName;
+    pub enum PartName;
     /// Description of the measurement, for help texts.
     fn about;
     /// Bulk throughput.

@@ -49,7 +49,7 @@ pub(super) fn reading(server: &Namespace, at: SocketAddr) -> Result<Listener<Arr
     Listener::start(server, at, serving(Service::Reads))
 }
 
-/// What a server does with a connection; what has arrived from it, beside requests.
+/// Work of a server on a connection; gives what has arrived from it, beside requests.
 fn serving(service: Service) -> impl Fn(TcpStream, &AtomicBool) -> Arrived + Send + Sync {
     move |client, is_over| {
         let mut arrived = Arrived::default();
