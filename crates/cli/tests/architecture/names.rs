@@ -51,7 +51,8 @@ fn defined(line: &str) -> Option<&str> {
     let line = line.strip_prefix("checked ").unwrap_or(line).strip_prefix("pub ")?;
     let (kind, rest) = line.split_once(' ')?;
     ["struct", "enum", "trait", "type"].contains(&kind).then_some(())?;
-    rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()
+    // Of a macro's definition the name is a parameter.
+    rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().filter(|name| !name.is_empty())
 }
 
 #[test]

@@ -188,7 +188,7 @@ struct Outgoing {
     header: HeaderBuffer,
 }
 
-/// What others hear of flows, and the A/B phase.
+/// Accounts of flows for others, and the A/B phase.
 #[derive(Debug, Default)]
 struct Observed {
     notices: Notices,

@@ -69,7 +69,7 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
     })
 }
 
-/// What stands in the implementation for the fields of a structure or a variant.
+/// Pieces of the implementation for the fields of a structure or a variant.
 struct Parts {
     pattern: TokenStream,
     store: TokenStream,
@@ -105,7 +105,7 @@ impl Parts {
     }
 }
 
-/// What `#[stored(…)]` says.
+/// Content of `#[stored(…)]`.
 #[derive(Default)]
 struct Attributes {
     number: Option<u8>,
