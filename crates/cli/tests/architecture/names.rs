@@ -52,7 +52,9 @@ fn defined(line: &str) -> Option<&str> {
     let (kind, rest) = line.split_once(' ')?;
     ["struct", "enum", "trait", "type"].contains(&kind).then_some(())?;
     // Of a macro's definition the name is a parameter.
-    rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().filter(|name| !name.is_empty())
+    rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+        .next()
+        .filter(|name| !name.is_empty())
 }
 
 #[test]
