@@ -13,7 +13,7 @@ mod captures;
 mod handovers;
 mod kept;
 mod layers;
-#[path = "../../../crates/captures/capture/tests/made/mod.rs"]
+#[path = "../../../crates/captures/capture/tests/made.rs"]
 mod made;
 mod packets;
 mod quic;

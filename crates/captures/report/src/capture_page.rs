@@ -42,17 +42,17 @@ const PACKED_MAX: usize = 12 << 20;
 
 /// The scripts, in the order in which they need each other.
 const SCRIPTS: [&str; 11] = [
-    include_str!("decode.js"),
-    include_str!("format.js"),
-    include_str!("plot.js"),
-    include_str!("sequence.js"),
-    include_str!("charts.js"),
-    include_str!("flow.js"),
-    include_str!("table.js"),
-    include_str!("overview.js"),
-    include_str!("multipath.js"),
-    include_str!("quic.js"),
-    include_str!("page.js"),
+    include_str!("capture_page/decode.js"),
+    include_str!("capture_page/format.js"),
+    include_str!("capture_page/plot.js"),
+    include_str!("capture_page/sequence.js"),
+    include_str!("capture_page/charts.js"),
+    include_str!("capture_page/flow.js"),
+    include_str!("capture_page/table.js"),
+    include_str!("capture_page/overview.js"),
+    include_str!("capture_page/multipath.js"),
+    include_str!("capture_page/quic.js"),
+    include_str!("capture_page/page.js"),
 ];
 
 /// A flow that has ended, with its packets.
@@ -281,7 +281,7 @@ fn listed(udp: &UdpReport) -> Vec<&QuicFlowReport> {
     flows
 }
 
-const SCHEMA: &str = include_str!("../../../../../schemas/analysis.schema.json");
+const SCHEMA: &str = include_str!("../../../../schemas/analysis.schema.json");
 
 /// Writes a flow's report and packets behind `written` characters of others; none when there are no packets
 /// or the page is full.
@@ -350,10 +350,10 @@ fn shell() -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 title { "Capture analysis" }
-                style { (PreEscaped(include_str!("page.css"))) }
+                style { (PreEscaped(include_str!("capture_page/page.css"))) }
             }
             body {
-                (PreEscaped(include_str!("page.html")))
+                (PreEscaped(include_str!("capture_page/page.html")))
                 script type="text/plain" id="data" { (PreEscaped(DATA)) }
                 script type="text/plain" id="head" { (PreEscaped(HEAD)) }
                 script {
