@@ -17,11 +17,10 @@ use wire::VirtioNetHeader;
 
 use crate::ab::SharedTally;
 use crate::{
-    EngineMeters, FlowList, FlowState, Frame, HandoverRequest, Ledger, Outlets, Processor, ProcessorStatus,
-    Relayed,
+    EngineMeters, FlowList, FlowState, FlowTransfer, Frame, HandoverRequest, Inspection, Ledger, Outlets,
+    Processor, ProcessorStatus, Relayed, SubscriberHandover, SubscriberList, SubscriberView, status,
+    subscribers,
 };
-use crate::{SubscriberList, SubscriberView};
-use crate::{status, subscribers};
 
 mod handover;
 
@@ -275,31 +274,12 @@ impl Processor for Accelerator {
         self.engine.take_unknown_flow()
     }
 
-    fn openings(&self) -> [u64; 2] {
-        let stats = self.engine.stats();
-        [stats.opened_by_servers, stats.opened_by_clients]
-    }
-
     fn take_news(&mut self) -> bool {
         self.engine.take_news()
     }
 
     fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
         self.engine.take_wanted_subscriber()
-    }
-
-    fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
-        self.engine.set_journal(downlink);
-        self.uplink_journal = Some(uplink);
-        self.start_uplink_journal();
-    }
-
-    fn change_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
-        let [down, up] = self.engine.take_journals();
-        let before = [down, up, self.uplink_journal.take()];
-        self.keep_journals(downlink, uplink);
-        self.engine.note_flows();
-        before.into_iter().flatten().for_each(|mut journal| journal.retire());
     }
 
     fn set_mtu(&mut self, to: Port, mtu: u32, now: Instant) {
@@ -344,6 +324,21 @@ impl Processor for Accelerator {
                 format!("new settings hold for new flows; {waiting}: at the next start, not before")
             }
         })
+    }
+
+    fn begin_drain(&mut self, now: Instant) {
+        self.engine.drain(now);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.engine.is_empty()
+    }
+}
+
+impl Inspection for Accelerator {
+    fn openings(&self) -> [u64; 2] {
+        let stats = self.engine.stats();
+        [stats.opened_by_servers, stats.opened_by_clients]
     }
 
     fn status(&self) -> ProcessorStatus {
@@ -396,6 +391,49 @@ impl Processor for Accelerator {
 
     fn meters(&self) -> EngineMeters {
         EngineMeters::of(&self.engine)
+    }
+
+    fn debt_timeout(&self) -> Duration {
+        self.engine.config().debt_timeout
+    }
+
+    fn memory(&self) -> (u64, u64) {
+        let held = [Some(self.engine.stats()), self.engine.uplink_stats()];
+        let held = held.into_iter().flatten().map(|stats| stats.buffer_bytes_now).sum();
+        (self.engine.config().buffer_max.get(), held)
+    }
+
+    fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {
+        status::flows_of_engine(&self.engine, skip, count, now)
+    }
+
+    fn subscribers(&self, from: u64, now: Instant) -> SubscriberList {
+        subscribers::list_of_engine(&self.engine, from, now)
+    }
+
+    fn subscriber(&self, client: IpAddr, from: u64, now: Instant) -> SubscriberView {
+        subscribers::view_of_engine(&self.engine, client, from, now)
+    }
+
+    fn flow_count(&self) -> usize {
+        let stats = [Some(self.engine.stats()), self.engine.uplink_stats()];
+        stats.into_iter().flatten().map(|stats| stats.flows_now as usize).sum()
+    }
+}
+
+impl FlowTransfer for Accelerator {
+    fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
+        self.engine.set_journal(downlink);
+        self.uplink_journal = Some(uplink);
+        self.start_uplink_journal();
+    }
+
+    fn change_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
+        let [down, up] = self.engine.take_journals();
+        let before = [down, up, self.uplink_journal.take()];
+        self.keep_journals(downlink, uplink);
+        self.engine.note_flows();
+        before.into_iter().flatten().for_each(|mut journal| journal.retire());
     }
 
     fn store(&self) -> Result<FlowState, String> {
@@ -500,6 +538,12 @@ impl Processor for Accelerator {
         self.abandon();
     }
 
+    fn resynchronise(&mut self, now: Instant) {
+        self.engine.resynchronise(now);
+    }
+}
+
+impl SubscriberHandover for Accelerator {
     fn set_outlets(&mut self, outlets: Outlets, ipv6_prefix_len: u8, ledger: Ledger) {
         (self.outlets, self.forwarding) = (outlets, ForwardingTable::new(ipv6_prefix_len));
         self.ledger = Some(ledger);
@@ -507,10 +551,6 @@ impl Processor for Accelerator {
 
     fn remember(&mut self, notes: &[Note]) {
         notes.iter().for_each(|note| note.lead(&mut self.forwarding));
-    }
-
-    fn debt_timeout(&self) -> Duration {
-        self.engine.config().debt_timeout
     }
 
     fn handle_handover_request(&mut self, request: HandoverRequest, now: Instant) {
@@ -540,41 +580,6 @@ impl Processor for Accelerator {
 
     fn take_early(&mut self) -> Option<(Peer, Relayed)> {
         self.early.take(&self.forwarding)
-    }
-
-    fn memory(&self) -> (u64, u64) {
-        let held = [Some(self.engine.stats()), self.engine.uplink_stats()];
-        let held = held.into_iter().flatten().map(|stats| stats.buffer_bytes_now).sum();
-        (self.engine.config().buffer_max.get(), held)
-    }
-
-    fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {
-        status::flows_of_engine(&self.engine, skip, count, now)
-    }
-
-    fn subscribers(&self, from: u64, now: Instant) -> SubscriberList {
-        subscribers::list_of_engine(&self.engine, from, now)
-    }
-
-    fn subscriber(&self, client: IpAddr, from: u64, now: Instant) -> SubscriberView {
-        subscribers::view_of_engine(&self.engine, client, from, now)
-    }
-
-    fn flow_count(&self) -> usize {
-        let stats = [Some(self.engine.stats()), self.engine.uplink_stats()];
-        stats.into_iter().flatten().map(|stats| stats.flows_now as usize).sum()
-    }
-
-    fn resynchronise(&mut self, now: Instant) {
-        self.engine.resynchronise(now);
-    }
-
-    fn begin_drain(&mut self, now: Instant) {
-        self.engine.drain(now);
-    }
-
-    fn is_drained(&self) -> bool {
-        self.engine.is_empty()
     }
 }
 

@@ -27,66 +27,11 @@ pub struct FlowState {
     pub memory: Option<OwnedFd>,
 }
 
-/// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
-/// without breaking a flow.
-pub trait Processor: Middlebox {
-    /// Settings that can be put in force while it works.
-    type Settings: Clone + Send + fmt::Debug;
-
-    /// Is shown packets that are about to be handled, one after the other.
-    fn look_ahead<'a>(&mut self, _from: Port, _packets: impl Iterator<Item = &'a [u8]> + Clone) {}
-
-    /// The flow of the packet handled last, if it was forwarded, its flow is none of ours,
-    /// and none of its packets is going to be before its ports are opened anew.
-    fn take_unknown_flow(&mut self) -> Option<UnknownFlow> {
-        None
-    }
-
+/// Figures, flows and subscribers of a processor, and accounts of its flows for others.
+pub trait Inspection {
     /// Handshakes that began from the wired side, and from the mobile one.
     fn openings(&self) -> [u64; 2] {
         [0; 2]
-    }
-
-    /// True when the packet handled last is surely of the host that it names; told once.
-    fn take_news(&mut self) -> bool {
-        false
-    }
-
-    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now on
-    /// (true), or no longer.
-    fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
-        None
-    }
-
-    /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
-    fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
-
-    /// Goes on with other journals, in which all is noted that is in those before; those are retired then.
-    fn change_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
-
-    /// Packets to a side may be `mtu` bytes long from here on: so its interface says.
-    fn set_mtu(&mut self, _to: Port, _mtu: u32, _now: Instant) {}
-
-    /// Limits packets that it sends to the length of the path's packets from here on.
-    fn refuse_super_packets(&mut self) {}
-
-    /// Forwards passed packets at once from here on, and does not take turns.
-    fn refuse_to_schedule(&mut self) {}
-
-    /// Reads its settings anew from wherever they came from.
-    ///
-    /// # Errors
-    /// Reason why that is not possible, in one line.
-    fn read_settings(&mut self) -> Result<Self::Settings, String> {
-        Err("there are no settings to read anew".to_owned())
-    }
-
-    /// Puts settings in force; gives one line on what holds.
-    ///
-    /// # Errors
-    /// Reason of the failure, in one line; then everything stays as it was.
-    fn apply(&mut self, _settings: &Self::Settings) -> Result<String, String> {
-        Err("there are no settings to put in force".to_owned())
     }
 
     /// Counts of the processor.
@@ -148,6 +93,25 @@ pub trait Processor: Middlebox {
         SubscriberView::default()
     }
 
+    /// Time that a host may be silent that is owed something.
+    fn debt_timeout(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Memory that it may hold data in, and that it holds, bytes.
+    fn memory(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+/// Flows of a processor that go on in another process, or come from one.
+pub trait FlowTransfer {
+    /// Notes what it owes to clients in `downlink` and what to servers in `uplink`, if it ever owes anything.
+    fn keep_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
+
+    /// Goes on with other journals, in which all is noted that is in those before; those are retired then.
+    fn change_journals(&mut self, _downlink: Box<dyn Journal>, _uplink: Box<dyn Journal>) {}
+
     /// Packets may have gone past for a while: hand back every flow there is as soon as nothing is
     /// owed to it.
     fn resynchronise(&mut self, _now: Instant) {}
@@ -164,7 +128,7 @@ pub trait Processor: Middlebox {
     /// waits yet.
     fn expect_flows(&mut self, _flows: usize, _memory: Option<BorrowedFd<'_>>) {}
 
-    /// Goes on with the flows of another process; it must not have had any. Until [`Processor::own`] the
+    /// Goes on with the flows of another process; it must not have had any. Until [`FlowTransfer::own`] the
     /// other one may still keep them: nothing of theirs is changed.
     ///
     /// # Errors
@@ -173,7 +137,7 @@ pub trait Processor: Middlebox {
         Err("it has no use for flows of another process".to_owned())
     }
 
-    /// The flows that [`Processor::resume`] took in are its own from here on.
+    /// The flows that [`FlowTransfer::resume`] took in are its own from here on.
     fn own(&mut self) {}
 
     /// They stay the other process's.
@@ -192,7 +156,7 @@ pub trait Processor: Middlebox {
 
     /// Goes on with flows of a process that has died: where their sinks are, and what was noted of them last.
     /// `memory` has their held data. It must not have had any flow. Gives the places in `left` of those that
-    /// cannot go on. [`Processor::own`] comes next, or [`Processor::disown`].
+    /// cannot go on. [`FlowTransfer::own`] comes next, or [`FlowTransfer::disown`].
     ///
     /// # Errors
     /// Reason why none can, in one line.
@@ -204,18 +168,16 @@ pub trait Processor: Middlebox {
     ) -> Result<Vec<usize>, String> {
         Err("it has no use for flows of another process".to_owned())
     }
+}
 
+/// Subscribers of a processor that move between boxes.
+pub trait SubscriberHandover {
     /// Packets of subscribers that are elsewhere go out by these from here on; `ipv6_prefix_len` bits make a
     /// subscriber.
     fn set_outlets(&mut self, _outlets: Outlets, _ipv6_prefix_len: u8, _ledger: Ledger) {}
 
     /// Takes in the notes of subscribers that are elsewhere, or may be.
     fn remember(&mut self, _notes: &[Note]) {}
-
-    /// Time that a host may be silent that is owed something.
-    fn debt_timeout(&self) -> Duration {
-        Duration::ZERO
-    }
 
     /// Moves flows of a subscriber, or shows them. Who does not answer has none.
     fn handle_handover_request(&mut self, _request: HandoverRequest, _now: Instant) {}
@@ -232,15 +194,62 @@ pub trait Processor: Middlebox {
         Verdict::Consumed
     }
 
-    /// A packet that another box has sent on too early, and that can be handled now ([`Processor::handle_relayed`]);
-    /// asked for after each [`Processor::handle_handover_request`].
+    /// A packet that another box has sent on too early, and that can be handled now ([`SubscriberHandover::handle_relayed`]);
+    /// asked for after each [`SubscriberHandover::handle_handover_request`].
     fn take_early(&mut self) -> Option<(Peer, Relayed)> {
         None
     }
+}
 
-    /// Memory that it may hold data in, and that it holds, bytes.
-    fn memory(&self) -> (u64, u64) {
-        (0, 0)
+/// A middlebox that can be supervised: told of devices and settings, asked for figures, and stopped
+/// without breaking a flow.
+pub trait Processor: Middlebox + Inspection + FlowTransfer + SubscriberHandover {
+    /// Settings that can be put in force while it works.
+    type Settings: Clone + Send + fmt::Debug;
+
+    /// Is shown packets that are about to be handled, one after the other.
+    fn look_ahead<'a>(&mut self, _from: Port, _packets: impl Iterator<Item = &'a [u8]> + Clone) {}
+
+    /// The flow of the packet handled last, if it was forwarded, its flow is none of ours,
+    /// and none of its packets is going to be before its ports are opened anew.
+    fn take_unknown_flow(&mut self) -> Option<UnknownFlow> {
+        None
+    }
+
+    /// True when the packet handled last is surely of the host that it names; told once.
+    fn take_news(&mut self) -> bool {
+        false
+    }
+
+    /// A subscriber, by its address or the first of its prefix, all of whose traffic is to come here from now on
+    /// (true), or no longer.
+    fn take_wanted_subscriber(&mut self) -> Option<(IpAddr, bool)> {
+        None
+    }
+
+    /// Packets to a side may be `mtu` bytes long from here on: so its interface says.
+    fn set_mtu(&mut self, _to: Port, _mtu: u32, _now: Instant) {}
+
+    /// Limits packets that it sends to the length of the path's packets from here on.
+    fn refuse_super_packets(&mut self) {}
+
+    /// Forwards passed packets at once from here on, and does not take turns.
+    fn refuse_to_schedule(&mut self) {}
+
+    /// Reads its settings anew from wherever they came from.
+    ///
+    /// # Errors
+    /// Reason why that is not possible, in one line.
+    fn read_settings(&mut self) -> Result<Self::Settings, String> {
+        Err("there are no settings to read anew".to_owned())
+    }
+
+    /// Puts settings in force; gives one line on what holds.
+    ///
+    /// # Errors
+    /// Reason of the failure, in one line; then everything stays as it was.
+    fn apply(&mut self, _settings: &Self::Settings) -> Result<String, String> {
+        Err("there are no settings to put in force".to_owned())
     }
 
     /// The accelerator is to stop: take nothing new over and deliver what is owed.
@@ -251,6 +260,10 @@ pub trait Processor: Middlebox {
         true
     }
 }
+
+impl Inspection for PassThrough {}
+impl FlowTransfer for PassThrough {}
+impl SubscriberHandover for PassThrough {}
 
 /// The bare path.
 impl Processor for PassThrough {
@@ -285,6 +298,10 @@ impl Middlebox for BarePath {
         None
     }
 }
+
+impl Inspection for BarePath {}
+impl FlowTransfer for BarePath {}
+impl SubscriberHandover for BarePath {}
 
 impl Processor for BarePath {
     type Settings = ();

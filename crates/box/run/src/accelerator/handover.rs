@@ -93,7 +93,7 @@ impl Accelerator {
         }
     }
 
-    /// As [`crate::Processor::handle_handover_request`].
+    /// As [`crate::SubscriberHandover::handle_handover_request`].
     pub(super) fn do_handover_request(&mut self, request: HandoverRequest, now: Instant) {
         let began = Clock::now();
         self.do_step(request, now);

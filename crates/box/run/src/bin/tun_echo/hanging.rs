@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use control::Feedback;
 use engine::{Journal, Middlebox, Port, Transmit, UnknownFlow, Verdict};
 use io::{Clock, Waiter};
-use run::{FlowList, FlowState, Processor, ProcessorStatus};
+use run::{FlowList, FlowState, FlowTransfer, Inspection, Processor, ProcessorStatus, SubscriberHandover};
 use units::{Duration, Instant};
 use wire::VirtioNetHeader;
 
@@ -92,6 +92,34 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.set_mtu(to, mtu, now);
     }
 
+    fn begin_drain(&mut self, now: Instant) {
+        self.inner.begin_drain(now);
+    }
+
+    fn is_drained(&self) -> bool {
+        self.inner.is_drained()
+    }
+}
+
+impl<P: Processor> Inspection for Hanging<P> {
+    fn memory(&self) -> (u64, u64) {
+        self.inner.memory()
+    }
+
+    fn status(&self) -> ProcessorStatus {
+        self.inner.status()
+    }
+
+    fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {
+        self.inner.flows(skip, count, now)
+    }
+
+    fn flow_count(&self) -> usize {
+        self.inner.flow_count()
+    }
+}
+
+impl<P: Processor> FlowTransfer for Hanging<P> {
     fn keep_journals(&mut self, downlink: Box<dyn Journal>, uplink: Box<dyn Journal>) {
         self.inner.keep_journals(downlink, uplink);
     }
@@ -128,31 +156,9 @@ impl<P: Processor> Processor for Hanging<P> {
         self.inner.part();
     }
 
-    fn memory(&self) -> (u64, u64) {
-        self.inner.memory()
-    }
-
-    fn status(&self) -> ProcessorStatus {
-        self.inner.status()
-    }
-
-    fn flows(&self, skip: usize, count: usize, now: Instant) -> FlowList {
-        self.inner.flows(skip, count, now)
-    }
-
-    fn flow_count(&self) -> usize {
-        self.inner.flow_count()
-    }
-
     fn resynchronise(&mut self, now: Instant) {
         self.inner.resynchronise(now);
     }
-
-    fn begin_drain(&mut self, now: Instant) {
-        self.inner.begin_drain(now);
-    }
-
-    fn is_drained(&self) -> bool {
-        self.inner.is_drained()
-    }
 }
+
+impl<P: Processor> SubscriberHandover for Hanging<P> {}

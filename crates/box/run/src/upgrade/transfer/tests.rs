@@ -8,6 +8,7 @@ use io::{MappedState, StateFile};
 use wire::VirtioNetHeader;
 
 use super::*;
+use crate::{FlowTransfer, Inspection, SubscriberHandover};
 
 /// Has flows, or takes some in; or refuses to.
 #[derive(Debug, Default)]
@@ -35,6 +36,11 @@ impl Middlebox for Flows {
 
 impl Processor for Flows {
     type Settings = ();
+}
+
+impl Inspection for Flows {}
+
+impl FlowTransfer for Flows {
     fn resume(&mut self, flows: FlowState, _: Instant) -> Result<(), String> {
         if self.refuses {
             return Err("no room".to_owned());
@@ -42,16 +48,21 @@ impl Processor for Flows {
         self.arriving = Some(content(&flows));
         Ok(())
     }
+
     fn own(&mut self) {
         self.own = self.arriving.take().unwrap();
     }
+
     fn disown(&mut self) {
         self.arriving = None;
     }
+
     fn abandon(&mut self) {
         self.own.clear();
     }
 }
+
+impl SubscriberHandover for Flows {}
 
 /// A directory of its own, removed when dropped.
 struct Scratch(PathBuf);
