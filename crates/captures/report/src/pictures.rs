@@ -3,8 +3,8 @@
 use figures::stats;
 use scenario::BesideKind;
 use scenario::results::{
-    CaseResult, Figures, Picture, PictureAxis, PictureLine, PicturePanel, PictureSpread, ScenarioResult,
-    rounded,
+    BesideFigures, CaseResult, Figures, Picture, PictureAxis, PictureLine, PicturePanel, PictureSpread,
+    ScenarioResult, rounded,
 };
 
 /// A gain of less than this is called none.
@@ -255,16 +255,6 @@ pub fn phone_picture(phone: &ScenarioResult, runner: &str) -> Option<Picture> {
     let verdict = if waits[1] * GAIN < waits[0] { "" } else { " The call gains nothing here." };
     let measured =
         if runner == "sim" { "Simulated" } else { "Real kernel TCP, a QUIC library’s CUBIC, and ping" };
-    let lines = |points: [Vec<(f64, f64)>; 2]| {
-        NAMES
-            .iter()
-            .zip(points)
-            .map(|(name, points)| PictureLine { name: (*name).to_owned(), points })
-            .collect::<Vec<_>>()
-    };
-    let seconds = |f: &Figures, rates: &[f64]| by_second(f.series.bin_s, rates);
-    let panel =
-        |label: &str, spread, lines| PicturePanel { y: axis(label, spread), capacity: Vec::new(), lines };
     Some(Picture {
         name: "phone".to_owned(),
         title: format!(
@@ -294,27 +284,24 @@ pub fn phone_picture(phone: &ScenarioResult, runner: &str) -> Option<Picture> {
         ),
         runner: runner.to_owned(),
         x: axis("time, s", PictureSpread::Linear),
-        panels: vec![
-            panel(
-                "Round trip of each ping, ms (logarithmic)",
-                PictureSpread::Log,
-                lines(all.map(|f| f.pings.clone())),
-            ),
-            panel(
-                "TCP download, Mbit/s",
-                PictureSpread::Linear,
-                lines(all.map(|f| seconds(f, &f.series.goodput_mbps))),
-            ),
-            panel(
-                "QUIC download, Mbit/s",
-                PictureSpread::Linear,
-                lines([
-                    seconds(all[0], &quic[0].goodput_series_mbps),
-                    seconds(all[1], &quic[1].goodput_series_mbps),
-                ]),
-            ),
-        ],
+        panels: phone_panels(NAMES, all, &quic),
     })
+}
+
+/// Pings and the rates of both downloads over time.
+fn phone_panels(names: [&str; 2], all: [&Figures; 2], quic: &[BesideFigures; 2]) -> Vec<PicturePanel> {
+    let panel = |label: &str, spread, points: [Vec<(f64, f64)>; 2]| {
+        let named = names.into_iter().zip(points);
+        let lines = named.map(|(name, points)| PictureLine { name: name.to_owned(), points }).collect();
+        PicturePanel { y: axis(label, spread), capacity: Vec::new(), lines }
+    };
+    let seconds = |f: &Figures, rates: &[f64]| by_second(f.series.bin_s, rates);
+    let by_quic = [0, 1].map(|at| seconds(all[at], &quic[at].goodput_series_mbps));
+    vec![
+        panel("Round trip of each ping, ms (logarithmic)", PictureSpread::Log, all.map(|f| f.pings.clone())),
+        panel("TCP download, Mbit/s", PictureSpread::Linear, all.map(|f| seconds(f, &f.series.goodput_mbps))),
+        panel("QUIC download, Mbit/s", PictureSpread::Linear, by_quic),
+    ]
 }
 
 /// Means over seconds of values of bins, at the seconds' middles.
@@ -334,7 +321,7 @@ fn timed(bin_s: f64, values: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64
 #[cfg(test)]
 mod tests {
     use scenario::Scenario;
-    use scenario::results::{BesideFigures, Distribution, RadioFigures, Series, Transfer};
+    use scenario::results::{Distribution, RadioFigures, Series, Transfer};
 
     use super::*;
     use crate::fixture::case_with;
