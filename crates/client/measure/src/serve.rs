@@ -16,6 +16,8 @@ const DATAGRAM_MAX: usize = 2_048;
 const TURN: Duration = Duration::from_millis(100);
 /// Below the kernel's own, above what computes.
 const PRIORITY: u8 = 10;
+/// Ports that are tried where the system chooses one.
+const PORTS_TRIED: u32 = 16;
 
 /// Settings of a server: addresses to listen on, and limits.
 #[derive(Debug)]
@@ -60,6 +62,22 @@ impl DriftingClock {
     }
 }
 
+/// Sockets of UDP and TCP at the same port. Of those that the system gives for port 0 each is free for UDP, but TCP may
+/// have it: then it is another one's turn.
+fn listen(options: &ServeOptions) -> Result<(DatagramSocket, TcpServer), IoError> {
+    let mut left = if options.listen.port() == 0 { PORTS_TRIED } else { 1 };
+    loop {
+        left -= 1;
+        let socket = DatagramSocket::bind(options.listen)?;
+        let (at, key) = (socket.local_address()?, options.config.key.clone());
+        match TcpServer::start(at, &options.ports, key, options.config.limits, ORDER_PATIENCE) {
+            Ok(tcp) => return Ok((socket, tcp)),
+            Err(error) if left == 0 => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
 /// Serves until a signal comes. `say` hears where it listens, and of each session.
 ///
 /// # Errors
@@ -69,14 +87,11 @@ pub fn serve(
     signals: &Signals,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServerCounters, IoError> {
-    let socket = DatagramSocket::bind(options.listen)?;
+    let (socket, tcp) = listen(&options)?;
     // A server that computes nothing else may go first; without the privilege it goes in line.
     let mut waiter = PacedWaiter::new(PRIORITY)?;
     waiter.add(&socket, Interest::Read, 0)?;
     waiter.add(signals, Interest::Read, 1)?;
-    let key = options.config.key.clone();
-    let limits = options.config.limits;
-    let tcp = TcpServer::start(socket.local_address()?, &options.ports, key, limits, ORDER_PATIENCE)?;
     say(&format!("listening at {} (UDP and TCP)", socket.local_address()?));
     tcp.words().iter().for_each(|line| say(line));
     let mut server = Server::new(options.config);
