@@ -1,5 +1,6 @@
 //! Leftovers of killed instances: found and undone by the next start.
 
+use std::fs::File;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
@@ -18,6 +19,10 @@ use crate::{Config, Event};
 /// Time to wait for a watchdog that is undoing a killed instance.
 const UNDO_TIME_MAX: Duration = Duration::from_secs(3);
 
+/// File in the directory of a killed instance of which nothing stands any more, and whose flows are being reset: who goes
+/// on for the process that does so, if that dies too, has no more to do.
+const UNDONE: &str = "undone";
+
 /// Resources that were undone.
 #[derive(Debug, Default)]
 pub(crate) struct Removed {
@@ -35,57 +40,59 @@ pub(crate) struct Indebted {
     record: Record,
 }
 
+impl Indebted {
+    fn of(leftover: Leftover, record: Record, base: &Path) -> Self {
+        let mut owed = Journals::of(leftover.path()).read_owed();
+        // Another box may have them: it is asked.
+        let pending_handovers = PendingHandovers::read(base, record.namespace, &record.name);
+        owed.retain(|left| pending_handovers.of(left) != Ownership::Leave);
+        Self { leftover, owed, record }
+    }
+}
+
 /// Resets flows of processes that have died, on threads of its own.
 #[derive(Debug)]
 pub(crate) struct Settling {
-    thread: JoinHandle<Vec<Event>>,
+    threads: Vec<JoinHandle<Event>>,
     haste: Haste,
 }
 
 impl Settling {
-    /// Those of `indebted`.
-    pub fn of(indebted: Vec<Indebted>) -> Self {
-        Self::begin(move |haste| {
-            // At once: a stop waits for it.
-            let settle = |one| {
-                let haste = haste.clone();
-                thread::spawn(move || settle_one(one, &haste))
-            };
-            let each: Vec<_> = indebted.into_iter().map(settle).collect();
-            each.into_iter().filter_map(|thread| thread.join().ok()).collect()
-        })
-    }
-
-    /// Those in `owed`, which pass where those of an instance with settings `config` do.
-    pub fn of_flows(owed: Vec<Left>, config: &Config) -> Self {
-        let config = config.clone();
-        Self::begin(move |_| {
-            let passage = reset_orphans::Passage::of(&config);
-            // Nobody else knows of them.
-            let haste = Haste::default();
-            let reset = || reset_orphans::reset_ends(&owed, passage, &Netlink::open()?, &haste);
-            vec![match reset() {
-                Ok(outcome) => Event::FlowsReset { outcome },
-                Err(error) => Event::DebtOfKilledLeft { flows: owed.len(), error: error.to_string() },
-            }]
-        })
-    }
-
-    fn begin(work: impl FnOnce(&Haste) -> Vec<Event> + Send + 'static) -> Self {
+    /// Those of `indebted`, and those in `lost`, which pass where those of an instance with settings `config` do.
+    pub fn of(indebted: Vec<Indebted>, lost: Vec<Left>, config: &Config) -> Self {
         let haste = Haste::default();
-        let theirs = haste.clone();
-        Self { thread: thread::spawn(move || work(&theirs)), haste }
+        let settle_lost = (!lost.is_empty()).then(|| {
+            let config = config.clone();
+            thread::spawn(move || settle_lost(&lost, &config))
+        });
+        // At once: a stop waits for it.
+        let settle = |one| {
+            let haste = haste.clone();
+            thread::spawn(move || settle_one(one, &haste))
+        };
+        let threads = indebted.into_iter().map(settle).chain(settle_lost).collect();
+        Self { threads, haste }
     }
 
     /// True when it has ended.
     pub fn is_finished(&self) -> bool {
-        self.thread.is_finished()
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits for the end, as a rule up to ten seconds; gives what to tell.
     pub fn end(self) -> Vec<Event> {
         self.haste.press();
-        self.thread.join().unwrap_or_default()
+        self.threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    }
+}
+
+/// Nobody else knows of these: they are waited for.
+fn settle_lost(lost: &[Left], config: &Config) -> Event {
+    let passage = reset_orphans::Passage::of(config);
+    let reset = || reset_orphans::reset_ends(lost, passage, &Netlink::open()?, &Haste::default());
+    match reset() {
+        Ok(outcome) => Event::FlowsReset { outcome },
+        Err(error) => Event::DebtOfKilledLeft { flows: lost.len(), error: error.to_string() },
     }
 }
 
@@ -129,19 +136,33 @@ pub(crate) fn remove(base: &Path, netlink: &Netlink, namespace: NamespaceId) -> 
         }
         let process = leftover.owner().map_or("unknown".to_owned(), |owner| owner.pid().to_string());
         removed.events.push(Event::LeftoverRemoved { process });
-        let mut owed = Journals::of(leftover.path()).read_owed();
-        if let Some(record) = &record {
-            // Another box may have them: it is asked.
-            let pending_handovers = PendingHandovers::read(base, record.namespace, &record.name);
-            owed.retain(|left| pending_handovers.of(left) != Ownership::Leave);
-        }
         match record {
             // A directory in our way is needed: its name is ours.
-            Some(record) if !owed.is_empty() && !is_in_our_way => {
-                removed.indebted.push(Indebted { leftover, owed, record });
+            Some(record) if !is_in_our_way => {
+                let indebted = Indebted::of(leftover, record, base);
+                if indebted.owed.is_empty() {
+                    indebted.leftover.forget()?;
+                    continue;
+                }
+                // Without room for it the next start from nothing resets them.
+                drop(File::create(indebted.leftover.path().join(UNDONE)));
+                removed.indebted.push(indebted);
             }
             _ => leftover.forget()?,
         }
     }
     Ok(removed)
+}
+
+/// Killed instances of this namespace whose flows were being reset by a process that has died meanwhile.
+///
+/// # Errors
+/// When `base` cannot be read.
+pub(crate) fn find_unsettled(base: &Path, namespace: NamespaceId) -> Result<Vec<Indebted>, IoError> {
+    let all = Leftover::find_with(base, KIND, UNDONE)?.into_iter();
+    let here = all.filter_map(|leftover| {
+        let record = Record::parse(&leftover.record()?)?;
+        record.namespace.is(&namespace).then(|| Indebted::of(leftover, record, base))
+    });
+    Ok(here.collect())
 }

@@ -270,12 +270,20 @@ impl Leftover {
     /// # Errors
     /// When `base` exists and cannot be read.
     pub fn find(base: &Path, kind: &str) -> Result<Vec<Self>, IoError> {
+        Self::find_with(base, kind, "")
+    }
+
+    /// Those with a file `name` in their directory.
+    ///
+    /// # Errors
+    /// When `base` exists and cannot be read.
+    pub fn find_with(base: &Path, kind: &str, name: &str) -> Result<Vec<Self>, IoError> {
         if !base.exists() {
             return Ok(Vec::new());
         }
         let _guard = lock_base(base)?;
         let mut found = Vec::new();
-        for path in instances(base, kind)? {
+        for path in instances(base, kind)?.into_iter().filter(|path| path.join(name).exists()) {
             let Ok(file) = OpenOptions::new().read(true).append(true).create(true).open(path.join(OWNER))
             else {
                 continue;

@@ -11,13 +11,13 @@ use io::{Clock, IoError, Leftover, NamespaceId, RECORD, RECORD_OF_DEAD};
 use units::Bytes;
 
 use super::Supervisor;
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, Ground};
 use crate::handover::PendingHandovers;
 use crate::inherited_resources::{History, InheritedResources, Inventory, TAKEN, is_last};
 use crate::instances;
 use crate::journal::{Journals, Left};
 use crate::lasting::Lasting;
-use crate::leftovers::Settling;
+use crate::leftovers::{self, Settling};
 use crate::packet_loop::PacketLoop;
 use crate::packet_path::PacketPath;
 use crate::record::Record;
@@ -396,8 +396,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             let error = format!("that was death {} within a minute", self.successor_needs.deaths_ms.len());
             self.events.on_event(&Event::NoSuccessor { error });
         }
-        if !lost.is_empty() {
-            self.settling = Some(Settling::of_flows(lost, self.ground.config));
+        // The one that has died may have had others' flows to reset. What cannot be read is the next start's.
+        let Ground { config, namespace, .. } = self.ground;
+        let unsettled = leftovers::find_unsettled(&config.state_directory, namespace).unwrap_or_default();
+        if !lost.is_empty() || !unsettled.is_empty() {
+            self.settling = Some(Settling::of(unsettled, lost, config));
         }
         Ok(())
     }

@@ -469,7 +469,7 @@ impl<P: Processor + Send + 'static> Start<P> {
         supervisor.watch()?;
         supervisor.begin(self.mode, feedback, prepared, places.collect())?;
         if !self.removed.indebted.is_empty() {
-            supervisor.settling = Some(Settling::of(self.removed.indebted));
+            supervisor.settling = Some(Settling::of(self.removed.indebted, Vec::new(), config));
         }
         Ok(supervisor)
     }

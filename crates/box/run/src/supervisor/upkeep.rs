@@ -101,7 +101,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
         if let Some(handovers) = self.inputs.handovers.as_ref().filter(|_| self.settling.is_none()) {
             let lost = handovers.take_lost();
-            self.settling = (!lost.is_empty()).then(|| Settling::of_flows(lost, self.ground.config));
+            self.settling = (!lost.is_empty()).then(|| Settling::of(Vec::new(), lost, self.ground.config));
         }
         if let Some(why) = self.hear_watchdog(are_alive)? {
             return Ok(Some(why));

@@ -170,7 +170,7 @@ fn h02_after_a_crash_behind_masquerade_flows_with_debt_are_reset() {
 }
 
 /// Kills it so that nobody is left to clean up; gives the directory with its record.
-fn kill_with_watchdog(topology: &Topology, program: Program) -> PathBuf {
+pub fn kill_with_watchdog(topology: &Topology, program: Program) -> PathBuf {
     let directory = topology.state.join(format!("run-{}", program.pid()));
     let dog = program.watchdog().unwrap();
     // Else it might start another one in between.

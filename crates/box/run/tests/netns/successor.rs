@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use run::{Config, RecoveryStatus, SteeringChoice, Wishes};
 
-use crate::crash::{assert_reset, with_debt};
+use crate::crash::{assert_reset, kill_with_watchdog, with_debt};
 use crate::firewall::by_state;
 use crate::nat::masquerade;
 use crate::topology::{
@@ -166,6 +166,40 @@ fn h37_an_end_that_takes_its_time_is_no_hang() {
     assert_reset(owed);
     idle.exchange(b"survived");
     assert_eq!(topology.leftovers(), [""; 0]);
+}
+
+/// A process dies with its watchdog, the next one while it resets the flows of that one: another one has both to see to.
+#[test]
+fn h02_another_process_resets_what_the_one_that_died_was_resetting() {
+    let topology = Topology::build("heirdebts");
+    let program = Program::start_engine(&topology, &config(&topology));
+    let owed = SERVER.map(|address| with_debt(&topology, address));
+    let dead = kill_with_watchdog(&topology, program);
+    // Until its clients are heard they cannot be reset.
+    let client_nft = |words: &str| {
+        let output = topology.client.output(&["nft", words]).unwrap();
+        assert!(output.status.success(), "{words}: {output:?}");
+    };
+    client_nft("add table inet mute; add chain inet mute out { type filter hook output priority 0; }");
+    for connection in &owed {
+        let port = connection.client.local_addr().unwrap().port();
+        client_nft(&format!("add rule inet mute out tcp sport {port} drop"));
+    }
+    let mut program = Program::start_engine(&topology, &config(&topology));
+    let mut idle = topology.connect(&topology.server, SERVER[0]);
+    idle.exchange(b"opening.");
+    let late = Late::start(idle.client.try_clone().unwrap(), idle.server.try_clone().unwrap(), 3_000_000);
+    wait_until("it is under way", || topology.steered_packets() > 20);
+    program.signal(SIGKILL);
+    let next = successor(&mut program);
+    client_nft("delete table inet mute");
+    late.finish();
+    owed.into_iter().for_each(assert_reset);
+    program.await_line("2 flows reset: 4 of 4 ends are gone");
+    assert!(!dead.exists(), "the next start would reset them once more");
+    signal(next, SIGTERM);
+    program.wait();
+    wait_until("all is undone", || topology.leftovers().is_empty());
 }
 
 #[test]
