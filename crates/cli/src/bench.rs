@@ -281,6 +281,7 @@ fn show(step: Progress<'_>) {
         Progress::Part(part) => eprintln!("{}: {}", part.name(), part.about()),
         Progress::Round(round, rounds) => eprintln!(" round {round} of {rounds}"),
         Progress::Way(_) => {}
+        Progress::Step(text) => eprintln!("  {text} …"),
         Progress::Sample(sample, values) => {
             eprintln!("  {:<14} {:<22} {values}", sample.case, sample.way);
         }

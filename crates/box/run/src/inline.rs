@@ -8,6 +8,8 @@
 //!            └────────────────────────────────────────┘
 //! ```
 //!
+//! Datagrams to a host take the kernel's bridge, if one stands by ([`fallback`]).
+//!
 //! What is forwarded keeps its addresses and its VLAN tag; what the processor makes has those that
 //! the flow's packets had in the same direction. There is no hop: neither end sees a machine here.
 //! A bridge that dies cuts the wire, unless a [`fallback`] stands by.
@@ -83,7 +85,8 @@ impl BridgedSite {
             record.bridge = Some(bridge.clone());
             // Written down first: whatever happens from here on can be undone by the next start.
             instance.record(&record.to_text())?;
-            let fallback = Fallback::install(&bridge, [wired, mobile], config.hang_after(), netlink)?;
+            let hang_after = config.hang_after();
+            let fallback = Fallback::install(&bridge, [wired, mobile], &sockets, hang_after, netlink)?;
             let (wired, mobile) = (config.wired.clone(), config.mobile.clone());
             events.on_event(&Event::BridgeStandsBy { bridge, wired, mobile });
             Some(fallback)
@@ -215,10 +218,11 @@ impl Bridged<'_> {
     ) -> Result<(), IoError> {
         let index = interfaces.index(side);
         let socket = FrameSocket::open(index, interfaces.name(side))?;
-        path.replace(side, socket, waiter, PATHS[side.index()])?;
         if let Some(fallback) = self.fallback.as_mut() {
             fallback.rejoin(side, index, self.ground.netlink)?;
+            Fallback::filter(&socket)?;
         }
+        path.replace(side, socket, waiter, PATHS[side.index()])?;
         self.must_join[side.index()] = false;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! [`Benchmark`]: runs parts, each way in turn, round by round.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use io::{Clock, Instance, Signals};
@@ -39,6 +40,8 @@ pub enum Progress<'a> {
     Round(u32, u32),
     /// A way is put into the box.
     Way(Way),
+    /// Something begins that takes seconds.
+    Step(&'a str),
     /// Something was measured, as its part describes it.
     Sample(&'a Sample, &'a str),
     /// Something is left out.
@@ -69,19 +72,22 @@ impl Benchmark {
         io::features::require(io::features::Feature::Namespaces)?;
         io::features::require(io::features::Feature::Tun)?;
         let instance: Instance = instance::register(&Network::names())?;
+        let progress = RefCell::new(progress);
+        let progress = |event: Progress<'_>| (progress.borrow_mut())(event);
         let mut stage = Stage {
             network: Network::create(plan.network)?,
             program: &self.program,
             directory: instance.path(),
             pause: Pause::new(signals)?,
             time: plan.time,
+            steps: &|text| progress(Progress::Step(text)),
         };
         let mut made = Made::default();
         let mut ways = plan.ways.clone();
         let rounds = plan.rounds;
         for round in 1..=rounds {
             let whole = (made.samples.len(), made.busy_before.len());
-            match self.round(round, &mut stage, (&mut *measure, &plan, &mut ways), &mut made, progress) {
+            match self.round(round, &mut stage, (&mut *measure, &plan, &mut ways), &mut made, &progress) {
                 // What was measured in whole rounds is worth telling.
                 Err(BenchError::Interrupted) if round > 1 => {
                     made.samples.truncate(whole.0);
@@ -104,7 +110,7 @@ impl Benchmark {
         stage: &mut Stage<'_>,
         (measure, plan, ways): (&mut dyn Measure, &Plan, &mut Vec<Way>),
         made: &mut Made,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &dyn Fn(Progress<'_>),
     ) -> Result<(), BenchError> {
         progress(Progress::Round(round, plan.rounds));
         made.busy_before.push(rounded(busy_share(&mut stage.pause)?));

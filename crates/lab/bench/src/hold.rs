@@ -8,7 +8,8 @@
 //! | `count` | both | answers `count FLOWS BYTES`: flows it has, bytes it has received (clients) or sent (server) |
 //! | `pulse PER_S LEN` | server | sends LEN bytes on one flow after the other, so many a second |
 //! | `blast` | server | sends on all flows as fast as they take it |
-//! | `quiet` | server | stops either |
+//! | `fill LEN` | server | the same, and LEN bytes on each |
+//! | `quiet` | server | stops all of these |
 //! | `once LEN` | server | sends LEN bytes on every flow, and answers `once FLOWS`: how many took them |
 //! | `deaf` | clients | reads nothing any more |
 //! | `hear` | clients | reads again |
@@ -56,7 +57,6 @@ pub struct ClientSide {
 enum Sending {
     Nothing,
     Pulse { per_tick: usize, len: usize, next: Instant },
-    Blast,
 }
 
 /// Either end.
@@ -65,6 +65,8 @@ struct End {
     flows: Vec<TcpStream>,
     listener: Option<TcpListener>,
     sending: Sending,
+    /// Bytes that are to be sent on each flow as it takes them.
+    left: Vec<usize>,
     turn: usize,
     bytes: u64,
     buffer: usize,
@@ -143,6 +145,7 @@ impl End {
             flows: Vec::new(),
             listener: None,
             sending: Sending::Nothing,
+            left: Vec::new(),
             turn: 0,
             bytes: 0,
             buffer,
@@ -203,8 +206,14 @@ impl End {
 
     fn on_ready(&mut self, index: usize, writable: bool) {
         let Some(mut flow) = self.flows.get(index) else { return };
-        if writable && self.sending == Sending::Blast {
-            self.bytes += flow.write(&self.block).unwrap_or(0) as u64;
+        if let Some(left) = self.left.get_mut(index).filter(|left| writable && **left > 0) {
+            let block = self.block.get(..*left).unwrap_or(&self.block);
+            let written = flow.write(block).unwrap_or(0);
+            self.bytes += written as u64;
+            *left -= written;
+            if *left == 0 {
+                drop(self.waiter.modify(flow, Interest::Read, index as u64));
+            }
             return;
         }
         match flow.read(&mut self.block) {
@@ -247,14 +256,15 @@ impl End {
                     let (per_s, len): (usize, usize) = (per_s.parse().unwrap_or(0), len.parse().unwrap_or(0));
                     self.sending = Sending::Pulse { per_tick: per_s / 1_000, len, next: Clock::now() };
                 }
-                ["blast"] => self.watch_writes(true)?,
-                ["quiet"] => self.watch_writes(false)?,
+                ["blast"] => self.write(usize::MAX),
+                ["fill", len] => self.write(len.parse().unwrap_or(0)),
+                ["quiet"] => self.write(0),
                 ["once", len] => say(&format!("once {}", self.send_once(len.parse().unwrap_or(0)))),
                 ["deaf"] => self.flows.iter().for_each(|flow| drop(self.waiter.remove(flow))),
                 ["hear"] => self.listen_again()?,
                 _ => {
                     return Err(BenchError::Load(format!(
-                        "`{line}` is not among count, pulse, blast, quiet, once, deaf, hear"
+                        "`{line}` is not among count, pulse, blast, fill, quiet, once, deaf, hear"
                     )));
                 }
             }
@@ -281,13 +291,14 @@ impl End {
         Ok(())
     }
 
-    fn watch_writes(&mut self, on: bool) -> Result<(), BenchError> {
-        self.sending = if on { Sending::Blast } else { Sending::Nothing };
-        let interest = if on { Interest::Write } else { Interest::Read };
+    /// Sends `len` bytes on every flow as it takes them.
+    fn write(&mut self, len: usize) {
+        self.sending = Sending::Nothing;
+        self.left = vec![len; self.flows.len()];
+        let interest = if len > 0 { Interest::Write } else { Interest::Read };
         for (index, flow) in self.flows.iter().enumerate() {
             // A flow that has ended is not watched any more.
             drop(self.waiter.modify(flow, interest, index as u64));
         }
-        Ok(())
     }
 }

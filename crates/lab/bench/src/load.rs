@@ -9,6 +9,6 @@ mod pings;
 
 pub(crate) use bulk::Bulk;
 pub(crate) use connections::Connections;
-pub(crate) use datagrams::Datagrams;
+pub(crate) use datagrams::{Datagrams, round_trips};
 pub(crate) use held::Held;
 pub(crate) use pings::{Ping, Pings};

@@ -22,9 +22,16 @@ pub(crate) struct Stage<'a> {
     pub pause: Pause<'a>,
     /// Duration of each run.
     pub time: Duration,
+    /// Told what takes long.
+    pub steps: &'a dyn Fn(&str),
 }
 
 impl Stage<'_> {
+    /// Tells the user what takes a while from here on.
+    pub fn step(&self, text: &str) {
+        (self.steps)(text);
+    }
+
     /// Puts `way` into the box.
     pub fn start(&mut self, way: Way) -> Result<Option<BoxProgram>, BenchError> {
         self.start_with(way, &[])

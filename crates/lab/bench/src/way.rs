@@ -123,7 +123,7 @@ impl Way {
             Self::PassTcx => (RUN, &["--no-accelerate", "--steering", "tcx"]),
         };
         let between: &[&str] = if self.bridges() {
-            &["--inline", wired, mobile]
+            &["--inline", wired, mobile, "--inline-fallback", "bridge"]
         } else {
             &["--wired", wired, "--mobile", mobile]
         };

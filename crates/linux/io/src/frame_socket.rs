@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::af_packet::{self, Control, set};
+use crate::bpf::Program;
 use crate::netlink::InterfaceIndex;
 use crate::{IoError, PIECES_MAX, VNET_HEADER_LEN, VnetHeader};
 
@@ -65,6 +66,15 @@ impl FrameSocket {
         set(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &everything)?;
         af_packet::bind(&fd, index)?;
         Ok(Self { fd, name: name.to_owned(), drops: AtomicU64::new(0) })
+    }
+
+    /// Has only those frames come in from here on for which `program` gives a length other than 0
+    /// ([`Program::load_filter`]). The filter stays with the socket, whoever has it.
+    ///
+    /// # Errors
+    /// When it is another kind of program.
+    pub fn set_filter(&self, program: &Program) -> Result<(), IoError> {
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program.as_fd().as_raw_fd())
     }
 
     /// A socket that another process has opened at the interface called `name`: frames that wait in it are

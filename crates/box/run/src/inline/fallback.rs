@@ -1,37 +1,60 @@
 //! [`Fallback`]: a bridge of the kernel's that takes over when this process dies or hangs.
 //!
 //! ```text
-//!   frame ─▶ our socket (a copy)
-//!         ─▶ BPF program: has the heart beaten? ─ yes ─▶ dropped: the socket has it
-//!                                               ─ no ──▶ kernel bridge ─▶ other interface
+//!   frame ─▶ BPF program: is it passed in any case? ─ yes ─────▶ kernel bridge ─▶ other interface
+//!                         has the heart beaten? ───── no ──────▶ the same
+//!                                                     yes ─────▶ dropped: our socket has a copy
 //! ```
 //!
 //! Both interfaces are ports of the bridge all the time, behind a program that lets nothing through
-//! to it. The program goes with the last process that has it, however that ends, and lets everything
-//! through when the heartbeat stays away: nobody has to notice anything first.
+//! to it of which this process has a copy. The program goes with the last process that has it, however that ends, and lets
+//! everything through when the heartbeat stays away: nobody has to notice anything first.
+//!
+//! Datagrams and other packets to a host, of which this process wants to know nothing, are the bridge's in any case, and a
+//! filter keeps them from the sockets: the kernel passes them faster. Program and filter have the same condition, so no
+//! frame goes both ways, and none goes neither way.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use engine::Port;
-use io::bpf::Condition::Above;
+use io::bpf::Condition::{Above, Differs, Equal};
 use io::bpf::Operation::Add;
-use io::bpf::Register::{R0, R1, R2};
-use io::bpf::Width::Double;
-use io::bpf::{Assembler, Attachment, Helper, Program, SharedArray};
+use io::bpf::Register::{R0, R1, R2, R3, R4, R5, R6, R10};
+use io::bpf::Width::{Byte, Double, Word};
+use io::bpf::{Assembler, Attachment, Helper, Instruction, Label, Program, SharedArray};
 use io::netlink::{InterfaceIndex, Netlink};
-use io::{Clock, IoError, sysctl};
+use io::{Clock, FrameSocket, IoError, sysctl};
 use units::Duration;
+use wire::protocol;
 
 use crate::lasting::LastingPrograms;
-use crate::steering::program::{CLOCK_BEHIND_MAX, HEARTBEAT_WORD};
+use crate::steering::program::{
+    CLOCK_BEHIND_MAX, ETHERTYPE_IPV4, ETHERTYPE_IPV6, FROM_NETWORK_HEADER, HEARTBEAT_WORD, PKT_TYPE,
+    PROTOCOL, from_network,
+};
 
 /// `TCX_NEXT`, `TCX_DROP`.
 const NEXT: i32 = -1;
 const DROP: i32 = 2;
 
-/// Name of the program.
+/// `PACKET_OTHERHOST`: to one host, which is not this machine.
+const OTHER_HOST: i32 = 3;
+
+/// The whole frame, as the length that a filter lets through.
+const WHOLE: i32 = -1;
+
+/// Place below R10 for the number of the packet's protocol, and its offsets from the network header.
+const IP_PROTOCOL: i16 = -8;
+const IPV4_PROTOCOL: i32 = 9;
+const IPV6_NEXT_HEADER: i32 = 6;
+
+/// What may follow IPv6's header at once and is neither TCP nor ICMPv6, and has none behind it: UDP, and tunnels.
+const IPV6_PASSED: [u8; 4] = [protocol::UDP, 47, 50, 132];
+
+/// Name of the program, and of the filter of the sockets.
 pub(super) const NAME: &str = "cellerator_inl";
+const FILTER_NAME: &str = "cellerator_inlf";
 
 /// The bridge, and what keeps frames from it.
 #[derive(Debug)]
@@ -43,10 +66,11 @@ pub(super) struct Fallback {
 }
 
 impl Fallback {
-    /// Makes the bridge `name` between two interfaces, with the heart beating.
+    /// Makes the bridge `name` between two interfaces, where `sockets` are, with the heart beating.
     pub fn install(
         name: &str,
         interfaces: [InterfaceIndex; 2],
+        sockets: &[FrameSocket; 2],
         hang_after: Duration,
         netlink: &Netlink,
     ) -> Result<Self, IoError> {
@@ -65,7 +89,9 @@ impl Fallback {
                 _ => {}
             }
             netlink.set_up(bridge)?;
-            interfaces.iter().try_for_each(|interface| netlink.set_bridge(*interface, bridge))
+            interfaces.iter().try_for_each(|interface| netlink.set_bridge(*interface, bridge))?;
+            // Last: until the bridge has both interfaces, the sockets have all frames.
+            sockets.iter().try_for_each(Self::filter)
         };
         match connect() {
             Ok(()) => Ok(fallback),
@@ -74,6 +100,15 @@ impl Fallback {
                 Err(error)
             }
         }
+    }
+
+    /// Keeps from a socket what the bridge passes in any case. Frames that come between a program's attachment and this
+    /// may go both ways.
+    ///
+    /// # Errors
+    /// When the kernel refuses the filter.
+    pub fn filter(socket: &FrameSocket) -> Result<(), IoError> {
+        socket.set_filter(&Program::load_filter(FILTER_NAME, &assemble_filter()?)?)
     }
 
     /// The bridge `bridge` of another process with its heartbeat, and the `links` of its program: that one's
@@ -152,9 +187,12 @@ fn load(heartbeat: &SharedArray, hang_after: Duration) -> Result<Program, IoErro
     Program::load(NAME, &assemble(heartbeat, hang_after)?)
 }
 
-fn assemble(heartbeat: &SharedArray, hang_after: Duration) -> Result<Vec<io::bpf::Instruction>, IoError> {
+fn assemble(heartbeat: &SharedArray, hang_after: Duration) -> Result<Vec<Instruction>, IoError> {
     let mut a = Assembler::new();
-    let next = a.label();
+    let (next, ours) = (a.label(), a.label());
+    find_passed(&mut a, ours);
+    a.jump(next);
+    a.place(ours);
     a.call(Helper::CoarseTime);
     a.set_map_value(R1, heartbeat, (HEARTBEAT_WORD * size_of::<u64>()) as i32);
     a.load(Double, R1, R1, 0);
@@ -167,4 +205,51 @@ fn assemble(heartbeat: &SharedArray, hang_after: Duration) -> Result<Vec<io::bpf
     a.set(R0, NEXT);
     a.exit();
     a.finish()
+}
+
+fn assemble_filter() -> Result<Vec<Instruction>, IoError> {
+    let mut a = Assembler::new();
+    let ours = a.label();
+    find_passed(&mut a, ours);
+    a.set(R0, 0);
+    a.exit();
+    a.place(ours);
+    a.set(R0, WHOLE);
+    a.exit();
+    a.finish()
+}
+
+/// Goes on behind this for what the bridge passes in any case, and at `ours` for everything else. R1 is the frame, and
+/// goes to R6.
+fn find_passed(a: &mut Assembler, ours: Label) {
+    let (ipv4, passed) = (a.label(), a.label());
+    a.copy(R6, R1);
+    // What all hosts get, and what is for this machine, comes to the sockets as ever.
+    a.load(Word, R1, R6, PKT_TYPE);
+    a.jump_if(Differs, R1, OTHER_HOST, ours);
+    a.load(Word, R1, R6, PROTOCOL);
+    a.jump_if(Equal, R1, from_network(ETHERTYPE_IPV4), ipv4);
+    a.jump_if(Differs, R1, from_network(ETHERTYPE_IPV6), ours);
+    load_protocol(a, IPV6_NEXT_HEADER, ours);
+    for number in IPV6_PASSED {
+        a.jump_if(Equal, R1, i32::from(number), passed);
+    }
+    a.jump(ours);
+    a.place(ipv4);
+    load_protocol(a, IPV4_PROTOCOL, ours);
+    a.jump_if(Equal, R1, i32::from(protocol::TCP), ours);
+    a.jump_if(Equal, R1, i32::from(protocol::ICMP), ours);
+    a.place(passed);
+}
+
+/// Loads the byte at an offset from the network header into R1.
+fn load_protocol(a: &mut Assembler, offset: i32, ours: Label) {
+    a.copy(R1, R6);
+    a.set(R2, offset);
+    a.point(R3, R10, IP_PROTOCOL);
+    a.set(R4, 1);
+    a.set(R5, FROM_NETWORK_HEADER);
+    a.call(Helper::LoadBytesRelative);
+    a.jump_if(Differs, R0, 0, ours);
+    a.load(Byte, R1, R10, IP_PROTOCOL);
 }

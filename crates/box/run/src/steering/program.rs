@@ -111,13 +111,13 @@ pub(super) const ENDED_FLOWS: i32 = 8;
 
 // `struct __sk_buff`.
 const LEN: i16 = 0;
-const PKT_TYPE: i16 = 4;
-const PROTOCOL: i16 = 16;
+pub(crate) const PKT_TYPE: i16 = 4;
+pub(crate) const PROTOCOL: i16 = 16;
 const VLAN_PRESENT: i16 = 20;
 const PACKET_HOST: i32 = 0;
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
+pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
+pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 
 /// Rate to a subscriber that is no trickle any more, bytes/s. A value holds the second (2³⁰ ns) in its upper
 /// half, and the bytes in its lower one.
@@ -178,12 +178,12 @@ const SKIP_NEIGHBOUR: i32 = 4;
 const FRAGMENTATION_NEEDED: i32 = 8;
 
 /// `BPF_HDR_START_NET`.
-const FROM_NETWORK_HEADER: i32 = 1;
+pub(crate) const FROM_NETWORK_HEADER: i32 = 1;
 /// `TCX_NEXT`: the next program, or the kernel.
 const NEXT: i32 = -1;
 
 /// The number as a program sees it that loaded it from a packet.
-fn from_network(number: u16) -> i32 {
+pub(crate) fn from_network(number: u16) -> i32 {
     i32::from(number.to_be())
 }
 

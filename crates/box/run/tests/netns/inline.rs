@@ -1,6 +1,7 @@
 //! H13: the accelerator as a bridge between two interfaces, in one Ethernet segment.
 
 use std::io::{IoSlice, Read, Write};
+use std::net::UdpSocket;
 
 use io::netlink::{Cidr, Link};
 use io::{FrameSocket, VNET_HEADER_LEN};
@@ -8,7 +9,7 @@ use run::{Config, InlineFallback};
 
 use crate::accelerated::verdict;
 use crate::crash::{assert_reset, fill, with_debt};
-use crate::topology::{Program, SIGCONT, SIGKILL, SIGSTOP, Topology, wait_until};
+use crate::topology::{PATIENCE, Program, SIGCONT, SIGKILL, SIGSTOP, Topology, wait_until};
 
 /// The server's addresses in the clients' own networks.
 pub const HERE: [&str; 2] = ["10.1.0.9", "fd01::9"];
@@ -113,6 +114,45 @@ fn h13_frames_that_are_none_of_ours_pass_with_their_tags() {
         });
         assert_eq!(got, [plain.clone(), tagged.clone(), doubly.clone()]);
     }
+    program.stop(&topology);
+}
+
+/// Where a bridge of the kernel's stands by, datagrams to a host take it, also while the process stands still.
+#[test]
+fn h13_datagrams_pass_by_the_bridge_that_stands_by() {
+    let (topology, mut config) = build("inludp", InlineFallback::Bridge);
+    // Nothing else passes by it meanwhile.
+    config.watchdog.hang_after_ms = 60_000;
+    let program = start(&topology, &config);
+    let mut idle = topology.connect(&topology.server, HERE[0]);
+    let pairs = [("10.1.0.2", HERE[0]), ("fd01::2", HERE[1])].map(|(client, server)| {
+        let open = |namespace: &io::Namespace, address| {
+            let socket = namespace.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket
+        };
+        let (client, server) = (open(&topology.client, client), open(&topology.server, server));
+        client.connect(server.local_addr().unwrap()).unwrap();
+        server.connect(client.local_addr().unwrap()).unwrap();
+        (client, server)
+    });
+    let exchange = |number: u8| {
+        for (client, server) in &pairs {
+            for (from, to) in [(client, server), (server, client)] {
+                // One that comes twice is read in the place of the next one.
+                let (sent, mut got) = ([number; 1_200], [0; 1_500]);
+                from.send(&sent).unwrap();
+                let len = to.recv(&mut got).unwrap();
+                assert!(got[..len] == sent, "number {number}, and {} came", got[0]);
+            }
+        }
+    };
+    // By ARP and neighbour discovery the hosts find each other, which the process has to do with.
+    (0..20).for_each(exchange);
+    program.signal(SIGSTOP);
+    (20..40).for_each(exchange);
+    program.signal(SIGCONT);
+    idle.exchange(b"survived");
     program.stop(&topology);
 }
 

@@ -44,13 +44,17 @@ fn end(topology: &Topology, last: u32, program: Program) -> String {
     said
 }
 
-/// Numbers as datagrams, which no engine handles, from the client to the server.
+/// Numbers as datagrams, which no engine handles, from the client to the server or to all: those to one host pass by the
+/// kernel's bridge, if one stands by.
 struct Numbered {
     from: UdpSocket,
     to: UdpSocket,
 }
 
 const LAST: u32 = u32::MAX;
+
+/// All hosts in the network of [`HERE`].
+const TO_ALL: &str = "10.1.0.255";
 
 /// Says at its end, also at that of a failed test, that others are to end.
 struct Ending<'a>(&'a AtomicBool);
@@ -62,12 +66,11 @@ impl Drop for Ending<'_> {
 }
 
 impl Numbered {
-    fn open(topology: &Topology) -> Self {
-        let open = |namespace: &Namespace, address| {
-            namespace.run(|| UdpSocket::bind((address, 0))).unwrap().unwrap()
-        };
-        let (from, to) = (open(&topology.client, "0.0.0.0"), open(&topology.server, HERE[0]));
-        from.connect(to.local_addr().unwrap()).unwrap();
+    fn open(topology: &Topology, address: &str) -> Self {
+        let open = |namespace: &Namespace| namespace.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+        let (from, to) = (open(&topology.client), open(&topology.server));
+        from.set_broadcast(true).unwrap();
+        from.connect((address, to.local_addr().unwrap().port())).unwrap();
         to.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { from, to }
     }
@@ -116,7 +119,8 @@ fn assert_come(sent: u32, came: &[u32], in_hand: usize, dropped: usize) {
     assert!(came.len() >= at_least, "{} of {sent}, {dropped} dropped: {came:?}", came.len());
 }
 
-/// As long as a successor takes, all frames wait: none goes past by the kernel's bridge, none comes twice.
+/// As long as a successor takes, all frames of which this process has a copy wait: none goes past by the kernel's bridge,
+/// none comes twice.
 #[test]
 fn h02_frames_wait_for_a_successor_that_takes_long() {
     let (topology, mut config) = build_with_heir("brslow", InlineFallback::Bridge);
@@ -129,7 +133,7 @@ fn h02_frames_wait_for_a_successor_that_takes_long() {
     wait_until("it is owed something", || held(&topology) > 1_000_000);
     let mut last = 0;
     let before = dropped_by_machine();
-    let (sent, came) = Numbered::open(&topology).pass(Duration::from_millis(30), || {
+    let (sent, came) = Numbered::open(&topology, TO_ALL).pass(Duration::from_millis(30), || {
         program.signal(SIGKILL);
         last = successor(&mut program);
     });
@@ -267,7 +271,9 @@ fn h02_without_a_successor_of_a_bridge_flows_with_debt_are_reset() {
 /// Ten upgrades one after the other, while downloads, an upload and an idle flow are under way.
 #[test]
 fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
-    for fallback in [InlineFallback::Bridge, InlineFallback::None] {
+    for (fallback, to) in
+        [(InlineFallback::Bridge, TO_ALL), (InlineFallback::Bridge, HERE[0]), (InlineFallback::None, HERE[0])]
+    {
         let (topology, config) = build_with_heir("brupgrade", fallback);
         let named = |name: String, replace| Config { name, replace, ..config.clone() };
         let start = |config: &Config| {
@@ -290,7 +296,7 @@ fn h34_flows_outlive_ten_upgrades_of_a_bridge() {
             }
             let _end = Ending(&is_over);
             let dropped_before = dropped_by_machine();
-            let numbered = Numbered::open(&topology);
+            let numbered = Numbered::open(&topology, to);
             let (sent, came) = numbered.pass(Duration::from_millis(5), || {
                 for number in 1..=10 {
                     let mut new =

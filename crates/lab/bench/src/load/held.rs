@@ -114,6 +114,11 @@ impl Held {
         self.servers.iter_mut().try_for_each(|server| server.tell("blast"))
     }
 
+    /// Has the servers send `len` bytes on every flow, as fast as they take it.
+    pub fn fill(&mut self, len: usize) -> Result<(), BenchError> {
+        self.servers.iter_mut().try_for_each(|server| server.tell(&format!("fill {len}")))
+    }
+
     /// Has the servers stop sending.
     pub fn quiet(&mut self) -> Result<(), BenchError> {
         self.servers.iter_mut().try_for_each(|server| server.tell("quiet"))

@@ -4,14 +4,15 @@ use units::Duration;
 
 use super::{bulk, datagrams, latency};
 use crate::comparison::Comparison;
-use crate::load::Pings;
+use crate::load::{Pings, round_trips};
 use crate::results::Sample;
 use crate::segment::Segment;
-use crate::stage::{Measure, Plan, Stage};
+use crate::stage::{Measure, Plan, Stage, metric};
 use crate::topology::NetworkOptions;
 use crate::{BenchError, Way};
 
 const UDP: &str = "UDP, 1,400 bytes";
+const UDP_PINGS: &str = "UDP, 64 bytes each ms";
 
 /// Flows side by side, one case each.
 const FLOWS: [usize; 2] = [1, 4];
@@ -43,7 +44,17 @@ impl Measure for InlinePart {
                 UDP,
                 Way::Inline,
                 Way::KernelBridge,
-            ),
+            )
+            .at_least(0.9),
+            Comparison::difference(
+                "Inline, UDP: round trip over a kernel bridge, p50",
+                "udp_rtt_p50",
+                UDP_PINGS,
+                Way::Inline,
+                Way::KernelBridge,
+            )
+            .in_unit(" µs", 1)
+            .at_most(3.0),
             added(
                 "delay to the client over a kernel bridge, p50",
                 "down_p50",
@@ -61,13 +72,14 @@ impl Measure for InlinePart {
         ]);
         let metrics =
             bulk::metrics().into_iter().chain([datagrams::metric_of_rates()]).chain(latency::metrics());
+        let metrics = metrics.chain([metric("udp_rtt_p50", "UDP there and back, p50 µs", 1)]);
         Plan {
             title: "Inline",
-            how: "`cellerator run --inline` joins the box's two interfaces frame by frame. Client \
-                  and server are neighbours in one Ethernet segment. It is compared with a kernel \
+            how: "`cellerator run --inline` joins the box's two interfaces frame by frame, with a bridge of the kernel's that \
+                  stands by. Client and server are neighbours in one Ethernet segment. It is compared with a kernel \
                   bridge in the same place, and with the TUN path, with the ends as in the other \
                   parts. Bulk throughput, datagrams and delay are measured as in their own parts. \
-                  Here datagrams pass the program; the TUN path leaves them to the kernel.",
+                  Datagrams are left to the kernel: here to its bridge, by the TUN path to its forwarding.",
             metrics: metrics.collect(),
             ways: vec![Way::KernelBridge, Way::InlinePass, Way::Inline, Way::Adaptive],
             rounds: 5,
@@ -87,6 +99,14 @@ impl Measure for InlinePart {
         }
         let [kpps, _] = datagrams::rates(stage, way)?;
         samples.push(Sample::new(UDP, way, round, [("kpps", kpps)]));
+        let mut times = round_trips(&stage.network, stage.time)?;
+        times.sort_unstable();
+        samples.push(Sample::new(
+            UDP_PINGS,
+            way,
+            round,
+            [("udp_rtt_p50", latency::percentile_us(&times, 500))],
+        ));
         let mut pings = Pings::start(&stage.network)?;
         pings.run(latency::WARM_UP)?;
         samples.push(latency::sample(&pings.run(stage.time)?, way, round));

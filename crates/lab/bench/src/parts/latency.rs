@@ -95,6 +95,6 @@ pub(super) fn sample(times: &[Ping], way: Way, round: u32) -> Sample {
     Sample::new(CASE, way, round, values)
 }
 
-fn percentile_us(sorted_ns: &[u64], per_mille: u32) -> f64 {
+pub(super) fn percentile_us(sorted_ns: &[u64], per_mille: u32) -> f64 {
     stats::percentile(sorted_ns, per_mille).map_or(f64::NAN, |ns| ns as f64 / 1e3)
 }

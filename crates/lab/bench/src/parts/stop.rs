@@ -117,6 +117,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, load: Load) -> Result<Sa
     let boxed =
         stage.start_with(way, &arguments)?.ok_or_else(|| BenchError::Nothing(way.name().to_owned()))?;
     let mut pings = Pings::start(&stage.network)?;
+    stage.step(&format!("opening {}", load.case()));
     let mut held = Held::open(stage, FLOWS - 1, SUBSCRIBERS, BUFFER)?;
     let mut owed = boxed.status()?.processor.debt_bytes;
     if load != Load::Idle {
@@ -135,6 +136,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, load: Load) -> Result<Sa
     if load == Load::Owed {
         held.hear()?;
     }
+    stage.step("ending the program");
     let (end_s, ping_ms) = end(stage, boxed, &mut pings)?;
     nothing_is_left(stage)?;
     let mut sample = Sample::new(load.case(), way, round, [("end_s", end_s), ("owed_mb", owed as f64 / 1e6)]);

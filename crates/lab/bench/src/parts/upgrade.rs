@@ -24,9 +24,12 @@ pub(super) const MEMORY: [&str; 6] =
 /// Addresses of clients.
 const SUBSCRIBERS: u32 = 1_000;
 
-/// Time for which the servers send to clients that do not read, and then rest.
-const FILLING: Duration = Duration::from_secs(4);
-const REST: Duration = Duration::from_secs(2);
+/// Flows from which on a client's socket is to hold little of what the box could hold, and its size, bytes.
+const MANY: u32 = 10_000;
+const SMALL_BUFFER: usize = 4 * 1024;
+
+/// Longest time until the box has what the servers send to clients that do not read.
+const FILLING: Duration = Duration::from_secs(30);
 
 /// Pings before the new program starts.
 const BEFORE: Duration = Duration::from_secs(1);
@@ -34,9 +37,12 @@ const BEFORE: Duration = Duration::from_secs(1);
 /// Within this time the new program has the flows.
 const UPGRADE: Duration = Duration::from_secs(4);
 
-/// Looked at so often, for so long, whether all that was sent has arrived.
+/// Interval of the looks whether all that was sent has arrived.
 const LOOK: Duration = Duration::from_millis(100);
-const LOOKS: u32 = 3_600;
+
+/// Time without a byte after which what is missing is lost, and the longest time for all.
+const STILL: Duration = Duration::from_secs(10);
+const ARRIVING: Duration = Duration::from_secs(90);
 
 /// Text of the old program when its flows are gone: before and behind the time in µs.
 const HANDED_OVER: (&str, &str) = ("packets waited ", " µs");
@@ -51,7 +57,7 @@ impl Measure for UpgradePart {
         Plan {
             title: "Upgrade with live flows",
             how: "These are real TCP flows of 1,000 client addresses, opened through the box. The servers send \
-                  to clients that do not read until the box holds 1 GB, the same for each flow. Then `cellerator run --replace` takes the place of the running program, and all flows \
+                  1 GB to clients that do not read, the same on each flow: the box holds what the clients' sockets do not. Then `cellerator run --replace` takes the place of the running program, and all flows \
                   move to it. *Wait* is the time from the old program's last packet to the new one's word that \
                   it has the flows. *Ping* is the longest round trip of a flow that exchanges 64 bytes a thousand \
                   times a second meanwhile. It includes what the start of the new program costs, on the same \
@@ -92,14 +98,14 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let old =
         stage.start_with(way, &[&arguments[..], &["--name", old_name]].concat())?.ok_or_else(nothing)?;
     let mut pings = Pings::start(&stage.network)?;
-    let mut held = Held::open(stage, flows - 1, SUBSCRIBERS.min(flows - 1), BUFFER)?;
+    stage.step(&format!("opening {}", super::count_text(flows, "flow")));
+    let buffer = if flows < MANY { BUFFER } else { SMALL_BUFFER };
+    let mut held = Held::open(stage, flows - 1, SUBSCRIBERS.min(flows - 1), buffer)?;
     held.deafen()?;
-    held.blast()?;
-    stage.pause.wait(FILLING)?;
-    held.quiet()?;
-    stage.pause.wait(REST)?;
-    let status = old.status()?;
-    let held_bytes = status.processor.counter("buffer_bytes_now");
+    stage.step("filling the box");
+    fill(stage, &mut held, flows)?;
+    let held_bytes = old.status()?.processor.counter("buffer_bytes_now");
+    stage.step("moving them to another process");
     let before = pings.run(BEFORE)?;
     let (new, during) = std::thread::scope(|scope| {
         let pinging = scope.spawn(|| pings.run(UPGRADE));
@@ -112,6 +118,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     let (new, during) = (new?.ok_or_else(nothing)?, during?);
     let said = old.replaced(&mut stage.pause)?;
     held.hear()?;
+    stage.step("reading all of it");
     let heard = Clock::now();
     let missing = missing(stage, &mut held)?;
     let arrived_s = Clock::now().saturating_since(heard).as_secs_f64();
@@ -129,17 +136,36 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     Ok(sample)
 }
 
-/// Bytes that the servers have sent and the clients never received.
-pub(super) fn missing(stage: &mut Stage<'_>, held: &mut Held) -> Result<u64, BenchError> {
-    let mut missing = u64::MAX;
-    for _ in 0..LOOKS {
-        missing = held.sent()?.saturating_sub(held.received()?);
-        if missing == 0 {
-            break;
-        }
+/// Has the servers send what the box may hold of each flow; a little of it waits in the sockets of clients that do not
+/// read. If there were more, it would wait in the servers' sockets, and those of 100,000 flows would ask for room all the
+/// time.
+fn fill(stage: &mut Stage<'_>, held: &mut Held, flows: u32) -> Result<(), BenchError> {
+    let len = (HELD / flows) as usize;
+    held.fill(len)?;
+    let (all, give_up) = (u64::from(flows - 1) * len as u64, Clock::now() + FILLING);
+    while held.sent()? < all && Clock::now() < give_up {
         stage.pause.wait(LOOK)?;
     }
-    Ok(missing)
+    held.quiet()
+}
+
+/// Bytes that the servers have sent and the clients never received: nothing more has come for [`STILL`], or it takes
+/// longer than [`ARRIVING`].
+pub(super) fn missing(stage: &mut Stage<'_>, held: &mut Held) -> Result<u64, BenchError> {
+    let begin = Clock::now();
+    let (mut received, mut moved) = (held.received()?, begin);
+    loop {
+        let missing = held.sent()?.saturating_sub(received);
+        let now = Clock::now();
+        if missing == 0 || now.saturating_since(moved) >= STILL || now.saturating_since(begin) >= ARRIVING {
+            return Ok(missing);
+        }
+        stage.pause.wait(LOOK)?;
+        let before = std::mem::replace(&mut received, held.received()?);
+        if received > before {
+            moved = now;
+        }
+    }
 }
 
 pub(super) fn longest_ms(pings: &[Ping]) -> f64 {
