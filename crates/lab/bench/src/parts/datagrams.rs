@@ -150,10 +150,9 @@ impl Measured {
     }
 }
 
-/// Datagrams that arrive at the client's interface, and those its program reads, thousands a second.
-pub(super) fn rates(stage: &mut Stage<'_>, way: Way) -> Result<[f64; 2], BenchError> {
-    let measured = measured(stage, ALONE, way, None, CLIENT)?;
-    Ok([measured.kpps, measured.read_kpps])
+/// Datagrams to an address of the client that arrive at its interface, thousands a second.
+pub(super) fn rate(stage: &mut Stage<'_>, way: Way, client: IpAddr) -> Result<f64, BenchError> {
+    Ok(measured(stage, ALONE, way, None, client)?.kpps)
 }
 
 /// Datagrams to an address of the client.

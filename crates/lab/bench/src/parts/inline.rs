@@ -8,7 +8,7 @@ use crate::load::{Pings, round_trips};
 use crate::results::Sample;
 use crate::segment::Segment;
 use crate::stage::{Measure, Plan, Stage, metric};
-use crate::topology::NetworkOptions;
+use crate::topology::{CLIENT, NetworkOptions};
 use crate::{BenchError, Way};
 
 const UDP: &str = "UDP, 1,400 bytes";
@@ -97,7 +97,7 @@ impl Measure for InlinePart {
             let transfer = bulk::transfer(stage, boxed.as_ref(), way, flows)?;
             samples.push(transfer.sample(bulk::flows_text(flows), way, round));
         }
-        let [kpps, _] = datagrams::rates(stage, way)?;
+        let kpps = datagrams::rate(stage, way, CLIENT)?;
         samples.push(Sample::new(UDP, way, round, [("kpps", kpps)]));
         let mut times = round_trips(&stage.network, stage.time)?;
         times.sort_unstable();
