@@ -366,6 +366,12 @@ impl Inspection for Accelerator {
         });
     }
 
+    fn release_idle_memory(&mut self) {
+        if let Some(arena) = &self.arena {
+            arena.release_idle();
+        }
+    }
+
     fn measured(&mut self) -> SharedTally {
         self.gather_measured();
         self.measured.clone()

@@ -53,6 +53,9 @@ pub trait Inspection {
     /// Takes in what was measured of flows since the last time; a few times a second.
     fn gather_measured(&mut self) {}
 
+    /// Gives memory back to the kernel that has been of no use for a while, or some of it; a few times a second.
+    fn release_idle_memory(&mut self) {}
+
     /// Measurements of the A/B phase; they go on until the next one begins.
     fn measured(&mut self) -> SharedTally {
         SharedTally::default()

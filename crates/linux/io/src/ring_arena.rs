@@ -9,31 +9,32 @@
 //!                    └── given back: joins its buddy if that is free, and so on upwards
 //! ```
 //!
-//! The lowest free block is taken, so that what is lent lies close together and large blocks stay whole.
+//! The lowest free block is taken, so that what is lent lies close together and large blocks stay whole. What has not been
+//! lent for a second or two goes back to the kernel ([`RingArena::release_idle`]).
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tcp::RingProvider;
+use units::{Duration, Instant};
 
-use crate::IoError;
 use crate::error::Context;
+use crate::{Clock, IoError};
 
 /// Smallest block: a page, and the smallest ring there is.
 const BLOCK_MIN: usize = 4_096;
 
-/// Blocks from this size on are given back to the kernel when they are given back here, beyond [`KEPT_MAX`]:
-/// what smaller ones hold is soon used again.
-const RELEASED_MIN: usize = 128 * 1_024;
+/// Pages that have not been lent for this time, and for twice this time at most, go back to the kernel.
+const IDLE: Duration = Duration::from_secs(1);
 
-/// Memory of large blocks that is kept although they are not lent, in bytes: a ring that grows and shrinks
-/// would have the kernel clear its pages each time.
-const KEPT_MAX: usize = 32 << 20;
+/// Longest time that goes by without packets while pages go back, and how many go at a time.
+const RELEASE_MAX: Duration = Duration::from_millis(3);
+const RELEASED_AT_ONCE: u32 = 256;
 
 /// A block that is not lent.
 const NOT_LENT: u8 = u8::MAX;
@@ -51,8 +52,6 @@ pub struct RingArena {
     given_back: Mutex<Vec<&'static mut [u8]>>,
     /// There is something in it.
     has_given_back: AtomicBool,
-    /// Memory of large blocks that may be there although they are not lent, in bytes.
-    kept: AtomicUsize,
     /// False as long as another process may go on with this memory: then nothing here is changed.
     is_ours: AtomicBool,
 }
@@ -105,7 +104,7 @@ impl RingArena {
 
     fn with(file: File, start: NonNull<u8>, len: usize, blocks: Mutex<Blocks>, is_ours: AtomicBool) -> Self {
         let (given_back, has_given_back) = (Mutex::default(), AtomicBool::new(false));
-        Self { file, start, len, blocks, given_back, has_given_back, kept: AtomicUsize::new(0), is_ours }
+        Self { file, start, len, blocks, given_back, has_given_back, is_ours }
     }
 
     /// Takes a block back, which may be lent again from here on.
@@ -116,10 +115,26 @@ impl RingArena {
         if offset % BLOCK_MIN != 0 || !self.blocks().is_lent(page, order) {
             return;
         }
-        if memory.len() >= RELEASED_MIN && !self.keeps(memory.len()) {
-            self.release(memory);
-        }
         self.blocks().take_back(page, order);
+    }
+
+    /// Gives memory back to the kernel that has not been lent for a while, or some of it: this is to be called several
+    /// times a second, by who lends.
+    pub fn release_idle(&self) {
+        if !self.is_ours() {
+            return;
+        }
+        let now = Clock::now();
+        let mut blocks = self.blocks();
+        blocks.age(now);
+        let mut from = 0;
+        while let Some((page, count)) = blocks.take_idle(from, RELEASED_AT_ONCE) {
+            self.release(page, count);
+            from = page + count;
+            if Clock::now() >= now + RELEASE_MAX {
+                break;
+            }
+        }
     }
 
     /// From here on this process has the memory, and no other one. What was not taken over is free.
@@ -139,12 +154,6 @@ impl RingArena {
         };
         let both = identity(self.as_fd()).and_then(|own| Ok((own, identity(file.as_fd())?)));
         both.map(|(own, other)| own == other).doing(|| "look at another process's held data".to_owned())
-    }
-
-    /// True when a large block of `len` bytes keeps its memory although it is given back.
-    fn keeps(&self, len: usize) -> bool {
-        let more = |kept: usize| Some(kept + len).filter(|kept| *kept <= KEPT_MAX);
-        self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     fn is_ours(&self) -> bool {
@@ -176,11 +185,12 @@ impl RingArena {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a block's pages back to the kernel; its content is gone.
-    fn release(&self, memory: &mut [u8]) {
-        // SAFETY: the range is a block of our mapping, page-aligned, that nobody else has. Failing, it keeps
+    /// Gives pages back to the kernel; their content is gone. Nobody has them, and the book is locked.
+    fn release(&self, page: u32, count: u32) {
+        let (offset, len) = (page as usize * BLOCK_MIN, count as usize * BLOCK_MIN);
+        // SAFETY: by the book the range is of our mapping, page-aligned, in blocks that nobody has. Failing, it keeps
         // its pages.
-        unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_REMOVE) };
+        unsafe { libc::madvise(self.start.as_ptr().add(offset).cast(), len, libc::MADV_REMOVE) };
     }
 }
 
@@ -188,12 +198,6 @@ impl RingProvider for RingArena {
     fn allocate(&self, len: usize) -> Option<&'static mut [u8]> {
         let order = order_of(len).filter(|_| self.is_ours())?;
         let page = self.blocks().lend(order)?;
-        if len >= RELEASED_MIN {
-            // Most likely it is one of those.
-            let used = |kept: usize| Some(kept.saturating_sub(len));
-            // A closure that always gives a value cannot fail.
-            _ = self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, used);
-        }
         Some(self.lent(page, len))
     }
 
@@ -279,18 +283,55 @@ fn order_of(len: usize) -> Option<u8> {
     is_block.then(|| (len / BLOCK_MIN).ilog2() as u8)
 }
 
-/// The first page from `from` on, and before `end`, whose bit in `taken` is as said; `end` if there is none.
-fn first_page(taken: &[u64], from: u32, end: u32, is_taken: bool) -> u32 {
-    let (first, bit) = ((from / u64::BITS) as usize, from % u64::BITS);
-    let flip = if is_taken { 0 } else { u64::MAX };
-    let mut mask = u64::MAX << bit;
-    for (word, pages) in taken.iter().enumerate().skip(first) {
-        let hits = (pages ^ flip) & std::mem::replace(&mut mask, u64::MAX);
+/// The first page from `from` on, and before `end`, whose bit is as said; `end` if there is none.
+fn first_page(pages: impl Fn(usize) -> u64, from: u32, end: u32, is_set: bool) -> u32 {
+    let flip = if is_set { 0 } else { u64::MAX };
+    let mut mask = u64::MAX << (from % u64::BITS);
+    for word in (from / u64::BITS) as usize..end.div_ceil(u64::BITS) as usize {
+        let hits = (pages(word) ^ flip) & std::mem::replace(&mut mask, u64::MAX);
         if hits != 0 {
             return (word as u32 * u64::BITS + hits.trailing_zeros()).min(end);
         }
     }
     end
+}
+
+/// A bit for each page.
+#[derive(Debug)]
+struct Pages(Vec<u64>);
+
+impl Pages {
+    fn none(count: u32) -> Self {
+        Self(vec![0; count.div_ceil(u64::BITS) as usize])
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        self.0.get(index).copied().unwrap_or(0)
+    }
+
+    /// The words of `count` pages from `page` on, each with the bits that stand for them.
+    fn words(&mut self, page: u32, count: u32) -> impl Iterator<Item = (&mut u64, u64)> {
+        let end = page + count;
+        let first = page / u64::BITS;
+        let words = self.0.get_mut(first as usize..end.div_ceil(u64::BITS) as usize).unwrap_or_default();
+        words.iter_mut().zip(first..).map(move |(word, index)| {
+            let start = index * u64::BITS;
+            let (low, high) = (page.saturating_sub(start), (end - start).min(u64::BITS));
+            (word, u64::MAX << low & u64::MAX >> (u64::BITS - high))
+        })
+    }
+
+    fn set(&mut self, page: u32, count: u32) {
+        self.words(page, count).for_each(|(word, mask)| *word |= mask);
+    }
+
+    fn clear(&mut self, page: u32, count: u32) {
+        self.words(page, count).for_each(|(word, mask)| *word &= !mask);
+    }
+
+    fn has_any(&mut self, page: u32, count: u32) -> bool {
+        self.words(page, count).any(|(word, mask)| *word & mask != 0)
+    }
 }
 
 /// The book of blocks, each named by its first page.
@@ -303,9 +344,16 @@ struct Blocks {
     free: Vec<BTreeSet<u32>>,
     /// By their first page, the order of a block that is lent.
     lent: Vec<u8>,
-    /// A bit for each page that is lent, as long as blocks are taken over: the packets wait meanwhile, and
-    /// splitting what is free for each one would take several times as long.
-    taken: Option<Vec<u64>>,
+    /// All pages that are lent.
+    taken: Pages,
+    /// Blocks are taken over still: what is free is found afterwards. The packets wait meanwhile, and splitting what is
+    /// free for each block would take several times as long.
+    is_taken_over: bool,
+    /// Pages that may have memory.
+    resident: Pages,
+    /// Pages given back since [`Blocks::aged_at`], and in the [`IDLE`] before.
+    given_back: [Pages; 2],
+    aged_at: Instant,
 }
 
 impl Blocks {
@@ -319,26 +367,41 @@ impl Blocks {
                 page += 1 << order;
             }
         }
-        Self { free, lent: vec![NOT_LENT; pages as usize], taken: None }
+        Self::with(free, pages)
     }
 
     /// Blocks of which another process has lent some: those are lent at their places next.
     fn of_another(pages: u32) -> Self {
         let free = vec![BTreeSet::new(); pages.ilog2() as usize + 1];
-        let taken = Some(vec![0; pages.div_ceil(u64::BITS) as usize]);
-        Self { free, lent: vec![NOT_LENT; pages as usize], taken }
+        let mut blocks = Self { is_taken_over: true, ..Self::with(free, pages) };
+        blocks.resident.set(0, pages);
+        blocks
+    }
+
+    fn with(free: Vec<BTreeSet<u32>>, pages: u32) -> Self {
+        let none = || Pages::none(pages);
+        Self {
+            free,
+            lent: vec![NOT_LENT; pages as usize],
+            taken: none(),
+            is_taken_over: false,
+            resident: none(),
+            given_back: [none(), none()],
+            aged_at: Instant::ZERO,
+        }
     }
 
     /// Notes what is free: all that was not lent yet.
     fn settle(&mut self) {
-        let Some(taken) = self.taken.take() else { return };
+        if !std::mem::take(&mut self.is_taken_over) {
+            return;
+        }
         let pages = self.lent.len() as u32;
-        let orders = self.free.len();
-        let mut free = vec![Vec::new(); orders];
+        let mut free = vec![Vec::new(); self.free.len()];
         let mut page = 0;
         while page < pages {
-            page = first_page(&taken, page, pages, false);
-            let end = first_page(&taken, page, pages, true);
+            page = first_page(|word| self.taken.word(word), page, pages, false);
+            let end = first_page(|word| self.taken.word(word), page, pages, true);
             while page < end {
                 // The largest block that begins here and lies between those that are lent.
                 let order = page.trailing_zeros().min((end - page).ilog2());
@@ -351,9 +414,33 @@ impl Blocks {
         self.free = free.into_iter().map(BTreeSet::from_iter).collect();
     }
 
+    /// Notes that time passes.
+    fn age(&mut self, now: Instant) {
+        if now.saturating_since(self.aged_at) >= IDLE {
+            self.aged_at = now;
+            let [new, old] = &mut self.given_back;
+            std::mem::swap(new, old);
+            new.0.fill(0);
+        }
+    }
+
+    /// The first pages from `from` on that may have memory and have not been lent for a while, `count_max` at most: they
+    /// have none from here on.
+    fn take_idle(&mut self, from: u32, count_max: u32) -> Option<(u32, u32)> {
+        let Self { taken, resident, given_back: [new, old], .. } = self;
+        let is_idle = |word| resident.word(word) & !(taken.word(word) | new.word(word) | old.word(word));
+        let pages = self.lent.len() as u32;
+        let page = first_page(is_idle, from, pages, true);
+        let end = first_page(is_idle, page, pages.min(page.saturating_add(count_max)), false);
+        (page < end).then(|| {
+            resident.clear(page, end - page);
+            (page, end - page)
+        })
+    }
+
     fn free_pages(&self) -> usize {
-        if let Some(taken) = &self.taken {
-            let lent: u32 = taken.iter().map(|pages| pages.count_ones()).sum();
+        if self.is_taken_over {
+            let lent: u32 = self.taken.0.iter().map(|pages| pages.count_ones()).sum();
             return self.lent.len() - lent as usize;
         }
         self.free.iter().enumerate().map(|(order, blocks)| blocks.len() << order).sum()
@@ -373,30 +460,24 @@ impl Blocks {
             self.free.get_mut(split)?.insert(page + (1 << split));
         }
         *self.lent.get_mut(page as usize)? = order;
+        self.taken.set(page, 1 << order);
+        self.resident.set(page, 1 << order);
         Some(page)
     }
 
     /// Lends the block of `order` that begins at `page`, as another process has; false when any of it is lent.
     fn lend_at(&mut self, page: u32, order: u8) -> bool {
-        let Some(taken) = self.taken.as_mut().filter(|_| usize::from(order) < self.free.len()) else {
-            return false;
-        };
-        let len = 1u64 << order;
-        if !page.is_multiple_of(1 << order) || u64::from(page) + len > self.lent.len() as u64 {
+        if !self.is_taken_over || usize::from(order) >= self.free.len() {
             return false;
         }
-        // A block of fewer pages than a word has bits lies in one word, since it is aligned.
-        let (word, bit) = ((page / u64::BITS) as usize, page % u64::BITS);
-        let mask = if len < u64::from(u64::BITS) { ((1 << len) - 1) << bit } else { u64::MAX };
-        let words = len.div_ceil(u64::from(u64::BITS)) as usize;
-        let (Some(words), Some(lent)) = (taken.get_mut(word..word + words), self.lent.get_mut(page as usize))
-        else {
-            return false;
-        };
-        if words.iter().any(|word| word & mask != 0) {
+        let count = 1 << order;
+        let is_inside =
+            page.is_multiple_of(count) && u64::from(page) + u64::from(count) <= self.lent.len() as u64;
+        if !is_inside || self.taken.has_any(page, count) {
             return false;
         }
-        words.iter_mut().for_each(|word| *word |= mask);
+        let Some(lent) = self.lent.get_mut(page as usize) else { return false };
+        self.taken.set(page, count);
         *lent = order;
         true
     }
@@ -405,6 +486,8 @@ impl Blocks {
     fn take_back(&mut self, mut page: u32, order: u8) {
         let Some(lent) = self.lent.get_mut(page as usize).filter(|lent| **lent == order) else { return };
         *lent = NOT_LENT;
+        self.taken.clear(page, 1 << order);
+        self.given_back[0].set(page, 1 << order);
         let mut order = usize::from(order);
         while self.free.get_mut(order).is_some_and(|blocks| blocks.remove(&(page ^ 1 << order))) {
             page &= !(1 << order);

@@ -97,6 +97,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 self.beacon.beats.fetch_add(1, Ordering::Relaxed);
                 self.beacon.refusals.store(self.processor.refusals(), Ordering::Relaxed);
                 self.processor.gather_measured();
+                self.processor.release_idle_memory();
             }
             if self.is_draining && !self.is_drained() && self.processor.is_drained() {
                 self.beacon.is_drained.store(true, Ordering::Release);

@@ -95,6 +95,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.events.on_event(&event);
         }
         self.processor.gather_measured();
+        self.processor.release_idle_memory();
         self.look_at_ab(Clock::now());
         if self.settling.as_ref().is_some_and(Settling::is_finished) {
             end_settling(self.settling.take(), self.events);

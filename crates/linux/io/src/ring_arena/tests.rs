@@ -61,28 +61,72 @@ fn what_is_no_block_is_neither_lent_nor_taken() {
     assert_eq!(arena.free(), 48 * KIB);
 }
 
+/// Bytes of memory that the arena's file has.
+fn used(arena: &RingArena) -> u64 {
+    arena.file.metadata().unwrap().blocks() * 512
+}
+
+/// Has the time go by after which pages are idle, without waiting for it, and all idle ones released.
+fn pass_time(arena: &RingArena) {
+    for _ in 0..2 {
+        arena.blocks().aged_at = Instant::ZERO;
+        arena.blocks().age(Clock::now());
+    }
+    while arena.blocks().take_idle(0, 1).is_some_and(|(page, count)| {
+        arena.release(page, count);
+        true
+    }) {}
+}
+
 #[test]
-fn large_blocks_that_are_given_back_cost_little_memory() {
-    let arena = RingArena::new(256 << 20).unwrap();
-    let used = || arena.file.metadata().unwrap().blocks() * 512;
+fn memory_that_is_not_lent_for_a_while_goes_back_to_the_kernel() {
+    let arena = RingArena::new(64 << 20).unwrap();
     let lend = |len: usize| {
         let memory = arena.allocate(len).unwrap();
         memory.fill(1);
         memory
     };
-    let blocks: Vec<_> = (0..6).map(|_| lend(16 << 20)).collect();
-    assert_eq!(used(), 6 * (16 << 20));
-    blocks.into_iter().for_each(|memory| arena.give_back(memory));
+    let large: Vec<_> = (0..6).map(|_| lend(1 << 20)).collect();
+    let small: Vec<_> = (0..100).map(|_| lend(8 * KIB)).collect();
+    let all = used(&arena);
+    assert_eq!(all, (6 << 20) + 100 * 8 * KIB as u64);
+    pass_time(&arena);
+    assert_eq!(used(&arena), all, "it is lent");
+    small.into_iter().for_each(|memory| arena.give_back(memory));
+    large.into_iter().skip(1).for_each(|memory| arena.give_back(memory));
+    pass_time(&arena);
+    assert_eq!(used(&arena), all, "somebody may still look for what is in them");
     arena.recycle();
-    assert_eq!(used(), KEPT_MAX as u64, "no more than that is kept");
-    let again = lend(16 << 20);
-    assert_eq!(used(), KEPT_MAX as u64, "what is kept is used again");
+    arena.release_idle();
+    assert_eq!(used(&arena), all, "it may be used again soon");
+    let again = lend(1 << 20);
+    assert_eq!(used(&arena), all, "as this one");
+    pass_time(&arena);
+    assert_eq!(used(&arena), 2 << 20, "what is lent");
+    assert!(again.iter().all(|byte| *byte == 1));
     arena.give_back(again);
     arena.recycle();
-    let small = lend(64 * KIB);
-    arena.give_back(small);
-    arena.recycle();
-    assert!(used() <= (KEPT_MAX + 64 * KIB) as u64, "a small one is soon used again");
+    pass_time(&arena);
+    assert_eq!(used(&arena), 1 << 20);
+    lend(1 << 20);
+    assert_eq!(used(&arena), 2 << 20);
+}
+
+/// Of memory that another process had, also that goes back which it had not lent any more.
+#[test]
+fn memory_of_another_process_that_nobody_takes_over_goes_back() {
+    let arena = RingArena::new(1 << 20).unwrap();
+    let blocks = [16, 32, 64].map(|kib| arena.allocate(kib * KIB).unwrap());
+    let place = arena.offset_of(blocks[1]).unwrap() as u64;
+    blocks.into_iter().for_each(|memory| memory.fill(7));
+    let successor = RingArena::open(arena.as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let taken = successor.take_over(place, 32 * KIB).unwrap();
+    successor.release_idle();
+    assert_eq!(used(&arena), 112 * KIB as u64, "it may be the other one's still");
+    successor.own();
+    pass_time(&successor);
+    assert_eq!(used(&arena), 32 * KIB as u64);
+    assert!(taken.iter().all(|byte| *byte == 7));
 }
 
 /// Looks into the file when a ring comes back, as a successor would if the process ended there.
