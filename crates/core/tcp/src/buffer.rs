@@ -200,7 +200,8 @@ impl StreamBuffer {
     }
 
     /// Gives back what was not needed since the last call: where less than a quarter of a large ring was,
-    /// half of it or more.
+    /// half of it or more. Where as much is kept as at the last call, and never was more, the stream seems to stand still:
+    /// then the rest of the ring goes without memory until it is written to.
     ///
     /// What is kept is copied, so it is worth calling a few times a second at most.
     pub fn trim(&mut self) {
@@ -208,6 +209,14 @@ impl StreamBuffer {
         if self.ring.len() > TRIMMED_MIN && peak < self.ring.len() / 4 {
             // Where there is no memory for a smaller one, it keeps what it has.
             let _ = self.resize(grown(2 * peak).max(TRIMMED_MIN));
+        } else if self.ring.len() >= TRIMMED_MIN && peak == self.len() {
+            let (head, end, capacity) = (self.head as usize, self.head as usize + peak, self.ring.len());
+            if end <= capacity {
+                self.ring.forget(0..head);
+                self.ring.forget(end..capacity);
+            } else {
+                self.ring.forget(end - capacity..head);
+            }
         }
     }
 

@@ -12,6 +12,7 @@
 //! call.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Memory that rings may lie in.
@@ -28,6 +29,9 @@ pub trait RingProvider: fmt::Debug + Send + Sync {
 
     /// Nobody will look for anything in what was given back so far.
     fn recycle(&self) {}
+
+    /// Hears that nobody needs what is in `memory`, a part of what it has lent: it may come to have another content.
+    fn forget(&self, _memory: &mut [u8]) {}
 
     /// Place of `memory`, which it has lent, if another process with the same memory can find it there
     /// later ([`RingProvider::take_over`]).
@@ -143,6 +147,15 @@ impl Ring {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Says that what is in `range` of its bytes is not needed.
+    pub(crate) fn forget(&mut self, range: Range<usize>) {
+        if let Memory::Lent { bytes, provider } = &mut self.0
+            && let Some(memory) = bytes.get_mut(range)
+        {
+            provider.forget(memory);
+        }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -185,10 +185,11 @@ impl RingArena {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives pages back to the kernel; their content is gone. Nobody has them, and the book is locked.
+    /// Gives pages back to the kernel; their content is gone. Nobody has them, and the book is locked; or who has them does
+    /// not need what is in them.
     fn release(&self, page: u32, count: u32) {
         let (offset, len) = (page as usize * BLOCK_MIN, count as usize * BLOCK_MIN);
-        // SAFETY: by the book the range is of our mapping, page-aligned, in blocks that nobody has. Failing, it keeps
+        // SAFETY: the range is of our mapping, page-aligned, and nobody reads or writes it now. Failing, it keeps
         // its pages.
         unsafe { libc::madvise(self.start.as_ptr().add(offset).cast(), len, libc::MADV_REMOVE) };
     }
@@ -199,6 +200,15 @@ impl RingProvider for RingArena {
         let order = order_of(len).filter(|_| self.is_ours())?;
         let page = self.blocks().lend(order)?;
         Some(self.lent(page, len))
+    }
+
+    fn forget(&self, memory: &mut [u8]) {
+        let Some(offset) = self.offset_of(memory).filter(|_| self.is_ours()) else { return };
+        // Whole pages alone.
+        let (first, end) = (offset.div_ceil(BLOCK_MIN), (offset + memory.len()) / BLOCK_MIN);
+        if first < end {
+            self.release(first as u32, (end - first) as u32);
+        }
     }
 
     fn place_of(&self, memory: &[u8]) -> Option<u64> {

@@ -112,6 +112,42 @@ fn memory_that_is_not_lent_for_a_while_goes_back_to_the_kernel() {
     assert_eq!(used(&arena), 2 << 20);
 }
 
+/// A stream that stands still has memory for what is kept alone, however that lies in its ring.
+#[test]
+fn what_stands_still_takes_no_more_than_its_content() {
+    let arena = RingArena::new(4 << 20).unwrap();
+    let ring = Ring::of_provider(arena.clone());
+    for before in [200_000, 400_000] {
+        let mut buffer = StreamBuffer::with_ring(SeqNum::new(0), ring.without_memory());
+        let stream: Vec<u8> = (0..before + 300_000).map(|i| (i % 251) as u8).collect();
+        let (mut at, len) = (SeqNum::new(0), stream.len());
+        for part in stream.chunks(10_000) {
+            buffer.write(at, part).unwrap();
+            at = at + part.len() as u32;
+            // No more than 300,000 bytes are kept.
+            buffer.advance_to(at - 300_000);
+        }
+        arena.recycle();
+        pass_time(&arena);
+        assert_eq!((buffer.len(), buffer.capacity()), (300_000, 512 * KIB));
+        let moving = used(&arena);
+        buffer.trim();
+        assert_eq!(used(&arena), moving, "it has moved");
+        buffer.trim();
+        let still = used(&arena);
+        assert!((300_000..300_000 + 3 * 4 * KIB as u64).contains(&still), "{moving} B, then {still} B");
+        let (first, second) = buffer.slices(buffer.start(), 300_000);
+        assert!([first, second].concat() == stream[len - 300_000..]);
+        // It goes on.
+        buffer.write(at, &[7; 100_000]).unwrap();
+        assert!(buffer.slices(at, 100_000).0.iter().all(|byte| *byte == 7));
+        drop(buffer);
+        arena.recycle();
+        pass_time(&arena);
+        assert_eq!(used(&arena), 0);
+    }
+}
+
 /// Of memory that another process had, also that goes back which it had not lent any more.
 #[test]
 fn memory_of_another_process_that_nobody_takes_over_goes_back() {
