@@ -49,7 +49,7 @@ const IP_PROTOCOL: i16 = -8;
 const IPV4_PROTOCOL: i32 = 9;
 const IPV6_NEXT_HEADER: i32 = 6;
 
-/// What may follow IPv6's header at once and is neither TCP nor ICMPv6, and has none behind it: UDP, and tunnels.
+/// Protocols that may follow IPv6's header at once, and are neither TCP nor ICMPv6: UDP, GRE, ESP, SCTP.
 const IPV6_PASSED: [u8; 4] = [protocol::UDP, 47, 50, 132];
 
 /// Name of the program, and of the filter of the sockets.
