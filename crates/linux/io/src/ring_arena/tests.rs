@@ -123,7 +123,7 @@ fn what_stands_still_takes_no_more_than_its_content() {
         let (mut at, len) = (SeqNum::new(0), stream.len());
         for part in stream.chunks(10_000) {
             buffer.write(at, part).unwrap();
-            at = at + part.len() as u32;
+            at += part.len() as u32;
             // No more than 300,000 bytes are kept.
             buffer.advance_to(at - 300_000);
         }
