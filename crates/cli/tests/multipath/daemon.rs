@@ -149,7 +149,11 @@ pub(super) struct Daemon {
 
 impl Daemon {
     pub(super) fn start(world: &World, more: &[&str]) -> Self {
-        Self::start_at(world, SERVER, 2, more)
+        let daemon = Self::start_at(world, SERVER, 2, more);
+        // Of a connection that begins between the two, the kernel does not know that its first subflow has the address of
+        // the second one, and has that join, too.
+        until("both endpoints are there", || world.endpoints() == 2);
+        daemon
     }
 
     /// Starts one whose probes go to `server`, and waits until so many paths are up.
