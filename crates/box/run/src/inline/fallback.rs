@@ -31,7 +31,7 @@ use wire::protocol;
 use crate::lasting::LastingPrograms;
 use crate::steering::program::{
     CLOCK_BEHIND_MAX, ETHERTYPE_IPV4, ETHERTYPE_IPV6, FROM_NETWORK_HEADER, HEARTBEAT_WORD, PKT_TYPE,
-    PROTOCOL, from_network,
+    PROTOCOL, VLAN_PRESENT, from_network,
 };
 
 /// `TCX_NEXT`, `TCX_DROP`.
@@ -227,6 +227,9 @@ fn find_passed(a: &mut Assembler, ours: Label) {
     // What all hosts get, and what is for this machine, comes to the sockets as ever.
     a.load(Word, R1, R6, PKT_TYPE);
     a.jump_if(Differs, R1, OTHER_HOST, ours);
+    // An interface for that VLAN on this machine would have it in the bridge's place.
+    a.load(Word, R1, R6, VLAN_PRESENT);
+    a.jump_if(Differs, R1, 0, ours);
     a.load(Word, R1, R6, PROTOCOL);
     a.jump_if(Equal, R1, from_network(ETHERTYPE_IPV4), ipv4);
     a.jump_if(Differs, R1, from_network(ETHERTYPE_IPV6), ours);

@@ -113,7 +113,7 @@ pub(super) const ENDED_FLOWS: i32 = 8;
 const LEN: i16 = 0;
 pub(crate) const PKT_TYPE: i16 = 4;
 pub(crate) const PROTOCOL: i16 = 16;
-const VLAN_PRESENT: i16 = 20;
+pub(crate) const VLAN_PRESENT: i16 = 20;
 const PACKET_HOST: i32 = 0;
 
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
