@@ -57,7 +57,8 @@ impl Measure for UpgradePart {
         Plan {
             title: "Upgrade with live flows",
             how: "These are real TCP flows of 1,000 client addresses, opened through the box. The servers send \
-                  1 GB to clients that do not read, the same on each flow: the box holds what the clients' sockets do not. Then `cellerator run --replace` takes the place of the running program, and all flows \
+                  to clients that do not read what the box takes, 1 GB at most, the same on each flow: of 1,000 flows it takes \
+                  less, since their windows stop growing. It holds what the clients' sockets do not. Then `cellerator run --replace` takes the place of the running program, and all flows \
                   move to it. *Wait* is the time from the old program's last packet to the new one's word that \
                   it has the flows. *Ping* is the longest round trip of a flow that exchanges 64 bytes a thousand \
                   times a second meanwhile. It includes what the start of the new program costs, on the same \
@@ -67,7 +68,7 @@ impl Measure for UpgradePart {
                 metric("wait_ms", "wait, ms", 1),
                 metric("ping_ms", "longest ping, ms", 1),
                 metric("ping_before_ms", "before the upgrade, ms", 1),
-                metric("held_mb", "held data, MB", 0),
+                metric("held_mb", "memory of its buffers, MB", 0),
                 metric("arrived_s", "all there, s", 1),
                 metric("missing_bytes", "bytes missing", 0),
             ],
