@@ -483,9 +483,8 @@ mod tests {
 
     #[test]
     fn what_is_generated_is_read_again() -> Result<(), String> {
-        let folder = std::env::temp_dir().join(format!("cellerator-trace-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-        let path = |name: &str| folder.join(name).display().to_string();
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
         let (trace, rates, again) = (path("a.down"), path("a.txt"), path("b.down"));
         run(&format!("generate 3g-evdo --seconds 20 --seed 7 -o {trace}"))?;
         run(&format!("convert {trace} --from mahimahi --to rates -o {rates}"))?;
@@ -494,6 +493,6 @@ mod tests {
         let (first, second) = (read_mahimahi(&trace)?, read_mahimahi(&again)?);
         assert_eq!(first, make(Preset::Evdo3g, LinkDirection::Down, &Draw { seconds: 20, seed: 7 })?);
         assert!(first.opportunities().abs_diff(second.opportunities()) <= 2);
-        std::fs::remove_dir_all(&folder).map_err(|e| e.to_string())
+        Ok(())
     }
 }

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn files_and_folders_are_tried_and_left_as_they_are() {
-        let root = std::env::temp_dir().join(format!("cellerator-writable-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
         let new = root.join("a/b/new.json");
         file(&new).unwrap();
         assert!(!new.exists() && new.parent().unwrap().is_dir());
@@ -65,8 +66,7 @@ mod tests {
         // A file where a folder must be, and a folder where a file must be.
         assert!(file(&new.join("x.json")).unwrap_err().contains("new.json"));
         assert!(folder(&new).is_err());
-        assert!(file(&root).unwrap_err().contains("is a folder"));
-        fs::remove_dir_all(root).unwrap();
+        assert!(file(root).unwrap_err().contains("is a folder"));
     }
 
     #[test]

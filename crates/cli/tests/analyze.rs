@@ -15,7 +15,6 @@ mod truth;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -95,35 +94,18 @@ fn a_table_and_json_from_standard_input() {
     assert_eq!(document["events"][0]["cause"], "rto");
 }
 
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("cellerator-analyze-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_folder_with_a_broken_file_gives_what_can_be_read() {
-    let folder = Folder::new("folder");
+    let folder = tempfile::tempdir().expect("a folder");
     let file = capture();
     // Rotated within the connection; the second part has lost its end.
     let cut = 24 + 5 * 56;
     let head = &file[..cut];
     let tail = [&file[..24], &file[cut..file.len() - 7]].concat();
-    std::fs::write(folder.0.join("a.pcap1"), head).expect("written");
-    std::fs::write(folder.0.join("a.pcap2"), tail).expect("written");
-    std::fs::write(folder.0.join("notes.txt"), b"no capture").expect("written");
-    let out = analyze(&[&folder.0.display().to_string()], &[]);
+    std::fs::write(folder.path().join("a.pcap1"), head).expect("written");
+    std::fs::write(folder.path().join("a.pcap2"), tail).expect("written");
+    std::fs::write(folder.path().join("notes.txt"), b"no capture").expect("written");
+    let out = analyze(&[&folder.path().display().to_string()], &[]);
     let (shown, said) = (text(&out.stdout), text(&out.stderr));
     assert!(out.status.success(), "{said}");
     assert!(said.contains("a.pcap2: the file is cut at byte") && said.lines().count() == 1, "{said}");
@@ -159,11 +141,11 @@ fn text_says_what_was_skipped_and_sorted() {
 
 #[test]
 fn a_capture_is_never_overwritten() {
-    let folder = Folder::new("kept");
-    let path = folder.0.join("a.pcap");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.pcap");
     std::fs::write(&path, capture()).expect("written");
     let name = path.display().to_string();
-    let other = folder.0.join("../").join(folder.0.file_name().expect("a name")).join("a.pcap");
+    let other = folder.path().join("../").join(folder.path().file_name().expect("a name")).join("a.pcap");
     for flag in ["--html", "--csv", "--jsonl", "--perfetto", "--annotate"] {
         for target in [&name, &other.display().to_string()] {
             let out = analyze(&[&name, flag, target], &[]);
@@ -181,10 +163,10 @@ fn a_capture_is_never_overwritten() {
 
 #[test]
 fn the_same_packets_in_two_files_are_no_retransmissions() {
-    let folder = Folder::new("twice");
-    std::fs::write(folder.0.join("one.pcap"), capture()).expect("written");
-    std::fs::write(folder.0.join("two.pcap"), capture()).expect("written");
-    let place = folder.0.display().to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("one.pcap"), capture()).expect("written");
+    std::fs::write(folder.path().join("two.pcap"), capture()).expect("written");
+    let place = folder.path().display().to_string();
     let retransmissions = |args: &[&str]| -> Vec<u64> {
         let document: Value = serde_json::from_slice(&analyze(args, &[]).stdout).expect("JSON");
         let flows = document["flows"].as_array().expect("flows").clone();
@@ -233,10 +215,10 @@ fn threads_change_nothing() {
         assert_eq!(of(threads, &["--json", "--events"]), alone, "{threads} threads");
     }
     // With an output of packets.
-    let folder = Folder::new("threads");
+    let folder = tempfile::tempdir().expect("a folder");
     let pages: Vec<Vec<u8>> = ["1", "2"]
         .map(|threads| {
-            let path = folder.0.join(format!("{threads}.json"));
+            let path = folder.path().join(format!("{threads}.json"));
             of(threads, &["--perfetto", &path.display().to_string()]);
             std::fs::read(path).expect("written")
         })

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::UdpSocket;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -91,12 +90,11 @@ fn a_document_with_nothing_in_it_is_refused() {
 
 #[test]
 fn signed_datagrams_need_the_key() {
-    let path = std::env::temp_dir().join(format!("cf-key-{}", std::process::id()));
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     std::fs::write(&path, "a key of more than sixteen bytes").unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let (datagrams, _) =
         adapt(&["srsran", "--map", "17921=10.45.0.2", "--key-file", path.to_str().unwrap()], METRICS);
-    std::fs::remove_file(&path).unwrap();
     let key = FeedbackKey::new(b"a key of more than sixteen bytes").unwrap();
     let wrong = FeedbackKey::new(b"another key of sixteen bytes and more").unwrap();
     assert_eq!(datagrams.len(), 2);
@@ -126,7 +124,7 @@ fn the_theorem_by_numbers() {
 
 #[test]
 fn a_redrawn_rate_becomes_a_trace() {
-    let path: PathBuf = std::env::temp_dir().join(format!("cf-trace-{}", std::process::id()));
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     let name = path.to_str().unwrap();
     let rate = ["--redraw", "1 Mbit/s..2 Mbit/s", "--every", "200 ms"];
     let output = cellerator(
@@ -134,7 +132,6 @@ fn a_redrawn_rate_becomes_a_trace() {
     );
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let trace = std::fs::read_to_string(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
     // 60 s around 1.5 Mbit/s: 7,500 opportunities of 1500 bytes; 300 draws leave a few per cent.
     let opportunities = trace.lines().count();
     assert!((7_100..7_900).contains(&opportunities), "{opportunities}");

@@ -149,16 +149,14 @@ fn what_security_md_names_exists() {
 }
 
 /// `tools/check-advisories` with a `cargo` that does what `script` says.
-fn advisories(name: &str, script: &str, arguments: &[&str]) -> (bool, String) {
-    let folder = std::env::temp_dir().join(format!("ct-advisories-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let cargo = folder.join("cargo");
+fn advisories(script: &str, arguments: &[&str]) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let cargo = folder.path().join("cargo");
     std::fs::write(&cargo, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&cargo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let tool = root().join("tools/check-advisories");
     let output = std::process::Command::new(tool).args(arguments).env("PATH", path).output().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
@@ -172,15 +170,15 @@ fn advisories_are_checked_or_a_line_says_why_not() {
         [("missing", missing, "cargo-deny is missing"), ("offline", offline, "failed to fetch")]
     {
         for (arguments, succeeds) in [(&["."][..], false), (&["--if-possible", "."], true)] {
-            let (has_succeeded, said) = advisories(name, script, arguments);
+            let (has_succeeded, said) = advisories(script, arguments);
             assert_eq!(has_succeeded, succeeds, "{name} {arguments:?}: {said}");
             assert!(said.starts_with("advisories were not checked: ") && said.contains(why), "{said}");
             assert_eq!(said.lines().count(), 1, "{said}");
         }
     }
     for arguments in [&["."][..], &["--if-possible", ".", "fuzz"]] {
-        assert_eq!(advisories("clean", clean, arguments), (true, String::new()));
-        let (has_succeeded, said) = advisories("found", found, arguments);
+        assert_eq!(advisories(clean, arguments), (true, String::new()));
+        let (has_succeeded, said) = advisories(found, arguments);
         assert!(!has_succeeded && said.contains("vulnerability"), "a finding is one in every mode: {said}");
     }
 }

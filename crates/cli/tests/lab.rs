@@ -344,7 +344,8 @@ fn a_wrong_scenario_is_one_clear_message() {
 /// result has the paper's value, what was simulated and what the lab gave.
 #[test]
 fn a_reproduction_goes_on_where_it_was_stopped() {
-    let folder = std::env::temp_dir().join(format!("ct-resume-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     for paper in ["ma", "dr"] {
         fs::create_dir_all(folder.join("own").join(paper)).unwrap();
@@ -414,5 +415,4 @@ fn a_reproduction_goes_on_where_it_was_stopped() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    fs::remove_dir_all(folder).unwrap();
 }

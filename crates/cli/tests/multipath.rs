@@ -68,14 +68,10 @@ fn has_mptcp() -> bool {
 }
 
 /// Runs scenario files; the results.
-fn lab(files: &[PathBuf], more: &[&str]) -> Value {
-    // Several tests of one process run at the same time.
-    let name = files[0].file_stem().unwrap().to_str().unwrap();
-    let folder = std::env::temp_dir().join(format!("cellerator-multipath-{}-{name}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let json = folder.join("results.json");
+fn lab<P: AsRef<Path>>(files: &[P], more: &[&str]) -> Value {
+    let json = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     let mut arguments = vec!["lab", "multipath"];
-    arguments.extend(files.iter().map(|file| file.to_str().unwrap()));
+    arguments.extend(files.iter().map(|file| file.as_ref().to_str().unwrap()));
     arguments.extend(["--json", json.to_str().unwrap()]);
     arguments.extend(more);
     let output = cellerator(&arguments);
@@ -84,7 +80,6 @@ fn lab(files: &[PathBuf], more: &[&str]) -> Value {
     eprintln!("{stderr}{}", said(&output));
     let results = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     schema::check_against(&results, include_str!("../../../schemas/multipath-lab.schema.json"));
-    fs::remove_dir_all(&folder).unwrap();
     results
 }
 
@@ -106,10 +101,10 @@ fn a_dead_path_is_left_and_used_again_and_a_kill_is_undone() {
     if !has_mptcp() {
         return;
     }
-    let file = std::env::temp_dir().join(format!("cellerator-death-{}.toml", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("death.toml");
     fs::write(&file, DEATH).unwrap();
-    let results = lab(std::slice::from_ref(&file), &[]);
-    fs::remove_file(&file).unwrap();
+    let results = lab(&[file], &[]);
     for case in ["daemon", "killed"] {
         let run = runs(&results, case)[0];
         assert!(run["is_intact"] == true && run["is_multi_path"] == true && run["error"].is_null(), "{run}");

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::schema;
 
@@ -19,31 +19,23 @@ fn said(output: &Output) -> String {
 }
 
 /// A directory of this test alone, removed at its end.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("cr-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
+        self.0.path().join(name).to_str().unwrap().to_owned()
     }
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        fs::read_to_string(self.0.path().join(name)).unwrap()
     }
 }
 
 #[test]
 fn an_experiment_is_run_stored_shown_and_kept() {
-    let scratch = Scratch::new("run");
+    let scratch = Scratch::new();
     let (out, page) = (scratch.path("out"), scratch.path("page.md"));
     let run = reproduce(&["ma-figure-2", "--out", &out, "--markdown", &page]);
     assert!(run.status.success(), "{}", said(&run));
@@ -74,14 +66,14 @@ fn an_experiment_is_run_stored_shown_and_kept() {
     assert!(!said(&anew).contains("is there already"));
     assert_eq!(scratch.read("out/ma-figure-2.json"), stored, "the same, byte for byte");
     // Pages come from what is stored, without a run.
-    fs::remove_file(scratch.0.join("out/reproduction.html")).unwrap();
+    fs::remove_file(scratch.0.path().join("out/reproduction.html")).unwrap();
     assert!(reproduce(&["--pages", "--all", "--out", &out]).status.success());
     assert_eq!(scratch.read("out/reproduction.html"), html);
 }
 
 #[test]
 fn an_experiment_with_shorter_files_for_the_lab_is_kept_too() {
-    let scratch = Scratch::new("shorter");
+    let scratch = Scratch::new();
     let out = scratch.path("out");
     assert!(reproduce(&["wa-figure-3", "--out", &out]).status.success());
     let again = reproduce(&["wa-figure-3", "--out", &out, "--resume"]);
@@ -91,8 +83,8 @@ fn an_experiment_with_shorter_files_for_the_lab_is_kept_too() {
 /// What cannot be written in the end is refused before anything runs.
 #[test]
 fn outputs_are_tried_first() {
-    let scratch = Scratch::new("outputs");
-    fs::write(scratch.0.join("file"), "").unwrap();
+    let scratch = Scratch::new();
+    fs::write(scratch.0.path().join("file"), "").unwrap();
     let (out, below, here) = (scratch.path("out"), scratch.path("file/page"), scratch.path(""));
     for arguments in [["--out", &below], ["--html", &below], ["--markdown", &below], ["--html", &here]] {
         let refused = reproduce(
@@ -102,34 +94,34 @@ fn outputs_are_tried_first() {
         assert!(!refused.status.success());
         assert_eq!(said(&refused).lines().count(), 1, "{}", said(&refused));
     }
-    assert!(!scratch.0.join("out/ma-figure-2.json").exists());
+    assert!(!scratch.0.path().join("out/ma-figure-2.json").exists());
     let nothing = reproduce(&["--pages", "--out", &out]);
     assert!(!nothing.status.success() && said(&nothing).contains("no results yet"), "{}", said(&nothing));
 }
 
 #[test]
 fn a_changed_scenario_is_run_again() {
-    let scratch = Scratch::new("changed");
+    let scratch = Scratch::new();
     let (out, folder) = (scratch.path("out"), scratch.path("own"));
-    fs::create_dir_all(scratch.0.join("own/ma")).unwrap();
+    fs::create_dir_all(scratch.0.path().join("own/ma")).unwrap();
     let text = include_str!("../../../experiments/ma/figure-2.toml").replace("15 MB", "1 MB");
-    fs::write(scratch.0.join("own/ma/figure-2.toml"), &text).unwrap();
+    fs::write(scratch.0.path().join("own/ma/figure-2.toml"), &text).unwrap();
     let run = || said(&reproduce(&["ma-figure-2", "--out", &out, "--experiments", &folder, "--resume"]));
     assert!(!run().contains("is there already"));
     assert!(run().contains("is there already"));
-    fs::write(scratch.0.join("own/ma/figure-2.toml"), text + "# another\n").unwrap();
+    fs::write(scratch.0.path().join("own/ma/figure-2.toml"), text + "# another\n").unwrap();
     assert!(!run().contains("is there already"));
 }
 
 /// The environments' tables are what `analyze --compare` makes of the captures.
 #[test]
 fn the_tables_of_environments_are_those_of_analyze() {
-    let scratch = Scratch::new("captures");
+    let scratch = Scratch::new();
     let (out, folder, captures) = (scratch.path("out"), scratch.path("own"), scratch.path("captures"));
-    fs::create_dir_all(scratch.0.join("own/ev")).unwrap();
+    fs::create_dir_all(scratch.0.path().join("own/ev")).unwrap();
     let text =
         include_str!("../../../experiments/ev/environments.toml").replace("requests = 9", "requests = 1");
-    fs::write(scratch.0.join("own/ev/environments.toml"), text).unwrap();
+    fs::write(scratch.0.path().join("own/ev/environments.toml"), text).unwrap();
     let arguments = ["ev-environments", "--out", &out, "--experiments", &folder, "--captures", &captures];
     let run = reproduce(&arguments);
     assert!(run.status.success(), "{}", said(&run));
@@ -162,24 +154,24 @@ fn the_tables_of_environments_are_those_of_analyze() {
 /// A case that an experiment looks up and a file lacks is no empty field of a table: nothing is run.
 #[test]
 fn a_scenario_without_a_case_is_one_clear_line() {
-    let scratch = Scratch::new("case");
+    let scratch = Scratch::new();
     let (out, folder) = (scratch.path("out"), scratch.path("own"));
-    fs::create_dir_all(scratch.0.join("own/ma")).unwrap();
+    fs::create_dir_all(scratch.0.path().join("own/ma")).unwrap();
     let text =
         include_str!("../../../experiments/ma/figure-2.toml").replace("name = \"CUBIC\"", "name = \"CUBC\"");
-    fs::write(scratch.0.join("own/ma/figure-2.toml"), text).unwrap();
+    fs::write(scratch.0.path().join("own/ma/figure-2.toml"), text).unwrap();
     let refused = reproduce(&["ma-figure-2", "--out", &out, "--experiments", &folder]);
     assert!(!refused.status.success());
     let said = said(&refused);
     let line = said.lines().last().unwrap();
     assert!(line.contains("ma/figure-2.toml: has no case `CUBIC`, which ma-figure-2 looks up"), "{said}");
-    assert!(!scratch.0.join("out/ma-figure-2.json").exists());
+    assert!(!scratch.0.path().join("out/ma-figure-2.json").exists());
 }
 
 /// Pages of what was not run, or of what an older program made, are refused.
 #[test]
 fn a_missing_or_older_result_is_one_clear_line() {
-    let scratch = Scratch::new("older");
+    let scratch = Scratch::new();
     let out = scratch.path("out");
     assert!(reproduce(&["mp-multi-path", "--out", &out]).status.success());
     let missing = reproduce(&["--pages", "ma-figure-2", "--out", &out]);
@@ -188,7 +180,7 @@ fn a_missing_or_older_result_is_one_clear_line() {
     assert!(said(&missing).contains("no result of ma-figure-2"), "{}", said(&missing));
     // A result without the values that its text has places for.
     let stored = scratch.read("out/mp-multi-path.json").replace("mp-multi-path", "ma-figure-2");
-    fs::write(scratch.0.join("out/ma-figure-2.json"), stored).unwrap();
+    fs::write(scratch.0.path().join("out/ma-figure-2.json"), stored).unwrap();
     let older = reproduce(&["--pages", "--all", "--out", &out]);
     assert!(!older.status.success());
     let said = said(&older);
@@ -213,7 +205,7 @@ fn names_are_listed_and_wrong_ones_answered_with_them() {
 
 #[test]
 fn an_interrupted_reproduction_shows_what_was_finished() {
-    let scratch = Scratch::new("interrupted");
+    let scratch = Scratch::new();
     let out = scratch.path("out");
     // The first takes seconds, the second minutes.
     let mut running = Command::new(env!("CARGO_BIN_EXE_cellerator"))
@@ -233,13 +225,13 @@ fn an_interrupted_reproduction_shows_what_was_finished() {
         let page = scratch.read(page);
         assert!(page.contains("interrupted after 1 of 2 experiments") && page.contains("ma-figure-4"));
     }
-    assert!(!scratch.0.join("out/ma-table-5.json").exists());
+    assert!(!scratch.0.path().join("out/ma-table-5.json").exists());
 }
 
 /// Kernel TCP at both ends, two boxes and a router. Short: what it costs is for the experiment to say.
 #[test]
 fn flows_go_on_between_boxes_and_break_at_split_proxies() {
-    let scratch = Scratch::new("moves");
+    let scratch = Scratch::new();
     let text = include_str!("../../../experiments/ev/moves.toml");
     let short = [
         ("time = \"60 s\"", "time = \"4 s\""),
@@ -252,9 +244,9 @@ fn flows_go_on_between_boxes_and_break_at_split_proxies() {
         assert!(text.contains(from), "{from}");
         text.replace(from, to)
     });
-    fs::create_dir_all(scratch.0.join("ev")).unwrap();
-    fs::write(scratch.0.join("ev/moves.toml"), short).unwrap();
-    let (out, folder) = (scratch.path("out"), scratch.0.to_str().unwrap());
+    fs::create_dir_all(scratch.0.path().join("ev")).unwrap();
+    fs::write(scratch.0.path().join("ev/moves.toml"), short).unwrap();
+    let (out, folder) = (scratch.path("out"), scratch.0.path().to_str().unwrap());
     let run = reproduce(&["ev-moves", "--lab", "--out", &out, "--experiments", folder]);
     assert!(run.status.success(), "{}", said(&run));
     let document: Value = serde_json::from_str(&scratch.read("out/ev-moves.lab.json")).unwrap();

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use tempfile::TempDir;
+
 use crate::schema;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
@@ -22,27 +24,19 @@ fn root() -> PathBuf {
 }
 
 /// A directory of this test alone, removed at its end.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("cs-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
+        self.0.path().join(name).to_str().unwrap().to_owned()
     }
     fn scenario(&self, toml: &str) -> String {
         let path = self.path("scenario.toml");
         fs::write(&path, toml).unwrap();
         path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
@@ -63,7 +57,7 @@ fn results(directory: &str) -> serde_json::Value {
 
 #[test]
 fn each_scenario_gives_the_same_bytes_twice_whatever_the_number_of_threads() {
-    let scratch = Scratch::new("twice");
+    let scratch = Scratch::new();
     let scenarios = [
         root().join("crates/cli/tests/scenarios/sim-mixed.toml"),
         root().join("scenarios/demo-small-window.toml"),
@@ -90,7 +84,7 @@ fn each_scenario_gives_the_same_bytes_twice_whatever_the_number_of_threads() {
 
 #[test]
 fn every_program_does_what_it_is_for() {
-    let scratch = Scratch::new("programs");
+    let scratch = Scratch::new();
     let scenario = root().join("crates/cli/tests/scenarios/sim-mixed.toml");
     let out = scratch.path("out");
     let output = cellerator(&["sim", "run", scenario.to_str().unwrap(), "--out", &out]);
@@ -125,7 +119,7 @@ fn every_program_does_what_it_is_for() {
 
 #[test]
 fn seeds_count_up_from_the_one_given() {
-    let scratch = Scratch::new("seeds");
+    let scratch = Scratch::new();
     let scenario =
         scratch.scenario("name = \"t\"\nradio.down.rate = \"5 Mbit/s\"\nworkload.size = \"50 KB\"\n");
     let json = scratch.path("results.json");
@@ -141,7 +135,7 @@ fn seeds_count_up_from_the_one_given() {
 
 #[test]
 fn what_cannot_be_done_is_one_clear_line() {
-    let scratch = Scratch::new("wrong");
+    let scratch = Scratch::new();
     let arguments = "accelerator = { enabled = true, arguments = [\"--busy-poll\"] }";
     let scenario = scratch.scenario(&format!("name = \"t\"\n{arguments}\n"));
     let said_of = |arguments: &[&str]| {
@@ -159,7 +153,7 @@ fn what_cannot_be_done_is_one_clear_line() {
 
 #[test]
 fn a_run_that_fails_says_how_to_have_it_again() {
-    let scratch = Scratch::new("again");
+    let scratch = Scratch::new();
     let slow =
         "name = \"t\"\ntime_limit = \"2 s\"\nradio.down.rate = \"100 kbit/s\"\nworkload.size = \"1 MB\"\n";
     let scenario = scratch.scenario(slow);
@@ -221,7 +215,7 @@ workload.size = "400 GB"
 
 #[test]
 fn an_interrupted_run_writes_what_was_finished() {
-    let scratch = Scratch::new("interrupted");
+    let scratch = Scratch::new();
     let scenario = scratch.scenario(SHORT_AND_LONG);
     let out = scratch.path("out");
     let mut running = Command::new(PROGRAM)
@@ -245,7 +239,7 @@ fn an_interrupted_run_writes_what_was_finished() {
 
 #[test]
 fn a_document_on_standard_output_stands_there_alone() {
-    let scratch = Scratch::new("standard-output");
+    let scratch = Scratch::new();
     let scenario = scratch.scenario(SHORT_AND_LONG);
     let output = cellerator(&["sim", "run", &scenario, "--case", "short", "--json", "-"]);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -258,7 +252,7 @@ fn a_document_on_standard_output_stands_there_alone() {
 /// 46 Mbit/s).
 #[test]
 fn on_links_that_repair_slowly_no_seed_stands_out() {
-    let scratch = Scratch::new("held-back");
+    let scratch = Scratch::new();
     let file = root().join("experiments/ma/table-5-held-back.toml");
     let (file, json) = (file.to_str().unwrap(), scratch.path("results.json"));
     let case = "adaptive, 1024 KB, 285 ms";
@@ -275,7 +269,7 @@ fn on_links_that_repair_slowly_no_seed_stands_out() {
 
 #[test]
 fn terms_taken_out_one_after_the_other_fit_the_schema() {
-    let scratch = Scratch::new("eliminate");
+    let scratch = Scratch::new();
     let spec = scratch.path("spec.toml");
     let text = "traces = [\"4g-lte-drive\"]\nschemes = [\"accel:adaptive\"]\nseconds = 2\nseeds = [1, 2]\n";
     fs::write(&spec, text).unwrap();
@@ -312,7 +306,7 @@ congestion_control = "bbr"
 
 #[test]
 fn several_radios_give_the_labs_results_and_what_is_missing_is_refused() {
-    let scratch = Scratch::new("radios");
+    let scratch = Scratch::new();
     let file = scratch.scenario(RADIOS);
     let outs = ["first", "second"].map(|name| scratch.path(name));
     for (out, threads) in outs.iter().zip(["1", "2"]) {

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::path::PathBuf;
-
 use proptest::prelude::*;
 use tables::{
     Column, Format, ROW_GROUP_ROWS, Shards, TableReader, TableSchema, TableWriter, TablesError, Value,
@@ -26,22 +24,6 @@ fn parquet(rows: &[Vec<Value>]) -> Vec<u8> {
 
 fn read(bytes: Vec<u8>) -> Vec<Vec<Value>> {
     TableReader::from_bytes(bytes).unwrap().rows().unwrap().map(Result::unwrap).collect()
-}
-
-/// A folder of its own, removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("cellerator-tables-{name}-{}", std::process::id()));
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn row() -> impl Strategy<Value = Vec<Value>> {
@@ -105,9 +87,9 @@ fn rows_that_do_not_fit_are_refused() {
 
 #[test]
 fn parts_appear_whole_and_are_found_again() {
-    let folder = Folder::new("parts");
-    let shards = Shards::open(&folder.0, &schema()).unwrap();
-    let path = |name: &str| folder.0.join(format!("part-{name}.parquet"));
+    let folder = tempfile::tempdir().unwrap();
+    let shards = Shards::open(folder.path(), &schema()).unwrap();
+    let path = |name: &str| folder.path().join(format!("part-{name}.parquet"));
     let row = |seed: i64| vec![seed.into(), true.into(), 1.5.into(), "cubic".into(), Value::Null];
     for name in ["b", "a"] {
         let mut part = shards.write(name, &[]).unwrap();
@@ -120,10 +102,10 @@ fn parts_appear_whole_and_are_found_again() {
     let mut given_up = shards.write("c", &[]).unwrap();
     given_up.push(row(3)).unwrap();
     drop(given_up);
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 
     // Another program goes on where this one stopped.
-    Shards::open(&folder.0, &schema()).unwrap();
+    Shards::open(folder.path(), &schema()).unwrap();
     let seeds = ["a", "b"].map(|name| {
         let part = TableReader::open(&path(name)).unwrap();
         part.rows().unwrap().next().unwrap().unwrap()[0].as_int().unwrap()
@@ -133,9 +115,9 @@ fn parts_appear_whole_and_are_found_again() {
 
 #[test]
 fn a_folder_of_another_table_is_refused() {
-    let folder = Folder::new("other");
+    let folder = tempfile::tempdir().unwrap();
     let other = TableSchema::new("flows", 2).with(Column::int("id").required());
-    Shards::open(&folder.0, &other).unwrap().write("a", &[]).unwrap().finish().unwrap();
-    let error = Shards::open(&folder.0, &schema()).unwrap_err().to_string();
+    Shards::open(folder.path(), &other).unwrap().write("a", &[]).unwrap().finish().unwrap();
+    let error = Shards::open(folder.path(), &schema()).unwrap_err().to_string();
     assert!(error.contains("holds table flows version 2, not runs version 1"), "{error}");
 }

@@ -99,13 +99,14 @@ mod tests {
 
     #[test]
     fn a_history_is_bounded_and_a_torn_line_is_left_out() {
-        let directory = std::env::temp_dir().join(format!("ct-history-{}", std::process::id()));
-        let mut file = HistoryFile::open(&directory, "a/b", 30 * 60_000).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
+        let mut file = HistoryFile::open(directory, "a/b", 30 * 60_000).unwrap();
         for minute in 0..200 {
             file.add(&slice(minute)).unwrap();
         }
-        let path = HistoryFile::path(&directory, "a/b");
-        assert!(path.starts_with(&directory) && path.file_name().unwrap() == "a_b.history.jsonl");
+        let path = HistoryFile::path(directory, "a/b");
+        assert!(path.starts_with(directory) && path.file_name().unwrap() == "a_b.history.jsonl");
         let kept = HistoryFile::read(&path).unwrap();
         let newest = kept.last().unwrap().flows_opened;
         assert!(newest == 199 && (31..=31 + LOOK_EVERY as usize).contains(&kept.len()), "{}", kept.len());
@@ -119,7 +120,7 @@ mod tests {
         fs::write(&path, format!("no JSON\n{whole}")).unwrap();
         let error = HistoryFile::read(&path).unwrap_err().to_string();
         assert!(error.contains("is no history: line 1"), "{error}");
-        fs::remove_dir_all(&directory).unwrap();
+        fs::remove_file(&path).unwrap();
         assert!(HistoryFile::read(&path).unwrap().is_empty());
     }
 }

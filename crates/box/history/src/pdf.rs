@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn what_is_no_printer_is_said_and_nothing_is_written() {
         assert_eq!(printer("/nowhere:/nowhere/else".as_ref()), None);
-        let to = std::env::temp_dir().join(format!("ct-report-{}.pdf", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("report.pdf");
         let error = print(Path::new("/bin/true"), "<p>", &to).unwrap_err().to_string();
         assert!(error.contains("it made no PDF"), "{error}");
         assert!(!to.exists());

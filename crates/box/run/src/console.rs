@@ -412,11 +412,11 @@ mod tests {
 
     #[test]
     fn who_was_answered_hears_it_although_that_is_the_end() {
-        let directory = std::env::temp_dir().join(format!("ct-run-answered-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
         for _ in 0..100 {
-            let console = Console::open(&directory, EventBroadcaster::start().unwrap(), None).unwrap();
-            let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
+            let console = Console::open(directory, EventBroadcaster::start().unwrap(), None).unwrap();
+            let found = Found { name: "old".to_owned(), process: 1, directory: directory.to_owned() };
             let asking = thread::spawn(move || found.ask(&Question::Drain { time_ms_max: None }));
             let asked = loop {
                 match console.take() {
@@ -429,15 +429,13 @@ mod tests {
             let answer = asking.join().unwrap().unwrap();
             assert!(matches!(answer, Answer::Done(_)), "{answer:?}");
         }
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn who_may_look_changes_nothing_and_others_do_not_look() {
-        let all = std::env::temp_dir().join(format!("ct-run-levels-{}", std::process::id()));
-        let directory = all.join("run-1");
-        fs::create_dir_all(&directory).unwrap();
-        fs::set_permissions(&all, fs::Permissions::from_mode(0o700)).unwrap();
+        let all = tempfile::tempdir().unwrap();
+        let directory = all.path().join("run-1");
+        fs::create_dir(&directory).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
         let console = Console::open(&directory, EventBroadcaster::start().unwrap(), None).unwrap();
@@ -446,7 +444,7 @@ mod tests {
         drop(console);
         let console = Console::open(&directory, EventBroadcaster::start().unwrap(), Some(4_711)).unwrap();
         let modes = [&directory, &directory.join(CONSOLE), &directory.join(LOOK)].map(|path| mode(path));
-        assert_eq!((modes, mode(&all)), ([0o711, 0o600, 0o666], 0o755));
+        assert_eq!((modes, mode(all.path())), ([0o711, 0o600, 0o666], 0o755));
         // Through the socket for looks, also as root.
         let mut guest = UnixStream::connect(directory.join(LOOK)).unwrap();
         guest.write_all(b"\"reload\"\n").unwrap();
@@ -464,8 +462,6 @@ mod tests {
         };
         asked.answer(Box::new(|| Answer::Done("seen".to_owned())));
         assert_eq!(asking.join().unwrap().unwrap(), Answer::Done("seen".to_owned()));
-        drop(console);
-        fs::remove_dir_all(&all).unwrap();
     }
 
     #[test]
@@ -494,28 +490,24 @@ mod tests {
     /// An older program has one socket, by the same name.
     #[test]
     fn an_older_program_is_asked_by_its_only_socket() {
-        let directory = std::env::temp_dir().join(format!("ct-run-older-{}", std::process::id()));
-        fs::create_dir(&directory).unwrap();
-        let listener = UnixListener::bind(directory.join(CONSOLE)).unwrap();
-        let found = Found { name: "old".to_owned(), process: 1, directory: directory.clone() };
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(CONSOLE)).unwrap();
+        let found = Found { name: "old".to_owned(), process: 1, directory: folder.path().to_owned() };
         let asking = thread::spawn(move || found.ask(&Question::Status));
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"{\"done\":\"so\"}\n").unwrap();
         assert_eq!(asking.join().unwrap().unwrap(), Answer::Done("so".to_owned()));
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn who_says_nothing_does_not_keep_the_end_waiting() {
-        let directory = std::env::temp_dir().join(format!("ct-run-console-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
-        let console = Console::open(&directory, EventBroadcaster::start().unwrap(), None).unwrap();
-        let mut guest = UnixStream::connect(directory.join(CONSOLE)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let console = Console::open(folder.path(), EventBroadcaster::start().unwrap(), None).unwrap();
+        let mut guest = UnixStream::connect(folder.path().join(CONSOLE)).unwrap();
         guest.write_all(b"\"stat").unwrap();
         let began = Clock::now();
         drop(console);
         let took = Clock::now().saturating_since(began);
-        std::fs::remove_dir_all(&directory).unwrap();
         assert!(took < Duration::from_secs(5), "{took}");
         assert_eq!(guest.read(&mut [0; 1]).unwrap_or(0), 0, "it is cut off, without an answer");
     }

@@ -572,27 +572,10 @@ mod tests {
         Left { entry, receiver, links: [None; 2] }
     }
 
-    /// A directory of its own, removed when dropped.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn make(what: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("ct-run-journal-{what}-{}", std::process::id()));
-            std::fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
     #[test]
     fn what_is_owed_survives_and_what_is_settled_does_not() {
-        let scratch = Scratch::make("survives");
-        let directory = &scratch.0;
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
         let down = |n| owed(entry(n), Port::Mobile);
         assert!(Journals::of(directory).read().is_empty(), "there is none");
         let [mut journal, mut uplink] =
@@ -623,63 +606,64 @@ mod tests {
     /// Words that only a killed process leaves: a record is written, and not yet the word that makes it valid.
     #[test]
     fn h02_a_record_that_is_half_written_is_not_read_and_a_damaged_one_is_none() {
-        let scratch = Scratch::make("torn");
+        let scratch = tempfile::tempdir().unwrap();
         let [mut journal, _] =
-            FlowJournal::create_both(&scratch.0, 0, None, true, &FullAlarm::default()).unwrap();
+            FlowJournal::create_both(scratch.path(), 0, None, true, &FullAlarm::default()).unwrap();
         let first = entry(0);
         journal.note(3, &first, true);
         journal.begin(3);
-        assert_eq!(Journals::of(&scratch.0).read_in_hand(0), [(first.sink, first.source)]);
+        assert_eq!(Journals::of(scratch.path()).read_in_hand(0), [(first.sink, first.source)]);
         let words = journal.slot(3).unwrap();
         let newest = words[NEWEST].load(Ordering::Relaxed);
         let next = RECORDS[(newest ^ 1) as usize];
         words[next..next + RECORD_WORDS / 2].iter().for_each(|word| word.store(7, Ordering::Relaxed));
-        assert_eq!(Journals::of(&scratch.0).read()[0].entry.record, first.record, "the one before");
+        assert_eq!(Journals::of(scratch.path()).read()[0].entry.record, first.record, "the one before");
         words[NEWEST].store(newest ^ 1, Ordering::Relaxed);
         assert_eq!(record(&words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>()), None);
         journal.end();
-        assert!(Journals::of(&scratch.0).read_in_hand(0).is_empty());
+        assert!(Journals::of(scratch.path()).read_in_hand(0).is_empty());
     }
 
     #[test]
     fn h34_who_continues_a_journal_writes_where_the_one_before_has_written() {
-        let (before, after) = (Scratch::make("before"), Scratch::make("after"));
+        let (before, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let alarm = FullAlarm::default();
-        let [mut old, mut old_up] = FlowJournal::create_both(&before.0, 0, None, true, &alarm).unwrap();
+        let [mut old, mut old_up] = FlowJournal::create_both(before.path(), 0, None, true, &alarm).unwrap();
         let first = owed(entry(0), Port::Mobile);
         old.note(0, &first.entry, true);
-        let continued =
-            |wants_records| FlowJournal::continue_both(&before.0, &after.0, 0, None, wants_records, &alarm);
-        assert!(continued(false).is_none() && !after.0.join("journal").exists(), "without records");
+        let continued = |wants_records| {
+            FlowJournal::continue_both(before.path(), after.path(), 0, None, wants_records, &alarm)
+        };
+        assert!(continued(false).is_none() && !after.path().join("journal").exists(), "without records");
         let [mut new, _] = continued(true).unwrap();
         assert!(!old.continues() && !old_up.continues());
         let later = SLOTS_AT_FIRST as u32 + 5;
         old.note(later, &entry(2), true);
         assert_eq!(
-            Journals::of(&after.0).read(),
+            Journals::of(after.path()).read(),
             [first, owed(entry(2), Port::Mobile)],
             "as the other one has it"
         );
         drop((old, old_up));
-        discard(&before.0);
+        discard(before.path());
         assert!(new.continues());
         let newer = JournalEntry { delivered: SeqNum::new(3), ..entry(2) };
         new.note(later, &newer, false);
         new.note(1, &entry(1), true);
         assert_eq!(
-            Journals::of(&after.0).read(),
+            Journals::of(after.path()).read(),
             [entry(0), entry(1), newer].map(|entry| owed(entry, Port::Mobile))
         );
-        std::fs::write(before.0.join("journal"), [7; 4_096]).unwrap();
-        discard(&after.0);
-        assert!(continued(true).is_none() && !after.0.join("journal").exists(), "it is not ours");
+        std::fs::write(before.path().join("journal"), [7; 4_096]).unwrap();
+        discard(after.path());
+        assert!(continued(true).is_none() && !after.path().join("journal").exists(), "it is not ours");
     }
 
     #[test]
     fn a_full_journal_is_told_of_once_and_keeps_what_it_has() {
-        let scratch = Scratch::make("full");
+        let scratch = tempfile::tempdir().unwrap();
         let mut alarm = FullAlarm::default();
-        let [mut down, mut up] = FlowJournal::create_both(&scratch.0, 0, None, true, &alarm).unwrap();
+        let [mut down, mut up] = FlowJournal::create_both(scratch.path(), 0, None, true, &alarm).unwrap();
         down.note(0, &entry(0), true);
         assert_eq!(alarm.take(), None);
         for journal in [&mut down, &mut up] {
@@ -692,7 +676,7 @@ mod tests {
         down.note(1, &entry(2), true);
         down.note(SLOTS_AT_FIRST as u32, &entry(3), true);
         assert_eq!(
-            Journals::of(&scratch.0).read(),
+            Journals::of(scratch.path()).read(),
             [0, 2].map(|n| owed(entry(n), Port::Mobile)),
             "no attempt to grow"
         );
@@ -700,7 +684,7 @@ mod tests {
 
     #[test]
     fn h13_link_headers_survive_by_the_side_they_lead_to() {
-        let scratch = Scratch::make("links");
+        let scratch = tempfile::tempdir().unwrap();
         let header = |n: u8, tag| LinkHeader { addresses: [n; 12], tag };
         let (plain, tagged) = (header(1, None), header(2, Some([0x81, 0, 0x20, 7])));
         let headers = SharedHeaders::new(1);
@@ -708,7 +692,7 @@ mod tests {
             headers.lock().learn((entry(0).sink, entry(0).source), to, plain, Instant::ZERO);
         }
         let [mut journal, mut uplink] =
-            FlowJournal::create_both(&scratch.0, 0, Some(&headers), true, &FullAlarm::default()).unwrap();
+            FlowJournal::create_both(scratch.path(), 0, Some(&headers), true, &FullAlarm::default()).unwrap();
         journal.note(0, &entry(0), true);
         headers.lock().learn((entry(1).sink, entry(1).source), Port::Mobile, tagged, Instant::ZERO);
         journal.note(1, &entry(1), true);
@@ -720,33 +704,34 @@ mod tests {
             Left { links: [None, Some(tagged)], ..owed(entry(1), Port::Mobile) },
             Left { links: both, ..owed(up, Port::Wired) },
         ];
-        assert_eq!(Journals::of(&scratch.0).read(), wanted);
+        assert_eq!(Journals::of(scratch.path()).read(), wanted);
         // A router has taken another one's place: the next packet of the flow is noted with its address.
         let other = header(3, None);
         headers.lock().learn((entry(0).sink, entry(0).source), Port::Wired, other, Instant::ZERO);
         journal.note(0, &entry(0), false);
-        let now = Journals::of(&scratch.0).read();
+        let now = Journals::of(scratch.path()).read();
         assert_eq!((now[0].links, now[2].links), ([Some(other); 2], both));
         let words = journal.slot(0).unwrap();
         let newest = words[LINKS_NEWEST].load(Ordering::Relaxed);
         words[LINKS[newest as usize & 1 ^ 1]].store(7, Ordering::Relaxed);
-        assert_eq!(Journals::of(&scratch.0).read()[0].links, now[0].links, "half written, and not valid");
+        assert_eq!(Journals::of(scratch.path()).read()[0].links, now[0].links, "half written, and not valid");
     }
 
     #[test]
     fn who_has_their_descriptors_reads_journals_whose_names_are_gone() {
-        let scratch = Scratch::make("unlinked");
-        let create = || FlowJournal::create_both(&scratch.0, 0, None, true, &FullAlarm::default()).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let create =
+            || FlowJournal::create_both(scratch.path(), 0, None, true, &FullAlarm::default()).unwrap();
         let share = |journals: &[FlowJournal; 2]| journals.iter().map(|one| one.share().unwrap()).collect();
         let mut old = create();
-        let journals = Journals::with(&scratch.0, share(&old));
+        let journals = Journals::with(scratch.path(), share(&old));
         old[0].note(3, &entry(2), true);
         old[0].begin(3);
-        discard(&scratch.0);
+        discard(scratch.path());
         let wanted = [owed(entry(2), Port::Mobile)];
         assert_eq!(journals.read(), wanted);
         assert_eq!(journals.read_in_hand(0), [(entry(2).sink, entry(2).source)]);
-        assert!(Journals::of(&scratch.0).read().is_empty());
+        assert!(Journals::of(scratch.path()).read().is_empty());
         // Others have all entries: those are read by their names.
         let mut new = create();
         let other = JournalEntry { delivered: SeqNum::new(3), ..entry(2) };
@@ -758,7 +743,7 @@ mod tests {
         // Without a name there are only descriptors.
         let mut nameless = FlowJournal::create_without_names(None, true, &FullAlarm::default()).unwrap();
         nameless[1].note(5_000, &entry(4), true);
-        let journals = Journals::with(&scratch.0, share(&nameless));
+        let journals = Journals::with(scratch.path(), share(&nameless));
         assert_eq!((journals.read(), journals.shards()), (vec![owed(entry(4), Port::Wired)], 1));
         journals.discard();
         assert!(journals.read().is_empty(), "for all who have descriptors");

@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn who_asks_often_gets_the_same_answer_and_who_goes_ends_it() {
-        let directory = std::env::temp_dir().join(format!("ct-telemetry-{}", std::process::id()));
-        let mut gatherer = Gatherer::new(&directory, vec!["radio".to_owned()]);
+        let directory = tempfile::tempdir().unwrap();
+        let mut gatherer = Gatherer::new(directory.path(), vec!["radio".to_owned()]);
         assert_eq!(gatherer.ask(), [Answered { name: "radio".to_owned(), snapshot: None }]);
         let (mut asker, other) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || gatherer.answer(&other).map(|()| gatherer.last.unwrap().0));

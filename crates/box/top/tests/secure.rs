@@ -5,15 +5,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use tempfile::{NamedTempFile, TempPath};
 use top::{Ask, Gate, PROTOCOL, Remote, Reply, Secrets, Source, TopError};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Closes a file with a secret to others, as its reader wants it.
 fn close(path: &Path) {
@@ -29,32 +27,21 @@ fn file(name: &str) -> PathBuf {
 }
 
 /// A file with a token, gone with the value.
-struct TokenFile(PathBuf);
-
-impl TokenFile {
-    fn new(token: &str) -> Self {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ct-top-token-{}-{number}", std::process::id()));
-        std::fs::write(&path, format!("{token}\n")).unwrap();
-        close(&path);
-        Self(path)
-    }
-}
-
-impl Drop for TokenFile {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.0));
-    }
+fn token_file(token: &str) -> TempPath {
+    let path = NamedTempFile::new().unwrap().into_temp_path();
+    std::fs::write(&path, format!("{token}\n")).unwrap();
+    close(&path);
+    path
 }
 
 /// Gate and server with these keys, over a machine without accelerators; both end with the test's process.
 fn serve(name: &str) -> SocketAddr {
-    let token = TokenFile::new(TOKEN);
+    let token = token_file(TOKEN);
     let (certificate, key) = (file(&format!("{name}.pem")), file(&format!("{name}.key")));
-    let secrets = Secrets::read(&certificate, &key, &token.0).unwrap();
+    let secrets = Secrets::read(&certificate, &key, &token).unwrap();
     let (own, other) = UnixStream::pair().unwrap();
-    let nothing = std::env::temp_dir().join("ct-top-no-accelerators");
-    thread::spawn(move || Gate::new(&nothing, Vec::new()).answer(&own, Some(&secrets)).unwrap());
+    let nothing = Path::new("/nowhere");
+    thread::spawn(move || Gate::new(nothing, Vec::new()).answer(&own, Some(&secrets)).unwrap());
     let (tell, told) = mpsc::channel();
     let listen = "127.0.0.1:0".parse().unwrap();
     thread::spawn(move || top::serve(listen, other, |at| tell.send(at).unwrap()).unwrap());
@@ -176,18 +163,18 @@ fn another_protocol_is_said_with_both_versions() {
 
 #[test]
 fn files_that_are_not_what_they_should_be_are_named() {
-    let short = TokenFile::new("short");
+    let short = token_file("short");
     let said = |certificate: &str, key: &str, token: &Path| {
         Secrets::read(&file(certificate), &file(key), token).unwrap_err().to_string()
     };
-    assert!(said("box.pem", "box.key", &short.0).contains("a token has 16 characters or more"));
-    assert!(said("none.pem", "box.key", &short.0).contains("none.pem"));
-    std::fs::set_permissions(&short.0, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let open = said("box.pem", "box.key", &short.0);
+    assert!(said("box.pem", "box.key", &short).contains("a token has 16 characters or more"));
+    assert!(said("none.pem", "box.key", &short).contains("none.pem"));
+    std::fs::set_permissions(&short, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let open = said("box.pem", "box.key", &short);
     assert!(open.contains("its mode is 0644") && open.contains("chmod 600"), "{open}");
-    let token = TokenFile::new(TOKEN);
-    assert!(said("box.pem", "vouched.key", &token.0).contains("are no certificate and its key"));
-    assert!(said("box.key", "box.key", &token.0).contains("are no certificate and its key"));
+    let token = token_file(TOKEN);
+    assert!(said("box.pem", "vouched.key", &token).contains("are no certificate and its key"));
+    assert!(said("box.key", "box.key", &token).contains("are no certificate and its key"));
     let no_certificate = Remote::new("box:1", &file("box.key"), TOKEN.to_owned()).unwrap_err();
     assert!(no_certificate.to_string().contains("has no certificate (PEM)"), "{no_certificate}");
 }

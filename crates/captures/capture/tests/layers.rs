@@ -201,11 +201,10 @@ fn every_link_and_tunnel_leads_to_the_same_segment() {
 #[test]
 #[ignore = "needs tshark: make tshark"]
 fn tshark_finds_the_same_segment() {
-    let folder = std::env::temp_dir().join(format!("cellerator-layers-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();
     for (name, link, frame) in cases() {
-        let file = folder.join("case.pcap");
+        let file = folder.path().join("case.pcap");
         let len = frame.len() as u32;
         std::fs::write(
             &file,
@@ -224,13 +223,12 @@ fn tshark_finds_the_same_segment() {
         }
     }
     // And in a snoop file.
-    let (frame, file) = (ethernet(&v4()), folder.join("case.snoop"));
+    let (frame, file) = (ethernet(&v4()), folder.path().join("case.snoop"));
     std::fs::write(&file, crate::made::snoop(4, &[(1_500_000_000, frame.len() as u32, frame)])).unwrap();
     let mut command = std::process::Command::new("tshark");
     command.arg("-r").arg(&file).args(["-T", "fields", "-e", "frame.time_epoch", "-e", "tcp.seq_raw"]);
     let said = command.output().expect("tshark starts").stdout;
     assert_eq!(String::from_utf8_lossy(&said).trim(), "1.500000000\t1000");
-    std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(wrong, [""; 0]);
 }
 

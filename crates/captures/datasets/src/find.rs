@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn rotated_files_are_one_series_in_the_order_of_time() {
-        let root = std::env::temp_dir().join(format!("cellerator-find-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&root);
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
         // The ring came round: the file without a number is the newest.
         for (name, second) in [("a/x.pcap", 30), ("a/x.pcap1", 10), ("a/x.pcap2", 20), ("b/x.pcap", 5)] {
             write(&root.join("in").join(name), second);
@@ -127,6 +127,5 @@ mod tests {
         let error = find(&[root.join("in"), root.join("other/in")], "lte").unwrap_err();
         assert!(error.to_string().contains("two series have the name in/a/x"), "{error}");
         assert!(find(&[root.join("nowhere")], "lte").is_err());
-        std::fs::remove_dir_all(&root).unwrap();
     }
 }

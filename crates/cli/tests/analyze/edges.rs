@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Folder, analyze, capture, text};
+use super::{analyze, capture, text};
 use crate::analyze::many::{RADIO, build, captures, contents};
 
 /// Runs it on `input`; gives standard output and error.
@@ -31,8 +31,8 @@ fn arp(second: u32) -> Vec<u8> {
 
 #[test]
 fn nothing_to_do_is_said_and_leaves_no_dataset() {
-    let folder = Folder::new("nothing");
-    let (dataset, input) = (folder.0.join("d"), folder.0.join("in"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dataset, input) = (folder.path().join("d"), folder.path().join("in"));
     fs::create_dir_all(input.join("below")).expect("a folder");
     fs::write(input.join("below/notes.txt"), "no capture").expect("written");
     let (success, _, said) = run(&dataset, &input, &[]);
@@ -53,8 +53,8 @@ fn nothing_to_do_is_said_and_leaves_no_dataset() {
 
 #[test]
 fn a_damaged_file_of_a_series_is_named() {
-    let folder = Folder::new("damaged");
-    let input = folder.0.join("in");
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in");
     captures(&input, 1, 1, RADIO, Some(5_000));
     let files = fs::read_dir(&input).expect("a folder").count();
     assert!(files >= 3, "{files}");
@@ -63,7 +63,7 @@ fn a_damaged_file_of_a_series_is_named() {
 
     // It ends in a packet: the rest is analyzed, and that is said.
     fs::write(&file, &whole[..whole.len() - 7]).expect("written");
-    let cut = folder.0.join("cut");
+    let cut = folder.path().join("cut");
     let (success, said, wrong) = run(&cut, &input, &[]);
     assert!(
         success && said.starts_with("1 series: 1 analyzed (1 flows), 0 unchanged, 0 failed"),
@@ -80,7 +80,7 @@ fn a_damaged_file_of_a_series_is_named() {
 
     // It is none: the series fails, and has no row anywhere.
     fs::write(&file, "no capture").expect("written");
-    let none = folder.0.join("none");
+    let none = folder.path().join("none");
     let (success, said, wrong) = run(&none, &input, &[]);
     assert!(!success && said.starts_with("1 series: 0 analyzed (0 flows), 0 unchanged, 1 failed"), "{said}");
     let lines = complaints(&wrong);
@@ -94,7 +94,7 @@ fn a_damaged_file_of_a_series_is_named() {
     // Whole again, it is as if nothing had been.
     fs::write(&file, &whole).expect("written");
     build(&cut, &input, &[]);
-    let fresh = folder.0.join("fresh");
+    let fresh = folder.path().join("fresh");
     build(&fresh, &input, &[]);
     assert!(tables(&cut) == tables(&fresh));
 }
@@ -106,8 +106,8 @@ fn tables(dataset: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 
 #[test]
 fn a_file_that_grows_is_done_again() {
-    let folder = Folder::new("grows");
-    let (input, dataset) = (folder.0.join("in"), folder.0.join("d"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, dataset) = (folder.path().join("in"), folder.path().join("d"));
     fs::create_dir_all(&input).expect("a folder");
     let file = input.join("eth0.pcap");
     let first = capture();
@@ -137,7 +137,7 @@ fn a_file_that_grows_is_done_again() {
     drop(out);
     let said = build(&dataset, &input, &[]);
     assert!(said.starts_with("1 series: 1 analyzed"), "it has grown since: {said}");
-    let fresh = folder.0.join("fresh");
+    let fresh = folder.path().join("fresh");
     build(&fresh, &input, &[]);
     assert!(contents(&dataset) == contents(&fresh), "the same as of the whole file");
     assert!(build(&dataset, &input, &[]).starts_with("1 series: 0 analyzed (0 flows), 1 unchanged"));
@@ -145,8 +145,8 @@ fn a_file_that_grows_is_done_again() {
 
 #[test]
 fn hosts_in_one_folder_stay_apart_and_names_say_nothing_of_time() {
-    let folder = Folder::new("hosts");
-    let (rotated, input) = (folder.0.join("rotated"), folder.0.join("in"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (rotated, input) = (folder.path().join("rotated"), folder.path().join("in"));
     captures(&rotated, 2, 1, RADIO, Some(5_000));
     fs::create_dir_all(&input).expect("a folder");
     // As of `tcpdump -G`, with clocks that stepped back: the order of names is that of time turned round.
@@ -163,7 +163,7 @@ fn hosts_in_one_folder_stay_apart_and_names_say_nothing_of_time() {
             fs::copy(file, input.join(name)).expect("copied");
         }
     }
-    let (dataset, same) = (folder.0.join("d"), folder.0.join("same"));
+    let (dataset, same) = (folder.path().join("d"), folder.path().join("same"));
     let said = build(&dataset, &input, &[]);
     assert!(said.starts_with("2 series: 2 analyzed (2 flows)"), "{said}");
     build(&same, &rotated, &[]);
@@ -196,8 +196,8 @@ fn hosts_in_one_folder_stay_apart_and_names_say_nothing_of_time() {
 
 #[test]
 fn captures_without_flows_are_a_dataset_without_flows() {
-    let folder = Folder::new("flowless");
-    let (dataset, input) = (folder.0.join("d"), folder.0.join("in"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dataset, input) = (folder.path().join("d"), folder.path().join("in"));
     fs::create_dir_all(&input).expect("a folder");
     fs::write(input.join("arp.pcap"), arp(1_700_000_000)).expect("written");
     fs::write(input.join("none.pcap"), &arp(0)[..24]).expect("written");
@@ -216,8 +216,8 @@ fn captures_without_flows_are_a_dataset_without_flows() {
 
 #[test]
 fn a_thousand_files_need_no_thousand_descriptors() {
-    let folder = Folder::new("thousand");
-    let (dataset, input) = (folder.0.join("d"), folder.0.join("in"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (dataset, input) = (folder.path().join("d"), folder.path().join("in"));
     fs::create_dir_all(&input).expect("a folder");
     for number in 0..1_000_u32 {
         fs::write(input.join(format!("ring.pcap{}", number * 7 % 1_000)), arp(1_700_000_000 + number))
@@ -235,10 +235,10 @@ fn a_thousand_files_need_no_thousand_descriptors() {
 
 #[test]
 fn a_full_disk_is_said_once_and_leaves_whole_series_only() {
-    let folder = Folder::new("full");
-    let (input, disk) = (folder.0.join("in"), folder.0.join("disk"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, disk) = (folder.path().join("in"), folder.path().join("disk"));
     captures(&input, 30, 1, RADIO, None);
-    let expected = folder.0.join("expected");
+    let expected = folder.path().join("expected");
     build(&expected, &input, &["--threads", "2"]);
     let expected = contents(&expected);
     let bytes: usize = expected.values().map(Vec::len).sum();
@@ -249,7 +249,7 @@ fn a_full_disk_is_said_once_and_leaves_whole_series_only() {
         cp -r \"$1\" \"$4\" || exit 97
         mount -o remount,size=100m \"$1\" || exit 96
         \"$0\" analyze --parquet \"$1/d\" \"$2\" && cp -r \"$1\" \"$5\"";
-    let [before, after] = ["before", "after"].map(|name| folder.0.join(name));
+    let [before, after] = ["before", "after"].map(|name| folder.path().join(name));
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_cellerator")]).args([&disk, &input]);
     let out = command.arg((bytes / 3).to_string()).args([&before, &after]).output().expect("unshare runs");
@@ -279,8 +279,8 @@ fn a_full_disk_is_said_once_and_leaves_whole_series_only() {
 
 #[test]
 fn what_a_killed_program_published_of_a_series_goes_with_the_next() {
-    let folder = Folder::new("strays");
-    let (input, dataset) = (folder.0.join("in"), folder.0.join("d"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, dataset) = (folder.path().join("in"), folder.path().join("d"));
     captures(&input, 1, 1, RADIO, None);
     build(&dataset, &input, &[]);
     let expected = contents(&dataset);

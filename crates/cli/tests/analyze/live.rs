@@ -4,12 +4,12 @@ use std::process::Command;
 
 use capture::Reader;
 
-use super::{Folder, text};
+use super::text;
 
 #[test]
 fn packets_of_an_interface_go_into_a_file() {
-    let folder = Folder::new("live");
-    let file = folder.0.join("live.pcapng");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("live.pcapng");
     // Two echo requests and their answers; the capture starts first and ends with the fourth packet.
     let script = format!(
         "ip link set lo up; (for i in 1 2 3 4 5 6 7 8; do ping -c 1 -W 1 127.0.0.1 >/dev/null; sleep 0.2; \

@@ -10,7 +10,7 @@ use datasets::{Manifest, Record};
 use serde_json::Value;
 use tables::TableReader;
 
-use super::{Folder, analyze, text};
+use super::{analyze, text};
 use crate::schema::check_against;
 
 /// Simulated captures of `seeds` runs in `folder`; some rotate.
@@ -63,11 +63,11 @@ pub fn build(dataset: &Path, input: &Path, more: &[&str]) -> String {
 
 #[test]
 fn any_number_of_shards_gives_the_same_bytes() {
-    let folder = Folder::new("shards");
-    let input = folder.0.join("in");
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in");
     captures(&input.join("a"), 4, 1, RADIO, None);
     captures(&input.join("b"), 3, 100, RADIO, Some(8_000));
-    let whole = folder.0.join("whole");
+    let whole = folder.path().join("whole");
     let said = build(&whole, &input, &["--threads", "1"]);
     assert!(said.starts_with("7 series: 7 analyzed (7 flows), 0 unchanged, 0 failed"), "{said}");
     let expected = contents(&whole);
@@ -77,7 +77,7 @@ fn any_number_of_shards_gives_the_same_bytes() {
         assert_eq!(expected.keys().filter(|path| path.starts_with(table)).count(), 7, "{table}");
     }
     for shards in [2, 3, 7] {
-        let dataset = folder.0.join(format!("of-{shards}"));
+        let dataset = folder.path().join(format!("of-{shards}"));
         for number in (1..=shards).rev() {
             let shard = format!("{number}/{shards}");
             // An index of an array may run twice, at the same time.
@@ -100,14 +100,14 @@ fn any_number_of_shards_gives_the_same_bytes() {
 
 #[test]
 fn what_was_killed_goes_on_and_what_changed_is_done_again() {
-    let folder = Folder::new("resumed");
-    let input = folder.0.join("in");
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in");
     captures(&input, 40, 1, RADIO, None);
-    let whole = folder.0.join("whole");
+    let whole = folder.path().join("whole");
     build(&whole, &input, &[]);
     let expected = contents(&whole);
 
-    let dataset = folder.0.join("killed");
+    let dataset = folder.path().join("killed");
     let records = dataset.join("v1").join("series");
     let mut child = Command::new(env!("CARGO_BIN_EXE_cellerator"))
         .args(["analyze", "--threads", "1", "--parquet"])
@@ -154,13 +154,13 @@ fn what_was_killed_goes_on_and_what_changed_is_done_again() {
 
 #[test]
 fn a_rotated_capture_is_one_series() {
-    let folder = Folder::new("rotated");
-    let (input, plain) = (folder.0.join("in"), folder.0.join("plain"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, plain) = (folder.path().join("in"), folder.path().join("plain"));
     captures(&input, 1, 1, RADIO, Some(8_000));
     captures(&plain, 1, 1, RADIO, None);
     assert!(fs::read_dir(&input).expect("a folder").count() > 2);
     let flows = |folder_name: &str, input: &Path| -> Vec<Vec<tables::Value>> {
-        let dataset = folder.0.join(folder_name);
+        let dataset = folder.path().join(folder_name);
         assert!(build(&dataset, input, &[]).starts_with("1 series: 1 analyzed (1 flows)"));
         let parts: Vec<PathBuf> =
             contents(&dataset).into_keys().filter(|path| path.starts_with("v1/table=flows")).collect();
@@ -182,10 +182,10 @@ fn a_rotated_capture_is_one_series() {
 
 #[test]
 fn a_manifest_says_what_belongs_together() {
-    let folder = Folder::new("manifest");
-    let input = folder.0.join("in");
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in");
     captures(&input, 3, 1, RADIO, None);
-    let (file, dataset) = (folder.0.join("m.json").display().to_string(), folder.0.join("d"));
+    let (file, dataset) = (folder.path().join("m.json").display().to_string(), folder.path().join("d"));
     let input_text = input.display().to_string();
     let out = analyze(&["--write-manifest", &file, "--env", "lte", &input_text], &[]);
     assert!(out.status.success(), "{}", text(&out.stderr));
@@ -216,11 +216,11 @@ fn a_manifest_says_what_belongs_together() {
 
 #[test]
 fn a_name_that_another_capture_has_and_a_broken_file_are_said() {
-    let folder = Folder::new("names");
-    let (first, second) = (folder.0.join("x/in"), folder.0.join("y/in"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, second) = (folder.path().join("x/in"), folder.path().join("y/in"));
     captures(&first, 1, 1, RADIO, None);
     captures(&second, 1, 1, RADIO, None);
-    let dataset = folder.0.join("d");
+    let dataset = folder.path().join("d");
     build(&dataset, &first, &[]);
     let before = contents(&dataset);
     let [root, other] = [&dataset, &second].map(|path| path.display().to_string());
@@ -238,17 +238,17 @@ fn a_name_that_another_capture_has_and_a_broken_file_are_said() {
 
 #[test]
 fn the_effect_of_a_change_is_found() {
-    let folder = Folder::new("effect");
+    let folder = tempfile::tempdir().expect("a folder");
     let sides =
         [("before", RADIO), ("after", "rate = \"8 Mbit/s\", delay = \"5 ms\", queue = \"15 packets\"")];
     let mut args = vec!["--compare".to_owned()];
     for (name, radio) in sides {
-        let input = folder.0.join(format!("in-{name}"));
+        let input = folder.path().join(format!("in-{name}"));
         captures(&input, 12, 1, radio, None);
-        build(&folder.0.join(name), &input, &[]);
-        args.push(folder.0.join(name).display().to_string());
+        build(&folder.path().join(name), &input, &[]);
+        args.push(folder.path().join(name).display().to_string());
     }
-    let html = folder.0.join("effect.html").display().to_string();
+    let html = folder.path().join("effect.html").display().to_string();
     args.extend(["--samples", "500", "--html", &html].map(str::to_owned));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let out = analyze(&args, &[]);
@@ -267,6 +267,6 @@ fn the_effect_of_a_change_is_found() {
     assert!(page.contains("<svg") && page.contains("RTT, median"));
     let out = analyze(&["--compare", args[1]], &[]);
     assert!(text(&out.stderr).contains("two datasets"), "{}", text(&out.stderr));
-    let out = analyze(&["--compare", args[1], &folder.0.display().to_string()], &[]);
+    let out = analyze(&["--compare", args[1], &folder.path().display().to_string()], &[]);
     assert!(text(&out.stderr).contains("no dataset"), "{}", text(&out.stderr));
 }

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::Value;
 
-use super::{Folder, analyze, text};
+use super::{analyze, text};
 use crate::analyze::frames::{self, Frame, Magic, Order, RAW, ethernet, ipv4, pcap, pcapng, udp};
 
 /// Both sides, both versions of IP, loss, time-outs, lost acknowledgements, small windows, many flows; a slow
@@ -28,11 +28,11 @@ pub const CASES: [&str; 9] = [
 
 /// What an analysis says of the traffic, without what it says of files.
 pub fn found_with(args: &[&str], files: &[Vec<u8>]) -> Value {
-    let folder = Folder::new(&format!("metamorphic-{:?}", std::thread::current().id()));
+    let folder = tempfile::tempdir().expect("a folder");
     let mut args: Vec<String> = args.iter().map(ToString::to_string).collect();
     args.extend(["--json".to_owned(), "--events".to_owned()]);
     for (index, bytes) in files.iter().enumerate() {
-        let path = folder.0.join(index.to_string());
+        let path = folder.path().join(index.to_string());
         std::fs::write(&path, bytes).expect("written");
         args.push(path.display().to_string());
     }

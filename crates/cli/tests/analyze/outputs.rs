@@ -4,13 +4,13 @@ use capture::Reader;
 use serde_json::Value;
 use tables::TableReader;
 
-use super::{Folder, analyze, capture, text};
+use super::{analyze, capture, text};
 
 #[test]
 fn one_reading_gives_every_output() {
-    let folder = Folder::new("outputs");
-    let file = |name: &str| folder.0.join(name).display().to_string();
-    std::fs::write(folder.0.join("in.pcap"), capture()).expect("written");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(folder.path().join("in.pcap"), capture()).expect("written");
     let (csv, jsonl, trace, graphs, annotated) =
         (file("f.csv"), file("f.jsonl"), file("t.json"), file("graphs"), file("a.pcapng"));
     let mut args = vec!["--csv", &csv, "--jsonl", &jsonl, "--perfetto", &trace];
@@ -66,13 +66,13 @@ fn one_reading_gives_every_output() {
 
 #[test]
 fn gnuplot_gets_columns_and_a_script() {
-    let folder = Folder::new("gnuplot");
-    let graphs = folder.0.display().to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let graphs = folder.path().display().to_string();
     let out = analyze(&["--graphs", "N", "--gnuplot", "--graphs-to", &graphs, "-"], &capture());
     assert!(out.status.success(), "{}", text(&out.stderr));
-    let script = std::fs::read_to_string(folder.0.join("a2b_owin.gp")).expect("a script");
+    let script = std::fs::read_to_string(folder.path().join("a2b_owin.gp")).expect("a script");
     assert!(script.contains("\"a2b_owin_average.dat\""), "{script}");
-    let columns = std::fs::read_to_string(folder.0.join("a2b_owin_average.dat")).expect("columns");
+    let columns = std::fs::read_to_string(folder.path().join("a2b_owin_average.dat")).expect("columns");
     assert!(columns.contains("0.050100 2000\n"), "{columns}");
     let out = analyze(&["--graphs", "Q", "-"], &capture());
     assert!(!out.status.success() && text(&out.stderr).contains("'Q' is no graph"), "{}", text(&out.stderr));
@@ -80,8 +80,8 @@ fn gnuplot_gets_columns_and_a_script() {
 
 #[test]
 fn what_cannot_be_written_or_read_twice_is_said() {
-    let folder = Folder::new("twice-read");
-    let input = folder.0.join("in.pcap");
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in.pcap");
     std::fs::write(&input, capture()).expect("written");
     let out = analyze(&["--html", "/nowhere/at/all.html", &input.display().to_string()], &[]);
     assert!(
@@ -89,20 +89,20 @@ fn what_cannot_be_written_or_read_twice_is_said() {
         "{}",
         text(&out.stderr)
     );
-    let annotated = folder.0.join("a.pcapng").display().to_string();
+    let annotated = folder.path().join("a.pcapng").display().to_string();
     let out = analyze(&["--annotate", &annotated, "-"], &capture());
     assert!(!out.status.success() && text(&out.stderr).contains("name files"), "{}", text(&out.stderr));
 }
 
 #[test]
 fn environments_are_compared() {
-    let folder = Folder::new("environments");
+    let folder = tempfile::tempdir().expect("a folder");
     for name in ["a1.pcap", "a2.pcap", "b.pcap"] {
-        std::fs::write(folder.0.join(name), capture()).expect("written");
+        std::fs::write(folder.path().join(name), capture()).expect("written");
     }
-    let group = |name: &str, files: &str| format!("{name}={}", folder.0.join(files).display());
+    let group = |name: &str, files: &str| format!("{name}={}", folder.path().join(files).display());
     let (wifi, lte) = (group("wifi", "a*.pcap"), group("lte", "b.pcap"));
-    let html = folder.0.join("r.html").display().to_string();
+    let html = folder.path().join("r.html").display().to_string();
     let out = analyze(&["--group", &wifi, "--group", &lte, "--compare", "--html", &html], &[]);
     let shown = text(&out.stdout);
     assert!(out.status.success(), "{}", text(&out.stderr));
@@ -149,17 +149,17 @@ fn column(table: &TableReader, name: &str) -> Vec<tables::Value> {
 
 #[test]
 fn a_connection_captured_at_both_ends_has_the_ends_of_both_flows() {
-    let folder = Folder::new("pairs");
+    let folder = tempfile::tempdir().expect("a folder");
     let captures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
     let file = |side: &str| captures.join(format!("loss.{side}.pcapng.gz")).display().to_string();
     let (client, server) = (file("client"), file("server"));
-    let out = analyze(&["--parquet", &folder.0.display().to_string(), &server, &client], &[]);
+    let out = analyze(&["--parquet", &folder.path().display().to_string(), &server, &client], &[]);
     assert!(out.status.success(), "{}", text(&out.stderr));
-    let (_, pairs) = part(&folder.0, "pairs", "none");
+    let (_, pairs) = part(folder.path(), "pairs", "none");
     let of = |name: &str| column(&pairs, name);
     assert_eq!((of("file"), of("server_flow_file")), (vec![client.into()], vec![server.into()]));
     // They are those of the flows that the row names.
-    let (_, flows) = part(&folder.0, "flows", "none");
+    let (_, flows) = part(folder.path(), "flows", "none");
     let ids = column(&flows, "flow_id");
     for (prefix, id) in [("", "client_flow_id"), ("server_flow_", "server_flow_id")] {
         let row = ids.iter().position(|flow| *flow == of(id)[0]).expect("its flow");
@@ -176,10 +176,10 @@ fn a_connection_captured_at_both_ends_has_the_ends_of_both_flows() {
 
 #[test]
 fn a_dataset_holds_what_the_json_says() {
-    let folder = Folder::new("dataset");
-    let input = folder.0.join("in.pcap");
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in.pcap");
     std::fs::write(&input, capture()).expect("written");
-    let (root, input) = (folder.0.join("data"), input.display().to_string());
+    let (root, input) = (folder.path().join("data"), input.display().to_string());
     let write = || {
         let out = analyze(&["--parquet", &root.display().to_string(), "--env", "lte drive", &input], &[]);
         assert!(out.status.success(), "{}", text(&out.stderr));
@@ -219,8 +219,8 @@ fn a_dataset_holds_what_the_json_says() {
 
     // Again: the same parts, not more; under another name too.
     write();
-    std::fs::rename(&input, folder.0.join("other.pcap")).expect("renamed");
-    let other = folder.0.join("other.pcap").display().to_string();
+    std::fs::rename(&input, folder.path().join("other.pcap")).expect("renamed");
+    let other = folder.path().join("other.pcap").display().to_string();
     let out = analyze(
         &["--group", &format!("lte drive={other}"), "--compare", "--parquet", &root.display().to_string()],
         &[],

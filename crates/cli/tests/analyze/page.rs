@@ -8,11 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::DeflateDecoder;
 use serde_json::{Value, json};
 
-use super::{Folder, analyze, capture, text};
+use tempfile::TempDir;
+
+use super::{analyze, capture, text};
 
 /// The page of the made capture.
-fn page(folder: &Folder) -> String {
-    let file = folder.0.join("report.html");
+fn page(folder: &TempDir) -> String {
+    let file = folder.path().join("report.html");
     let out = analyze(&["--html", &file.display().to_string(), "-"], &capture());
     assert!(out.status.success(), "{}", text(&out.stderr));
     std::fs::read_to_string(file).expect("a page")
@@ -32,7 +34,7 @@ fn unpacked(base64: &str) -> Vec<u8> {
 
 #[test]
 fn the_page_needs_nothing_else() {
-    let page = page(&Folder::new("alone"));
+    let page = page(&tempfile::tempdir().expect("a folder"));
     let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
     for outside in
         ["http://", "https://", "<link", " src=", "url(", "@import", "fetch(", "XMLHttpRequest", "import("]
@@ -44,7 +46,7 @@ fn the_page_needs_nothing_else() {
 
 #[test]
 fn the_data_in_the_page_is_what_was_captured() {
-    let page = page(&Folder::new("data"));
+    let page = page(&tempfile::tempdir().expect("a folder"));
     let head: Value = serde_json::from_slice(&unpacked(element(&page, "head"))).expect("JSON");
     assert_eq!((&head["flows"], &head["captures"][0]["packets"]), (&1.into(), &8.into()));
     assert_eq!(
@@ -131,11 +133,11 @@ struct Browser {
 }
 
 impl Browser {
-    fn start(folder: &Folder) -> Self {
+    fn start(folder: &TempDir) -> Self {
         let program = format!(
             "exec chromium --headless --no-sandbox --disable-gpu --window-size=1400,2000 \
              --remote-debugging-pipe --user-data-dir='{}' 3<&0 4>&1 2>/dev/null",
-            folder.0.join("profile").display()
+            folder.path().join("profile").display()
         );
         let mut child = Command::new("sh")
             .args(["-c", &program])
@@ -190,7 +192,7 @@ impl Drop for Browser {
 #[test]
 #[ignore = "needs Chromium: make chromium"]
 fn the_page_works_in_a_browser() {
-    let folder = Folder::new("browser");
+    let folder = tempfile::tempdir().expect("a folder");
     page(&folder);
     let mut browser = Browser::start(&folder);
     let target = browser.ask(1, None, "Target.createTarget", &json!({ "url": "about:blank" }));
@@ -200,7 +202,7 @@ fn the_page_works_in_a_browser() {
     for (id, domain) in (3..).zip(["Page", "Runtime", "Network", "Log"]) {
         browser.ask(id, session.as_deref(), &format!("{domain}.enable"), &json!({}));
     }
-    let url = format!("file://{}", folder.0.join("report.html").display());
+    let url = format!("file://{}", folder.path().join("report.html").display());
     browser.ask(8, session.as_deref(), "Page.navigate", &json!({ "url": url }));
     browser.wait_for("Page.loadEventFired");
     let visit = json!({ "expression": VISIT, "awaitPromise": true, "returnByValue": true });

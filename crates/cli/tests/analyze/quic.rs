@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Folder, analyze, text};
+use super::{analyze, text};
 
 const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 1], 50_000);
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 443);
@@ -87,8 +87,8 @@ fn the_table_says_what_is_inferred() {
 
 #[test]
 fn json_and_page_have_it_apart_whatever_the_threads() {
-    let folder = Folder::new("quic");
-    let page = folder.0.join("report.html");
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("report.html");
     let out = analyze(&["-", "--json", "--html", &page.display().to_string()], &capture());
     let json: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     let flow = &json["quic"][0];
@@ -111,8 +111,8 @@ fn json_and_page_have_it_apart_whatever_the_threads() {
 
 #[test]
 fn a_comparison_says_that_quic_is_left_out() {
-    let folder = Folder::new("quic-compared");
-    let (a, b) = (folder.0.join("a.pcap"), folder.0.join("b.pcap"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let (a, b) = (folder.path().join("a.pcap"), folder.path().join("b.pcap"));
     for path in [&a, &b] {
         std::fs::write(path, capture()).expect("written");
     }

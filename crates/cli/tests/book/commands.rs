@@ -5,12 +5,13 @@
 //! not run, is listed here.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use io::SpawnOptions;
+use tempfile::TempDir;
 
 use crate::book::root;
 use crate::network::{Network, PROGRAM};
@@ -77,11 +78,10 @@ fn script(page: &str) -> String {
 }
 
 /// A folder for the session, with what pages name of the repository.
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(name);
-    fs::create_dir(&folder).unwrap();
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
     for link in ["scenarios", "crates", "experiments"] {
-        std::os::unix::fs::symlink(root().join(link), folder.join(link)).unwrap();
+        std::os::unix::fs::symlink(root().join(link), folder.path().join(link)).unwrap();
     }
     folder
 }
@@ -122,9 +122,9 @@ impl Drop for Over<'_> {
 }
 
 /// Runs a page while a client downloads.
-fn run_page(page: &str, before: &str) -> (String, PathBuf) {
+fn run_page(page: &str, before: &str) -> (String, TempDir) {
     let network = Network::build("book");
-    let folder = folder(&network.name);
+    let folder = folder();
     let is_over = AtomicBool::new(false);
     let text = thread::scope(|scope| {
         let downloads = scope.spawn(|| {
@@ -137,7 +137,7 @@ fn run_page(page: &str, before: &str) -> (String, PathBuf) {
             count
         });
         let over = Over(&is_over);
-        let text = run(&network, &(before.to_owned() + &script(page)), &folder);
+        let text = run(&network, &(before.to_owned() + &script(page)), folder.path());
         drop(over);
         assert!(downloads.join().unwrap() > 0, "the network works before and after");
         text
@@ -150,22 +150,22 @@ fn an_operator_gets_to_a_first_report() {
     let (text, folder) = run_page("start-operator.md", "");
     assert!(text.contains("flows were accelerated"), "{text}");
     assert!(
-        fs::read_to_string(folder.join("report.html")).unwrap().contains("What these figures do not say")
+        fs::read_to_string(folder.path().join("report.html"))
+            .unwrap()
+            .contains("What these figures do not say")
     );
     let json: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(folder.join("report.json")).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(folder.path().join("report.json")).unwrap()).unwrap();
     assert!(json["totals"]["flows_accelerated"].as_u64().unwrap() > 0, "{json}");
     assert!(json["totals"]["downlink_bytes"].as_u64().unwrap() >= 2_000_000, "{json}");
-    assert!(folder.join("hour.html").exists());
-    fs::remove_dir_all(folder).unwrap();
+    assert!(folder.path().join("hour.html").exists());
 }
 
 #[test]
 fn a_vps_owner_gets_to_a_first_report() {
     let (text, folder) = run_page("start-vps.md", "");
     assert!(text.contains("flows were accelerated") && text.contains("drained and ended"), "{text}");
-    assert!(folder.join("report.html").exists());
-    fs::remove_dir_all(folder).unwrap();
+    assert!(folder.path().join("report.html").exists());
 }
 
 #[test]
@@ -174,19 +174,17 @@ fn the_page_on_reports_does_what_it_says() {
                until grep -q ready: run.out; do sleep 0.1; done\n\
                cellerator report --during '3 s' --json before.json\n";
     let (text, folder) = run_page("report.md", run);
-    let page = fs::read_to_string(folder.join("report.html")).unwrap();
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     let says = ["no difference shown", "faster", "slower", "too few flows"];
     assert!(page.contains("Mann-Whitney") && says.iter().any(|one| page.contains(one)), "{text}");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
 fn a_researcher_gets_to_a_first_figure() {
     let network = Network::build("research");
-    let folder = folder(&network.name);
-    run(&network, &script("start-researcher.md"), &folder);
+    let folder = folder();
+    run(&network, &script("start-researcher.md"), folder.path());
     for page in ["drive/report.html", "contest.html", "page.html", "flows.html"] {
-        assert!(fs::metadata(folder.join(page)).unwrap().len() > 1_000, "{page}");
+        assert!(fs::metadata(folder.path().join(page)).unwrap().len() > 1_000, "{page}");
     }
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -52,19 +52,24 @@ fn behind_a_upf_subscribers_are_known_by_their_own_addresses() {
 /// What a recipe says of no root: each of its networks is simulated, and every file arrives.
 #[test]
 fn networks_of_recipes_are_simulated_to_their_ends() {
-    let folder = std::env::temp_dir().join(format!("ct-recipes-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
     let recipes = std::fs::read_dir(crate::book::root().join("scenarios/recipes")).unwrap();
     let recipes: Vec<_> = recipes.map(|entry| entry.unwrap().path()).collect();
     assert!(!recipes.is_empty());
     for recipe in recipes {
         let output = Command::new(PROGRAM)
-            .args([OsStr::new("sim"), "run".as_ref(), recipe.as_ref(), "--out".as_ref(), folder.as_ref()])
+            .args([
+                OsStr::new("sim"),
+                "run".as_ref(),
+                recipe.as_ref(),
+                "--out".as_ref(),
+                folder.path().as_ref(),
+            ])
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {said}", recipe.display());
     }
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// At the subscriber's end of a satellite link, uploads are what can be accelerated.
@@ -198,10 +203,9 @@ impl Drop for MemoryGroup {
 #[ignore = "needs Debian's packages wireguard-tools and wireguard-go: make recipes"]
 fn a_wireguard_interface_is_a_mobile_side() {
     let network = Network::build("tunnel");
-    let folder = std::env::temp_dir().join(&network.name);
-    std::fs::create_dir(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let key = |name: &str| {
-        let path = folder.join(name).display().to_string();
+        let path = folder.path().join(name).display().to_string();
         let public = sh(&network.middle, &format!("umask 077; wg genkey >{path}; wg pubkey <{path}"));
         (path, public.trim().to_owned())
     };

@@ -37,8 +37,8 @@ fn document(path: &str) -> Value {
 fn what_was_recorded_is_reported_and_an_upgrade_is_no_gap() {
     const LEN: usize = 1_500_000;
     let network = Network::build("history");
-    let folder = std::env::temp_dir().join(&network.name);
-    fs::create_dir(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
     let in_folder = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let (ok, said) = report(&network, &["--directory", folder.to_str().unwrap()]);
     assert!(!ok && said.contains("no accelerator"), "{said}");
@@ -113,14 +113,14 @@ fn what_was_recorded_is_reported_and_an_upgrade_is_no_gap() {
     assert!(!ok && said.contains("--before"), "{said}");
     history.stop();
     new.stop();
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn one_sheet_is_printed_where_a_browser_is_and_its_lack_is_said_at_once() {
     let network = Network::build("sheet");
     let accelerator = network.accelerate(&[]);
-    let pdf = std::env::temp_dir().join(format!("{}.pdf", network.name));
+    let folder = tempfile::tempdir().unwrap();
+    let pdf = folder.path().join("report.pdf");
     let mut command = Command::new(PROGRAM);
     command
         .args(["report", &network.name, "--during", "1 h", "--pdf", pdf.to_str().unwrap()])
@@ -136,7 +136,6 @@ fn one_sheet_is_printed_where_a_browser_is_and_its_lack_is_said_at_once() {
         // Objects of the kind `Page`; `Pages` is their list.
         let pages = String::from_utf8_lossy(&printed).matches("/Type /Page\n").count();
         assert_eq!(pages, 1, "it is one sheet");
-        fs::remove_file(&pdf).unwrap();
     }
     accelerator.stop();
 }

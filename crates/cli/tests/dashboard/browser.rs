@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,19 +11,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use io::{Clock, Namespace, SpawnOptions};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::network::PATIENCE;
 
 const SIGKILL: i32 = 9;
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A browser with one page.
 pub struct Browser {
     driver: Child,
     namespace: Namespace,
     session: String,
-    profile: PathBuf,
+    profile: TempDir,
 }
 
 const PORT: u16 = 9515;
@@ -33,9 +31,7 @@ impl Browser {
     /// Starts one in a namespace, which needs `lo` to be up, with a window of that many pixels. Certificates that nobody
     /// vouches for are taken.
     pub fn start(namespace: &Namespace, (width, height): (u32, u32), is_dark: bool) -> Self {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let profile = std::env::temp_dir().join(format!("ct-browser-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&profile).unwrap();
+        let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new("chromedriver");
         command.arg(format!("--port={PORT}")).arg("--allowed-ips=127.0.0.1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -51,7 +47,7 @@ impl Browser {
             "--disable-dev-shm-usage".to_owned(),
             "--hide-scrollbars".to_owned(),
             format!("--window-size={width},{height}"),
-            format!("--user-data-dir={}", browser.profile.display()),
+            format!("--user-data-dir={}", browser.profile.path().display()),
         ];
         if is_dark {
             arguments.push("--blink-settings=preferredColorScheme=0".to_owned());
@@ -223,6 +219,5 @@ impl Drop for Browser {
         }
         drop(self.driver.kill());
         drop(self.driver.wait());
-        drop(std::fs::remove_dir_all(&self.profile));
     }
 }

@@ -378,7 +378,7 @@ fn from_another_machine_there_is_a_token_over_tls() {
     let network = Network::build("token");
     let accelerator = network.accelerate(&["--no-bypass", "--recover-within", "0 ms"]);
     let traffic = Traffic::start(&network, &[2]);
-    let token = std::env::temp_dir().join(format!("ct-dashboard-token-{}", std::process::id()));
+    let token = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     std::fs::write(&token, TOKEN).unwrap();
     close(&token);
     let (certificate, key) = (file("box.pem"), file("box.key"));
@@ -437,7 +437,6 @@ fn from_another_machine_there_is_a_token_over_tls() {
     let is_expected = |message: &String| message.contains("401") || message.contains("[DOM]");
     assert!(messages.iter().all(is_expected), "{messages:?}");
     drop((browser, dashboard, traffic));
-    std::fs::remove_file(&token).unwrap();
     accelerator.stop();
 }
 

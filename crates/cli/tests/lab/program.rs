@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use io::{Clock, PidFd, ProcessId, Waiter};
+use tempfile::TempDir;
 use units::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cellerator");
@@ -19,16 +20,15 @@ pub fn cellerator(arguments: &[&str]) -> String {
 /// A scenario file and a lab's name, of this test alone.
 pub struct Lab {
     name: String,
-    directory: PathBuf,
+    directory: TempDir,
     scenario: String,
 }
 
 impl Lab {
     pub fn new(name: &str, toml: &str) -> Self {
         let name = format!("ct-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(&name);
-        fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("scenario.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("scenario.toml");
         fs::write(&path, toml).unwrap();
         Self { name, scenario: path.to_str().unwrap().to_owned(), directory }
     }
@@ -48,8 +48,8 @@ impl Lab {
 
     /// Runs the scenario and gives its results.
     pub fn run(&self) -> serde_json::Value {
-        let json = self.directory.join("results.json");
-        let html = self.directory.join("report.html");
+        let json = self.directory.path().join("results.json");
+        let html = self.directory.path().join("report.html");
         let files = ["--json", json.to_str().unwrap(), "--html", html.to_str().unwrap()];
         let said = cellerator(&[&["lab", "run", &self.scenario, "--name", &self.name], &files[..]].concat());
         let text = fs::read_to_string(&json).unwrap_or_else(|e| panic!("{e}: {said}"));
@@ -69,12 +69,6 @@ pub fn start_telling(arguments: &[&str], file: &Path) -> Running {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
     Running(command.stderr(fs::File::create(file).unwrap()).spawn().unwrap())
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.directory).unwrap();
-    }
 }
 
 /// A running program; killed when dropped.

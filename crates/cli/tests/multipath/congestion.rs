@@ -2,7 +2,7 @@
 //! are meant use it, it ends with who loaded it, and it keeps a queue shorter than BBR does.
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -117,8 +117,8 @@ fn connections_to_one_client_share_what_they_know() {
     }
     let _own = own_name();
     let program = loaded(Setup::usual());
-    let file = std::env::temp_dir().join(format!("congestion-shares-{}.toml", std::process::id()));
-    let json = file.with_extension("json");
+    let folder = tempfile::tempdir().unwrap();
+    let [file, json] = ["shares.toml", "shares.json"].map(|name| folder.path().join(name));
     let text = r#"
 name = "congestion-shares"
 title = "Two downloads of one client"
@@ -137,9 +137,6 @@ name = "two"
     let (events, output) = events_during(&program, || cellerator(&arguments));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let results: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
-    for file in [file, json] {
-        std::fs::remove_file(file).unwrap();
-    }
     let mut bounds = [0; Bound::ALL.len()];
     events.chunk_by(|a, b| a.number == b.number).for_each(|one| replay(one, &mut bounds));
     let sharing = |number| events.iter().any(|e| e.number == number && e.peers.others.count == 1);
@@ -260,10 +257,11 @@ fn what_cannot_be_loaded_is_one_line() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]);
     // Where others may not look, it is copied.
-    let copy = std::env::temp_dir().join(format!("cellerator-congestion-{}", std::process::id()));
+    let all = std::fs::Permissions::from_mode(0o755);
+    let folder = tempfile::Builder::new().permissions(all).tempdir().unwrap();
+    let copy = folder.path().join("cellerator");
     std::fs::copy(env!("CARGO_BIN_EXE_cellerator"), &copy).unwrap();
     let output = command.arg(&copy).args(["congestion", "load"]).output().unwrap();
-    std::fs::remove_file(&copy).unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.lines().count() == 1, "{said}");
     assert!(said.contains("CAP_BPF") || said.contains("root"), "{said}");
@@ -299,7 +297,8 @@ fn its_queue_is_shorter_than_bbrs_at_no_less_of_the_link() {
 
 #[test]
 fn the_unit_for_every_boot_is_written_and_taken_away_again() {
-    let root = std::env::temp_dir().join(format!("ct-congestion-unit-{}", std::process::id()));
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
     let folder = root.join("etc/systemd/system");
     let (unit, wanted) = (
         folder.join("cellerator-congestion.service"),
@@ -346,7 +345,6 @@ fn the_unit_for_every_boot_is_written_and_taken_away_again() {
         assert_eq!((code, said.trim_end().lines().count()), (Some(1), 1), "{said}");
         assert!(said.contains("is a link to /dev/null"), "{said}");
     }
-    std::fs::remove_dir_all(&root).unwrap();
     // This machine's own, where systemd is not at work.
     if !Path::new("/run/systemd/system").exists() {
         let done = cellerator(&["congestion", "install"]);

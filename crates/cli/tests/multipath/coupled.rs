@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use ::coupled::layout::{Event, EventKind};
@@ -12,6 +11,7 @@ use ::coupled::{SchemeProgram, Setup, kernel_name};
 use control::coupled::{Coupled, Scheme, SubflowId};
 use io::{Namespace, SpawnOptions, Waiter, sysctl};
 use serde_json::Value;
+use tempfile::TempPath;
 use units::Duration;
 
 use super::daemon::{Daemon, SIGKILL, SIGTERM, World, spawn, until};
@@ -29,7 +29,7 @@ fn has_struct_ops() -> bool {
 }
 
 /// Two radios that lose at random and by full queues; the first is dead for a second and a half.
-pub(super) fn scenario(name: &str, control: &str, keys: &str) -> PathBuf {
+pub(super) fn scenario(name: &str, control: &str, keys: &str) -> TempPath {
     let text = format!(
         r#"
 name = "{name}"
@@ -53,7 +53,7 @@ up = {{ rate = "3 Mbit/s", delay = "25 ms" }}
 name = "kernel"
 "#
     );
-    let file = std::env::temp_dir().join(format!("{name}-{}.toml", std::process::id()));
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap().into_temp_path();
     std::fs::write(&file, text).unwrap();
     file
 }
@@ -78,7 +78,6 @@ fn watched(scheme: Scheme, keys: &str) -> Vec<Event> {
         let run = &results["scenarios"][0]["runs"][0];
         assert!(run["is_intact"] == true && run["is_multi_path"] == true, "{run}");
     });
-    std::fs::remove_file(&file).unwrap();
     let (more, lost) = program.events().unwrap();
     events.extend(more);
     assert_eq!(lost, 0, "events found no room");

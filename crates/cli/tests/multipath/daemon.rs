@@ -403,9 +403,8 @@ fn another_that_manages_endpoints_is_named() {
     }
     let world = World::new("other");
     // Whatever it is: what counts is its name.
-    let program = std::env::temp_dir().join(format!("cellerator-{}", std::process::id()));
-    std::fs::create_dir_all(&program).unwrap();
-    let program = program.join("mptcpd");
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("mptcpd");
     std::fs::copy("/bin/sleep", &program).unwrap();
     let mut command = Command::new(&program);
     command.arg("60");
@@ -415,7 +414,6 @@ fn another_that_manages_endpoints_is_named() {
     daemon.end(SIGTERM);
     let _ = other.kill();
     let _ = other.wait();
-    std::fs::remove_dir_all(program.parent().unwrap()).unwrap();
     assert!(
         conflicts.contains("mptcpd also manages") && conflicts.contains("systemctl stop mptcp"),
         "{conflicts}"

@@ -39,7 +39,7 @@ fn every_setting_of_the_example_can_be_switched_on() {
         .collect();
     assert!(settings.len() > 8, "{settings:?}");
     let machine = Place::new();
-    let file = std::env::temp_dir().join(format!("ct-example-{}.toml", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     // Each alone, so that none hides another one, and all at once.
     let ends = &settings[..2];
     let texts = settings[2..].iter().map(|one| [ends, std::slice::from_ref(one)].concat().join("\n"));
@@ -49,7 +49,6 @@ fn every_setting_of_the_example_can_be_switched_on() {
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.success() && said.starts_with("# steering by"), "{text}\n{said}");
     }
-    fs::remove_file(file).unwrap();
     // As it is shipped nothing is set.
     assert!(example.lines().all(|line| line.is_empty() || line.starts_with('#')));
 }

@@ -67,7 +67,6 @@ fn all_parts_stand_in_one_document_and_one_page() {
     let of_rtt = parts[0]["verdict"].as_str().unwrap();
     assert!(of_rtt.contains("Of the idle "), "{of_rtt}");
     let html = std::fs::read_to_string(&page).unwrap();
-    std::fs::remove_file(&page).unwrap();
     let body = html.split_once("</h1>").unwrap().1;
     assert!(body.starts_with("<p class=\"finding\">Down, TCP gets "), "{}", &body[..80]);
     assert_eq!(body.matches("<h2>").count(), wanted.len());
@@ -132,6 +131,5 @@ fn silences_that_were_not_learned_are_tried_when_resumed() {
     }
     std::fs::write(&path, whole.to_string()).unwrap();
     let again = server.measure(&["timeout", "--resume", to]);
-    std::fs::remove_file(&path).unwrap();
     assert!(words(&again).contains("nothing is left in it to be learned"), "{}", words(&again));
 }

@@ -1,10 +1,10 @@
 //! `cellerator probe` over the loopback device: documents, messages, exit codes. Needs no root.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempPath;
 
 use crate::schema;
 
@@ -68,8 +68,8 @@ pub fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-pub fn file(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("cellerator-probe-{}-{name}", std::process::id()))
+pub fn file(name: &str) -> TempPath {
+    tempfile::Builder::new().suffix(name).tempfile().unwrap().into_temp_path()
 }
 
 #[test]
@@ -88,7 +88,6 @@ fn documents_follow_their_schemas_and_pages_begin_with_the_verdict() {
         }
     }
     let html = std::fs::read_to_string(&page).unwrap();
-    std::fs::remove_file(&page).unwrap();
     let verdict = sweep["verdict"].as_str().unwrap();
     let body = html.split_once("</h1>").unwrap().1;
     assert!(body.starts_with("<p class=\"finding\">Download: "), "{verdict}");
@@ -110,7 +109,6 @@ fn documents_follow_their_schemas_and_pages_begin_with_the_verdict() {
     let environments = comparison["round_trips"].as_array().unwrap().iter().map(|row| &row["environment"]);
     assert_eq!(environments.collect::<Vec<_>>(), ["wired"; 3]);
     assert_eq!(comparison["capacities"].as_array().unwrap().len(), 2);
-    kept.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     let loads: Vec<&str> =
         rtt["phases"].as_array().unwrap().iter().map(|phase| phase["load"].as_str().unwrap()).collect();
     assert_eq!(loads, ["idle", "down", "up"]);
@@ -173,7 +171,6 @@ fn what_is_wrong_is_one_line() {
     refused(&server.measure(&keyed(&["rtt", "--idle"])), "overloaded");
     lines.for_each(drop);
     assert!(first.wait().unwrap().success());
-    std::fs::remove_file(&key).unwrap();
 
     let nobody = Server { child: Command::new("true").spawn().unwrap(), port: "9".to_owned() };
     refused(&nobody.measure(&["rtt", "--idle"]), "nothing listens at 127.0.0.1 port 9");

@@ -12,6 +12,7 @@ use lab::{Emulator, Keep, Network, Role, Waking};
 use link::{DelayModel, LinkConfig, LossModel};
 use scenario::{Client, LinkPlan};
 use serde_json::Value;
+use tempfile::TempDir;
 use units::Duration;
 
 use crate::probe::link::{document, one_at_a_time};
@@ -61,7 +62,7 @@ struct Lab {
     running: Vec<Killed>,
     _emulator: Emulator,
     network: Network,
-    directory: PathBuf,
+    directory: TempDir,
 }
 
 impl Lab {
@@ -85,8 +86,7 @@ impl Lab {
             feedback: None,
         };
         let emulator = Emulator::start(devices, &plan, Keep::Nothing, Waking::OnTimer, None).unwrap();
-        let directory = std::env::temp_dir().join(format!("cellerator-{name}"));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
         Self { running: Vec::new(), _emulator: emulator, network, directory }
     }
 
@@ -165,7 +165,7 @@ impl Lab {
              frontend clients\n  bind 0.0.0.0:{PORT} transparent\n  default_backend servers\n\
              backend servers\n  source 0.0.0.0 usesrc clientip\n  option transparent\n"
         );
-        let path = self.directory.join("haproxy.cfg");
+        let path = self.directory.path().join("haproxy.cfg");
         std::fs::write(&path, configuration).unwrap();
         let mut command = Command::new(find("haproxy").unwrap());
         command.arg("-db").arg("-f").arg(path);
@@ -174,7 +174,7 @@ impl Lab {
 
     /// nginx answers port 80 in the server's stead, and keeps what may be kept.
     fn put_cache(&mut self) {
-        let directory = self.directory.display();
+        let directory = self.directory.path().display();
         let configuration = format!(
             "daemon off; master_process off; pid {directory}/pid; error_log {directory}/log; user root;\n\
              events {{}}\nhttp {{ access_log off;\n\
@@ -183,7 +183,7 @@ impl Lab {
              proxy_cache_path {directory}/cache keys_zone=z:1m;\n\
              server {{ listen 8080; location / {{ proxy_pass http://{SERVER}:80; proxy_cache z; }} }} }}\n"
         );
-        let path = self.directory.join("nginx.conf");
+        let path = self.directory.path().join("nginx.conf");
         std::fs::write(&path, configuration).unwrap();
         self.nft(
             Role::Accelerator,
@@ -191,7 +191,7 @@ impl Lab {
              add rule ip t c iifname radio0 tcp dport { 80, 443 } redirect to :8080",
         );
         let mut command = Command::new(find("nginx").unwrap());
-        command.arg("-c").arg(path).arg("-p").arg(&self.directory);
+        command.arg("-c").arg(path).arg("-p").arg(self.directory.path());
         self.start_listening(command, 8_080);
     }
 
@@ -217,12 +217,6 @@ impl Lab {
         let output =
             self.cellerator(Role::Client, &[&fixed[..], arguments].concat()).wait_with_output().unwrap();
         document(&output)
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -13,12 +13,6 @@ use crate::probe::link::{Bed, DELAYS, air};
 const SCHEMA: &str = include_str!("../../../../schemas/probe-record.schema.json");
 const QUEUE: u64 = 150_000;
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("cellerator-record-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// A synthetic link of 4G, which repeats after `seconds`.
 fn varying(direction: LinkDirection, seconds: u64) -> Arc<Trace> {
     Arc::new(Preset::Lte4g.generate(direction, Duration::from_secs(seconds), 5).unwrap())
@@ -165,7 +159,8 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
         ..air(seed)
     };
     let bed = Bed::of_air(name, [link(LinkDirection::Down, 3), link(LinkDirection::Up, 4)]);
-    let out = folder(name);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
     let length = format!("{seconds} s");
     let to = out.to_str().unwrap();
     let document =
@@ -207,11 +202,11 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
         let truth = whole.offered_bytes(begin, begin + length).get() as f64 * 8e-6 / length.as_secs_f64();
         eprintln!("{name}: {} Mbit/s for {truth:.3}, queue {}", way["mean_mbps"], way["buffer"]["bytes"]);
     }
-    let truth = folder(&format!("{name}-truth"));
+    let truth = tempfile::tempdir().unwrap();
     let length = down.period();
     let whole = [turned(&whole_down, begin, length), turned(&whole_up, begin_up, length)];
     let pairs: Vec<Value> = replays
-        .run(&original(&truth), [&whole[0], &whole[1]])
+        .run(&original(truth.path()), [&whole[0], &whole[1]])
         .into_iter()
         .zip(replays.run(&out.join("link.toml"), [&down, &up]))
         .map(|((name, [rate, delay]), (other, [again, delay_again]))| {
@@ -223,7 +218,6 @@ fn compared(name: &str, seconds: u64, replays: Replays) -> Value {
             })
         })
         .collect();
-    [out, truth].iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
     serde_json::json!({
         "queue_bytes": QUEUE, "seconds": length.as_secs_f64(), "in_other_bins": off, "cases": pairs,
         "round_trip_ms": rtt, "link_round_trip_ms": least,

@@ -91,9 +91,8 @@ fn records_reach_a_collector_over_udp_and_tcp() {
 fn nfdump_reads_the_records() {
     let network = Network::build("nfdump");
     let accelerator = network.accelerate(&[]);
-    let directory = std::env::temp_dir().join(&network.name);
-    std::fs::create_dir(&directory).unwrap();
-    let folder = directory.to_str().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_str().unwrap();
     let mut command = Command::new("nfcapd");
     command
         .args(["-b", "127.0.0.1", "-p", "4739", "-w", folder, "-t", "2"])
@@ -116,7 +115,6 @@ fn nfdump_reads_the_records() {
     export.stop();
     collector.kill().unwrap();
     collector.wait().unwrap();
-    std::fs::remove_dir_all(&directory).unwrap();
     accelerator.stop();
 }
 
@@ -126,9 +124,8 @@ fn nfdump_reads_the_records() {
 fn lines_become_parquet_with_one_command() {
     let network = Network::build("parquet");
     let accelerator = network.accelerate(&[]);
-    let directory = std::env::temp_dir().join(&network.name);
-    std::fs::create_dir(&directory).unwrap();
-    let lines = directory.join("flows.jsonl");
+    let directory = tempfile::tempdir().unwrap();
+    let lines = directory.path().join("flows.jsonl");
     let export = Running::start(
         &network.middle,
         &["export", "flows", &network.name, "--json", lines.to_str().unwrap()],
@@ -153,6 +150,5 @@ fn lines_become_parquet_with_one_command() {
     let (flows, least) = said.trim().split_once(',').unwrap();
     assert_eq!(flows.parse::<usize>().unwrap(), count());
     assert!(least.parse::<u64>().unwrap() >= 100_000, "{said}");
-    std::fs::remove_dir_all(&directory).unwrap();
     accelerator.stop();
 }

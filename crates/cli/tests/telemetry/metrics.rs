@@ -218,19 +218,18 @@ fn prometheus_scrapes_it() {
     let network = Network::build("prometheus");
     let accelerator = network.accelerate(&[]);
     let (metrics, at) = serve(&network);
-    let directory = std::env::temp_dir().join(&network.name);
-    fs::create_dir(&directory).unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/prometheus");
     let settings = fs::read_to_string(format!("{root}/prometheus.yml")).unwrap();
     let settings = settings
         .replace("127.0.0.1:9469", &at)
         .replace("15s", "1s")
         .replace("cellerator.rules.yml", &format!("{root}/cellerator.rules.yml"));
-    let file = directory.join("prometheus.yml");
+    let file = directory.path().join("prometheus.yml");
     fs::write(&file, settings).unwrap();
     let mut command = Command::new("prometheus");
     command.arg(format!("--config.file={}", file.display()));
-    command.arg(format!("--storage.tsdb.path={}", directory.join("data").display()));
+    command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
     command.args(["--web.listen-address=127.0.0.1:9090", "--log.level=error"]);
     let options = io::SpawnOptions { death_signal: Some(SIGKILL), ..io::SpawnOptions::default() };
     let mut prometheus =
@@ -256,7 +255,6 @@ fn prometheus_scrapes_it() {
     assert!((100.0..300.0).contains(&series), "{series} series");
     prometheus.kill().unwrap();
     prometheus.wait().unwrap();
-    fs::remove_dir_all(&directory).unwrap();
     metrics.stop_all();
     accelerator.stop();
 }

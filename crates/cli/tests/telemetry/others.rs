@@ -112,10 +112,9 @@ fn field(process: u32, name: &str) -> String {
 fn a_view_that_is_taken_over_has_nothing_of_the_machine() {
     let network = Network::build("views");
     let accelerator = network.accelerate(&[]);
-    let directory = std::env::temp_dir().join(format!("{}-views", network.name));
-    fs::create_dir(&directory).unwrap();
-    let file = directory.join("flows.jsonl");
-    let [there, file] = [&directory, &file].map(|path| path.to_str().unwrap().to_owned());
+    let folder = tempfile::tempdir().unwrap();
+    let (directory, file) = (folder.path(), folder.path().join("flows.jsonl"));
+    let [there, file] = [directory, &file].map(|path| path.to_str().unwrap().to_owned());
     let views: [&[&str]; 5] = [
         &["events", &network.name],
         &["export", "flows", &network.name, "--json", &file],
@@ -136,7 +135,6 @@ fn a_view_that_is_taken_over_has_nothing_of_the_machine() {
         assert_ne!(field(process, "State"), "", "{arguments:?} goes on");
         drop(view);
     }
-    assert!(fs::read_dir(&directory).unwrap().count() >= 2, "what they write is there");
+    assert!(fs::read_dir(directory).unwrap().count() >= 2, "what they write is there");
     accelerator.stop();
-    fs::remove_dir_all(directory).unwrap();
 }

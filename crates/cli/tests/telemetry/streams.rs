@@ -47,7 +47,8 @@ fn ended_flows_are_exported_as_json_lines() {
     const MORE: u64 = 1_000;
     let network = Network::build("export");
     let accelerator = network.accelerate(&["--direction", "downlink"]);
-    let path = std::env::temp_dir().join(format!("{}.jsonl", network.name));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.jsonl");
     let export = Running::start(
         &network.middle,
         &["export", "flows", &network.name, "--json", path.to_str().unwrap()],
@@ -74,6 +75,5 @@ fn ended_flows_are_exported_as_json_lines() {
     assert_eq!(record["reason"].as_str(), Some("reset"));
     assert!(record["ended_ms"].as_u64() >= record["began_ms"].as_u64());
     export.stop();
-    std::fs::remove_file(&path).unwrap();
     accelerator.stop();
 }

@@ -23,11 +23,9 @@ pub fn printed(network: &Network, arguments: &[&str]) -> String {
 
 #[test]
 fn without_an_accelerator_a_table_is_an_error_of_one_line() {
-    let folder = std::env::temp_dir().join(format!("ct-top-none-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(PROGRAM);
-    let output = command.args(["top", "--once", "--state-directory"]).arg(&folder).output().unwrap();
-    std::fs::remove_dir(&folder).unwrap();
+    let output = command.args(["top", "--once", "--state-directory"]).arg(folder.path()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{said}");
     assert!(said.contains("no accelerator is running") && said.lines().count() == 1, "{said}");

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use io::SpawnOptions;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::network::{Network, PROGRAM, Running, wait_until};
 
@@ -25,32 +26,18 @@ fn file(name: &str) -> String {
 }
 
 /// A file with a token, gone with the value.
-struct TokenFile(PathBuf);
-
-impl TokenFile {
-    fn new(what: &str, token: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ct-top-{what}-{}", std::process::id()));
-        fs::write(&path, token).unwrap();
-        close(&path);
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for TokenFile {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
-    }
+fn token_file(token: &str) -> TempPath {
+    let path = NamedTempFile::new().unwrap().into_temp_path();
+    fs::write(&path, token).unwrap();
+    close(&path);
+    path
 }
 
 /// What a view from the server's side of the network says.
-fn look(network: &Network, at: &str, token: &TokenFile) -> Output {
+fn look(network: &Network, at: &str, token: &Path) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(["top", "--once", "--interval", "200 ms", "--connect", at]);
-    command.args(["--certificate", &file("box.pem"), "--token-file", token.path()]);
+    command.args(["--certificate", &file("box.pem"), "--token-file", token.to_str().unwrap()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     network.server.spawn(command, SpawnOptions::default()).unwrap().wait_with_output().unwrap()
 }
@@ -65,12 +52,14 @@ fn another_machine_sees_the_same_and_the_server_has_no_rights() {
     let network = Network::build("remote");
     let accelerator = network.accelerate(&[]);
     let ends = network.download(100_000);
-    let (token, wrong) =
-        (TokenFile::new("right", TOKEN), TokenFile::new("wrong", "another token, as long as it"));
+    let (token, wrong) = (token_file(TOKEN), token_file("another token, as long as it"));
     let (certificate, key) = (file("box.pem"), file("box.key"));
     let arguments =
         ["top", &network.name, "--serve", "10.2.0.1:0", "--certificate", &certificate, "--key", &key];
-    let server = Running::start(&network.middle, &[&arguments[..], &["--token-file", token.path()]].concat());
+    let server = Running::start(
+        &network.middle,
+        &[&arguments[..], &["--token-file", token.to_str().unwrap()]].concat(),
+    );
     let line = server.wait_for("top --connect ");
     let at = line.trim_start_matches("top --connect ");
 

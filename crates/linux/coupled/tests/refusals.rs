@@ -67,9 +67,7 @@ fn a_kernel_without_a_field_is_told_by_the_fields_name() {
     let field = b"\0snd_cwnd\0";
     let at = types.windows(field.len()).position(|one| one == field).expect("the field's name");
     types[at + 1] = b'x';
-    let file = std::env::temp_dir().join(format!("cellerator-btf-{}", std::process::id()));
+    let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     std::fs::write(&file, &types).unwrap();
-    let loaded = load(ELF, Some(&file));
-    std::fs::remove_file(&file).unwrap();
-    assert_told(&loaded.unwrap_err(), "snd_cwnd");
+    assert_told(&load(ELF, Some(&file)).unwrap_err(), "snd_cwnd");
 }

@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn what_is_allowed_can_be_done_and_what_lies_beside_it_cannot() {
-        let directory = std::env::temp_dir().join(format!("ct-io-confined-{}", std::process::id()));
-        let [shown, kept, beside] = ["shown", "kept", "beside"].map(|name| directory.join(name));
+        let folder = tempfile::tempdir().unwrap();
+        let [shown, kept, beside] = ["shown", "kept", "beside"].map(|name| folder.path().join(name));
         for made in [&shown, &kept, &beside] {
             std::fs::create_dir_all(made).unwrap();
             std::fs::write(made.join("file"), "text").unwrap();
@@ -263,6 +263,5 @@ mod tests {
         if confinement != Confinement::Nothing {
             assert_eq!(cannot, [false; 5]);
         }
-        std::fs::remove_dir_all(directory).unwrap();
     }
 }

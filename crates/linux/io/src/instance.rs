@@ -479,7 +479,8 @@ mod tests {
 
     #[test]
     fn only_the_dead_are_leftovers() {
-        let base = std::env::temp_dir().join(format!("ct-io-instance-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("instances");
         assert!(Leftover::find(&base, "run").unwrap().is_empty());
         let instance = Instance::register(&base, "run").unwrap();
         assert!(Instance::register(&base, "run").unwrap_err().is_already_there());
@@ -513,12 +514,12 @@ mod tests {
         let instance = Instance::register(&base, "run").unwrap();
         drop(instance);
         assert!(!path.exists(), "a clean end leaves nothing");
-        fs::remove_dir_all(base).unwrap();
     }
 
     #[test]
     fn what_others_delete_is_written_anew_unless_it_is_anothers() {
-        let base = std::env::temp_dir().join(format!("ct-io-restored-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("instances");
         let instance = Instance::register(&base, "run").unwrap();
         instance.record("one").unwrap();
         assert!(!instance.restore().unwrap(), "nothing is missing");
@@ -549,13 +550,12 @@ mod tests {
         fs::remove_file(&base).unwrap();
         assert!(instance.restore().unwrap());
         assert_eq!(fs::read_to_string(instance.path().join(RECORD)).unwrap(), "late");
-        drop(instance);
-        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
     fn a_lock_that_a_stranger_holds_is_replaced() {
-        let base = std::env::temp_dir().join(format!("ct-io-stranger-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("instances");
         fs::create_dir(&base).unwrap();
         // As an earlier program has made it: anybody may open it.
         fs::write(base.join("lock"), "").unwrap();
@@ -568,12 +568,12 @@ mod tests {
         let mode = fs::metadata(base.join("lock")).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         drop((held, instance));
-        fs::remove_dir_all(base).unwrap();
     }
 
     #[test]
     fn a_lock_that_is_held_on_and_on_is_waited_for_no_longer_than_it_takes() {
-        let base = std::env::temp_dir().join(format!("ct-io-held-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("instances");
         let held = lock_base(&base).unwrap();
         let began = Clock::now();
         let error = Instance::register(&base, "run").unwrap_err().to_string();
@@ -586,6 +586,5 @@ mod tests {
         );
         drop(held);
         drop(Instance::register(&base, "run").unwrap());
-        fs::remove_dir_all(base).unwrap();
     }
 }

@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn what_is_made_is_closed_to_others_whatever_was_there() {
-        let directory = std::env::temp_dir().join(format!("ct-io-private-{}", std::process::id()));
-        fs::create_dir(&directory).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
-        fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
-        create_private_directory(&directory).unwrap();
-        assert_eq!(mode(&directory), 0o700);
+        fs::set_permissions(directory, Permissions::from_mode(0o777)).unwrap();
+        create_private_directory(directory).unwrap();
+        assert_eq!(mode(directory), 0o700);
         let path = directory.join("note");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
@@ -108,12 +108,11 @@ mod tests {
         let mut text = String::new();
         open.read_to_string(&mut text).unwrap();
         assert_eq!(text, "old", "who had it open sees nothing of the new one");
-        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
     fn secrets_that_others_may_read_are_refused_with_a_remedy() {
-        let path = std::env::temp_dir().join(format!("ct-io-secret-{}", std::process::id()));
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         for (mode, is_taken) in [
             (0o600, true),
             (0o400, true),

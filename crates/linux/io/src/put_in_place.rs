@@ -46,9 +46,8 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_whether_it_was_there_or_not() {
-        let directory = std::env::temp_dir().join(format!("ct-io-put-{}", std::process::id()));
-        fs::create_dir(&directory).unwrap();
-        let (new, path) = (directory.join("new"), directory.join("file"));
+        let folder = tempfile::tempdir().unwrap();
+        let [new, path] = ["new", "file"].map(|name| folder.path().join(name));
         for text in ["one", "two"] {
             fs::write(&new, text).unwrap();
             put_in_place(&new, &path).unwrap();
@@ -56,6 +55,5 @@ mod tests {
         }
         assert_eq!(put_in_place(&new, &path).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(fs::read_to_string(&path).unwrap(), "two", "nothing new");
-        fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -127,7 +127,8 @@ mod tests {
         use std::os::fd::AsFd;
         use std::os::unix::net::UnixStream;
 
-        let path = std::env::temp_dir().join(format!("ct-io-store-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
         let listener = UnixDatagram::bind(&path).unwrap();
         let manager = ServiceManager::at(path.as_os_str()).unwrap();
         let (mut own, theirs) = UnixStream::pair().unwrap();
@@ -146,12 +147,12 @@ mod tests {
         let mut kept = String::new();
         std::io::Read::read_to_string(&mut UnixStream::from(stored), &mut kept).unwrap();
         assert_eq!(kept, "kept", "what was sent before waits in it");
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
     fn what_is_told_arrives_at_a_path_and_at_a_name() {
-        let path = std::env::temp_dir().join(format!("ct-io-notify-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
         let name = format!("ct-io-notify-{}", std::process::id());
         let named = SocketAddr::from_abstract_name(&name).unwrap();
         let listeners = [

@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_in_the_file() {
-        let path = std::env::temp_dir().join(format!("ct-io-words-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("words");
         let mut words = SharedWords::create(&path, 4).unwrap();
         assert!(SharedWords::create(&path, 4).unwrap_err().is_already_there());
         words.words()[3].store(7, Relaxed);

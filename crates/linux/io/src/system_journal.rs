@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_one_datagram_of_lines() {
-        let path = std::env::temp_dir().join(format!("ct-io-journal-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
         let listener = UnixDatagram::bind(&path).unwrap();
         let journal = SystemJournal::at(&path).unwrap();
         let fields = [("MESSAGE", "all is well"), ("PRIORITY", "6"), ("TEXT", "two\nlines")];

@@ -45,16 +45,10 @@ impl Server {
     pub fn start(token: Option<&str>) -> Self {
         let (own, other) = UnixStream::pair().unwrap();
         let secrets = token.map(|token| {
-            let path = std::env::temp_dir().join(format!(
-                "ct-dashboard-{}-{:?}",
-                std::process::id(),
-                thread::current().id()
-            ));
+            let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
             std::fs::write(&path, token).unwrap();
             close(&path);
-            let secrets = Secrets::read(&file("vouched.pem"), &file("vouched.key"), &path).unwrap();
-            std::fs::remove_file(&path).unwrap();
-            secrets
+            Secrets::read(&file("vouched.pem"), &file("vouched.key"), &path).unwrap()
         });
         let mut first = serde_json::to_vec(&secrets).unwrap();
         first.push(b'\n');

@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn notes_outlive_who_wrote_them_and_know_peers_by_name() {
-        let directory = std::env::temp_dir().join(format!("ct-ledger-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("notes");
         let open = |peers: &[&str]| {
             let peers = peers.iter().map(|&name| name.to_owned()).collect();
             Ledger::open(directory.clone(), peers).unwrap()
@@ -336,8 +337,8 @@ mod tests {
     #[test]
     #[ignore = "a measurement: make long-test"]
     fn a_note_of_much_data_is_written_without_another_copy_of_it() {
-        let directory = std::env::temp_dir().join(format!("ct-ledger-much-{}", std::process::id()));
-        let ledger = Ledger::open(directory.clone(), vec!["north".to_owned()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(folder.path().to_owned(), vec!["north".to_owned()]).unwrap();
         let subscriber = [10, 0, 0, 1].into();
         let moved = |port| {
             let sink = std::net::SocketAddr::new(subscriber, port);
@@ -367,7 +368,6 @@ mod tests {
             written / 1_000,
             taken_out / 1_000
         );
-        fs::remove_dir_all(directory).unwrap();
         assert!(written < copied, "{written} and {copied} ns");
     }
 }

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_key_is_read_without_its_line_end_and_an_empty_one_refused() {
-        let path = std::env::temp_dir().join(format!("cellerator-feedback-key-{}", std::process::id()));
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&path, "secret\r\n").unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let words = ["--feedback", "127.0.0.1:7310", "--feedback-key-file", path.to_str().unwrap()];

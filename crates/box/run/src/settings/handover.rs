@@ -242,7 +242,7 @@ mod tests {
         {
             assert!(wrong.parse::<Peer>().is_err(), "{wrong}");
         }
-        let file = std::env::temp_dir().join(format!("cellerator-peer-{}", std::process::id()));
+        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&file, "text").unwrap();
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let path = file.to_str().unwrap();

@@ -73,7 +73,7 @@ fn settings_of_the_other_controller_are_refused() {
 
 #[test]
 fn a_file_gives_settings_and_flags_win() {
-    let path = std::env::temp_dir().join(format!("ct-cli-settings-{}", std::process::id()));
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     let read = |text: &str, flags: &[&str]| {
         std::fs::write(&path, text).unwrap();
         let given: Vec<OsString> = flags.iter().map(OsString::from).collect();
@@ -97,22 +97,20 @@ fn a_file_gives_settings_and_flags_win() {
             && problem.contains(", line 2:"),
         "{problem}"
     );
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
 fn settings_of_the_machine_wait_for_the_next_start() {
-    let path = std::env::temp_dir().join(format!("ct-cli-reread-{}", std::process::id()));
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     let write = |text: &str| std::fs::write(&path, text).unwrap();
     write("wired = \"w0\"\nmobile = \"m0\"\nno-gso = true\nhang-after = \"2 s\"\n");
     let given = ["--hang-after", "3 s"].map(OsString::from).to_vec();
-    let mut read = reload::reading(path.clone(), given).unwrap();
+    let mut read = reload::reading(path.to_path_buf(), given).unwrap();
     assert!(read().unwrap().at_next_start.is_empty());
     write("wired = \"w0\"\nmobile = \"m9\"\nhang-after = \"4 s\"\ncontroller = \"cubic\"\n");
     let reread = read().unwrap();
     assert_eq!(reread.at_next_start, ["mobile = m9", "without no-gso"]);
     assert_eq!(reread.engine.controller.name(), "cubic");
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
@@ -134,7 +132,7 @@ fn what_cannot_be_is_refused_with_the_flag_that_says_so() {
 
 #[test]
 fn a_line_lists_values_and_speaks_of_numbers() {
-    let path = std::env::temp_dir().join(format!("ct-run-values-{}", std::process::id()));
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     let read = |text: &str| {
         std::fs::write(&path, format!("wired = \"w0\"\nmobile = \"m0\"\n{text}\n")).unwrap();
         Settings::with_file(&path, &[]).err().unwrap()
@@ -152,12 +150,11 @@ fn a_line_lists_values_and_speaks_of_numbers() {
         "{number}"
     );
     assert!([&listed, &number].iter().all(|text| text.lines().count() == 1 && text.contains(", line 3:")));
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
 fn lists_of_the_file_go_before_those_of_flags_and_switches_stay_on() {
-    let path = std::env::temp_dir().join(format!("ct-run-lists-{}", std::process::id()));
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     let text = "wired = \"w0\"\nmobile = \"m0\"\nno-gso = true\nrule = [\"pass port 22\"]\n\
                 [handover]\nlisten = \"192.0.2.1:7320\"\ncertificate = \"c\"\nkey = \"k\"\n\
                 [handover.peers.north]\naddress = \"192.0.2.7:7320\"\ntakes = [\"10.45.0.0/16\"]\n";
@@ -182,7 +179,6 @@ fn lists_of_the_file_go_before_those_of_flags_and_switches_stay_on() {
         let said = Settings::with_file(&path, &[]).err().unwrap();
         assert!(said.contains(problem), "{said}");
     }
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
@@ -192,16 +188,13 @@ fn the_watchdog_needs_no_interfaces() {
 
 #[test]
 fn a_file_can_ask_for_a_bridge() {
-    let directory = std::env::temp_dir().join(format!("ct-run-bridge-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let path = directory.join("bridge.toml");
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     std::fs::write(&path, "inline = [\"w0\", \"m0\"]\ninline-fallback = \"bridge\"\n").unwrap();
-    let given = [OsString::from("--config"), path.clone().into_os_string()];
+    let given = [OsString::from("--config"), path.as_os_str().to_owned()];
     let settings = Settings::with_file(&path, &given).unwrap();
     assert_eq!(settings.inline.as_deref(), Some(&["w0".to_owned(), "m0".to_owned()][..]));
     // As flags say it.
     let words = ["run", "--inline", "w0", "m0"];
     let line = Line::try_parse_from(words).unwrap();
     assert_eq!(line.settings.inline, settings.inline);
-    std::fs::remove_dir_all(directory).unwrap();
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use run::Config;
+use tempfile::TempDir;
 
 use crate::firewall::BETWEEN_BOTH;
 use crate::successor::{Late, signal, successor};
@@ -16,14 +17,16 @@ use crate::topology::{
 struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
+    _folder: TempDir,
 }
 
 impl Manager {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ct-run-service-{name}-{}", std::process::id()));
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        Self { socket, path }
+        Self { socket, path, _folder: folder }
     }
 
     fn hear(&self) -> String {
@@ -54,12 +57,6 @@ impl Manager {
     }
 }
 
-impl Drop for Manager {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.path));
-    }
-}
-
 fn main_in(told: &str) -> Option<u32> {
     told.lines().find_map(|line| line.strip_prefix("MAINPID="))?.parse().ok()
 }
@@ -73,7 +70,7 @@ fn parent(process: u32) -> Option<u32> {
 #[test]
 fn ready_is_told_once_packets_are_steered_and_life_as_long_as_the_loop_turns() {
     let topology = Topology::build("alive");
-    let manager = Manager::new("ready");
+    let manager = Manager::new();
     let program = Program::launch_service(&topology, &topology.config(), &manager.path);
     let first = manager.hear();
     assert!(first.starts_with("READY=1\n"), "{first}");
@@ -98,7 +95,7 @@ fn ready_is_told_once_packets_are_steered_and_life_as_long_as_the_loop_turns() {
 #[test]
 fn after_a_death_the_successor_s_watchdog_is_the_main_process() {
     let topology = Topology::build("heir");
-    let manager = Manager::new("death");
+    let manager = Manager::new();
     let mut config = topology.config();
     config.watchdog.successor = vec!["self".to_owned()];
     config.watchdog.recover_within_ms = 10_000;
@@ -123,7 +120,7 @@ fn after_a_death_the_successor_s_watchdog_is_the_main_process() {
 #[test]
 fn who_is_replaced_names_the_other_one_before_it_ends() {
     let topology = Topology::build("replaced");
-    let manager = Manager::new("replaced");
+    let manager = Manager::new();
     let config = Config { name: "old".to_owned(), ..topology.config() };
     let old = Program::launch_service(&topology, &config, &manager.path);
     let main = main_in(&manager.hear()).unwrap();
@@ -146,7 +143,7 @@ fn who_is_replaced_names_the_other_one_before_it_ends() {
 #[test]
 fn who_stands_by_is_the_main_process_meanwhile_and_shows_life() {
     let topology = Topology::build("stands");
-    let manager = Manager::new("stands");
+    let manager = Manager::new();
     let mut program = Program::launch_service(&topology, &topology.config(), &manager.path);
     let main = main_in(&manager.hear()).unwrap();
     topology.exec("nft", &[BETWEEN_BOTH]);
