@@ -1,6 +1,7 @@
 //! The client, accelerator and workload sections.
 
 use serde::{Deserialize, Serialize};
+use tcp::WindowPolicy;
 use units::{Bytes, Duration, Rate};
 
 use crate::beside::Beside;
@@ -105,16 +106,6 @@ impl Client {
         let memory = (self.window?.0.get().saturating_mul(30_400) / 17_664).max(4_096);
         Some(format!("4096 {memory} {memory}"))
     }
-}
-
-/// Policy of the accelerator for the client's receive window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WindowPolicy {
-    /// Never more than the client advertises.
-    Honour,
-    /// Irrespective of the window unless it is zero ([MA]).
-    Opportunistic,
 }
 
 layered! {

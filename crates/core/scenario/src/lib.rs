@@ -30,9 +30,7 @@ mod server;
 pub use beside::{Beside, BesideKind};
 pub use case::Case;
 pub use choice::{CongestionControl, Controller};
-pub use endpoints::{
-    Accelerator, Client, ConnectionEnd, DrwaVariant, Kind, Reset, TakesBeyond, WindowPolicy, Workload,
-};
+pub use endpoints::{Accelerator, Client, ConnectionEnd, DrwaVariant, Kind, Reset, TakesBeyond, Workload};
 pub use error::Error;
 pub use family::Family;
 pub use feedback::Feedback;
@@ -47,3 +45,4 @@ pub use radio::{
     Radio, RadioDirection, Redraw, Step, Wan,
 };
 pub use server::Server;
+pub use tcp::WindowPolicy;

@@ -5,7 +5,10 @@ use units::{Duration, Instant, SeqNum};
 use wire::SackBlocks;
 
 /// Whether the peer's window limits what is sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, stored::Stored)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, Default, stored::Stored, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum WindowPolicy {
     /// Never send beyond the window (RFC 9293).
     #[default]
