@@ -6,14 +6,12 @@ mod record;
 
 use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::probe::{ARRIVALS_MAX, CookieJar, Direction, Key, Limits, ServerConfig};
 use clap::{Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Signals};
 use measure::{
     Address, Document, Environment, Figures, LocalPeer, Maker, MeasureError, MiddleboxPart, MiddleboxPlan,
@@ -24,6 +22,7 @@ use serde::Serialize;
 use units::{Bytes, Duration, Rate};
 
 use crate::output::{self, Words};
+use crate::progress::Line;
 use crate::{interruption, outcome, writable};
 
 /// UDP port of a server.
@@ -672,7 +671,7 @@ impl ClientArgs {
         let mut session = Session::open(&options, &signals).map_err(|e| e.to_string())?;
         let mut display = Display::default();
         let done = act(&mut session, maker(), &mut display);
-        display.end();
+        drop(display);
         let (document, failure) = done.map_err(|e| e.to_string())?;
         session.close().map_err(|e| e.to_string())?;
         if !is_something(&document) {
@@ -704,45 +703,28 @@ impl ClientArgs {
     }
 }
 
-/// Progress on standard error: a moving bar on a terminal, plain lines elsewhere.
+/// Progress of a measurement.
 #[derive(Default)]
 struct Display {
-    bar: Option<ProgressBar>,
+    line: Option<Line>,
     place: u32,
 }
 
 impl Watcher for Display {
     fn say(&mut self, what: &str) {
-        self.end();
-        if !std::io::stderr().is_terminal() {
-            eprintln!("  {what} …");
-            return;
-        }
-        let style = ProgressStyle::with_template("  {msg}  {wide_bar:.cyan/dim} {elapsed}");
-        let bar = ProgressBar::new(1).with_message(what.to_owned());
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        self.bar = Some(bar);
+        // The one before goes first.
+        self.line = None;
+        self.line = Some(Line::of_parts(what).announced(what));
     }
 
     fn show(&mut self, moment: Moment) {
-        match (moment, &self.bar) {
+        match (moment, &self.line) {
             (Moment::Waits(place), _) if place != self.place => {
                 self.place = place;
                 eprintln!("  the server is busy: place {place} in its queue …");
             }
-            (Moment::Moves(done, all), Some(bar)) => {
-                bar.set_length(all);
-                bar.set_position(done.min(all));
-            }
+            (Moment::Moves(done, all), Some(line)) => line.reach(done.min(all), all),
             _ => {}
-        }
-    }
-}
-
-impl Display {
-    fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
         }
     }
 }

@@ -1,10 +1,8 @@
 //! `cellerator reproduce`.
 
 use std::fs;
-use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 
 use ::reproduce::{
     Context, Experiment, Maker, ReproduceError, Reproduction, Step, Store, Where, all, chosen, fingerprint,
@@ -13,10 +11,10 @@ use ::reproduce::{
 use io::{Clock, Signals};
 use lab::{Instance, Runner};
 use scenario::results::MadeBy;
-use units::{Duration, Instant};
 
 use crate::interruption::{self, Interruption};
 use crate::output::Words;
+use crate::progress::Line;
 use crate::writable;
 
 /// Arguments of `cellerator reproduce`.
@@ -257,8 +255,8 @@ fn run(
             experiment.prose().map_err(text)?.title,
             in_words(seconds(experiment))
         );
-        let display = Display::new();
-        let show = |step: &Step| display.show(step);
+        let line = Line::of_words();
+        let show = |step: &Step| line.say(format!("{} of {} runs: {}", step.done, step.of, step.case));
         let context = Context::new(experiment, place, folder, &show)
             .with_captures(args.captures.as_deref())
             .until(interruption.flag());
@@ -266,7 +264,7 @@ fn run(
             format!("cellerator reproduce {}{}", experiment.name, if is_lab { " --lab" } else { "" });
         let experiment_began = Clock::now();
         let made = Reproduction::make(experiment, context, &maker);
-        display.end();
+        drop(line);
         if let Err(ReproduceError::Interrupted { .. }) = made {
             let (finished, of) = (wanted.len() - left.len() + number, wanted.len());
             return Ok(Some(Ended { finished, of, experiment: experiment.name }));
@@ -356,37 +354,4 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     eprintln!("  wrote {}", path.display());
     Ok(())
-}
-
-/// Runs that have ended: a line that is written over on a terminal, a line every few seconds elsewhere.
-struct Display {
-    is_terminal: bool,
-    shown: Mutex<Option<Instant>>,
-}
-
-/// From line to line where they cannot be written over.
-const LINE_EVERY: Duration = Duration::from_secs(5);
-
-impl Display {
-    fn new() -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), shown: Mutex::new(None) }
-    }
-
-    fn show(&self, step: &Step) {
-        let Ok(mut shown) = self.shown.lock() else { return };
-        let line = format!("  {} of {} runs: {}", step.done, step.of, step.case);
-        if self.is_terminal {
-            eprint!("\r\x1b[2K{line}");
-            let _ = std::io::stderr().flush();
-        } else if shown.is_none_or(|at| Clock::now().saturating_since(at) >= LINE_EVERY) {
-            eprintln!("{line}");
-            *shown = Some(Clock::now());
-        }
-    }
-
-    fn end(&self) {
-        if self.is_terminal {
-            eprint!("\r\x1b[2K");
-        }
-    }
 }

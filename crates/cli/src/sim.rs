@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use clap::Subcommand;
 use engine::EngineConfig;
-use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
 use parallel::in_parallel_until;
 use scenario::results::{CaseResult, Interrupted, MadeBy, Results, SCHEMA, ScenarioResult};
@@ -15,9 +14,9 @@ use scenario::{Case, Scenario};
 use sim::{CaseRun, LogMode};
 use units::{Bytes, Duration};
 
-use crate::interruption::Interruption;
+use crate::interruption::{self, Interruption};
 use crate::outcome::{self, Files};
-use crate::{interruption, progress};
+use crate::progress::{self, Line};
 
 mod captures;
 mod digest;
@@ -128,7 +127,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     eprintln!("{}", scenario.heading());
     let (interruption, wanted) = (Interruption::listen()?, jobs.len());
     let began = Clock::now();
-    let outcomes = run_all(&jobs, &args.captured, threads(args.threads), interruption.flag(), true);
+    let outcomes = run_all(&jobs, &args.captured, threads(args.threads), interruption.flag());
     let took = Clock::now().saturating_since(began);
     let mut cases = Vec::new();
     for (job, outcome) in jobs.into_iter().zip(outcomes) {
@@ -172,7 +171,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
 /// where `is_over` ended it.
 pub(crate) fn simulated(scenario: &Scenario, is_over: &AtomicBool) -> Result<Option<ScenarioResult>, String> {
     let jobs = jobs(scenario, None, LogMode::Hash, Path::new("."))?;
-    let outcomes = run_all(&jobs, &captures::Captured::default(), threads(None), is_over, false);
+    let outcomes = run_all(&jobs, &captures::Captured::default(), threads(None), is_over);
     let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let cases = jobs.into_iter().zip(outcomes).map(|(job, outcome)| Ok(job.result(outcome)?.0));
     Ok(Some(ScenarioResult { scenario: scenario.clone(), cases: cases.collect::<Result<_, String>>()? }))
@@ -231,26 +230,21 @@ impl From<sim::SimError> for Unfinished {
     }
 }
 
-/// Outcome of each job; nothing of those that the user did not wait for. `tells`: where no bar can be shown,
-/// a line says that one has ended.
+/// Outcome of each job; nothing of those that the user did not wait for.
 fn run_all(
     jobs: &[Job],
     captured: &captures::Captured,
     threads: usize,
     is_over: &AtomicBool,
-    tells: bool,
 ) -> Vec<Option<Outcome>> {
     let expected = jobs.iter().fold(Bytes::ZERO, |sum, job| sum + job.run.expected());
-    let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}, {elapsed}";
-    let bar = ProgressBar::new(expected.get());
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let ended = AtomicU64::new(0);
-    let tell = || bar.set_message(format!("{} of {} runs", ended.load(Ordering::Relaxed), jobs.len()));
-    tell();
+    let progress = |ended: usize| format!("{ended} of {} runs", jobs.len());
+    let line = Line::of_bytes(expected, &progress(0));
+    let ended = AtomicUsize::new(0);
     let outcomes = in_parallel_until(jobs.len(), threads, is_over, |index| {
         let mut seen = 0;
         let mut tell_progress = |received: Bytes| {
-            bar.inc(received.get().saturating_sub(seen));
+            line.add(received.get().saturating_sub(seen));
             seen = received.get();
         };
         let outcome = match &jobs[index].capture {
@@ -258,15 +252,11 @@ fn run_all(
             None => jobs[index].run.run_until(is_over, &mut tell_progress).map_err(Into::into),
         };
         if !matches!(outcome, Err(Unfinished::Stopped)) {
-            ended.fetch_add(1, Ordering::Relaxed);
+            line.say(progress(ended.fetch_add(1, Ordering::Relaxed) + 1));
         }
-        if tells && bar.is_hidden() {
-            eprintln!("  {} of {} runs", ended.load(Ordering::Relaxed), jobs.len());
-        }
-        tell();
         outcome
     });
-    bar.finish_and_clear();
+    drop(line);
     let is_stopped = |outcome: &Outcome| matches!(outcome, Err(Unfinished::Stopped));
     outcomes.into_iter().map(|outcome| outcome.filter(|outcome| !is_stopped(outcome))).collect()
 }

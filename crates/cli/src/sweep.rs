@@ -1,20 +1,19 @@
 //! `cellerator sweep`.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::OnceLock;
 
 use ::contest::{CaseCell, Elimination, Progress, Shard, Sweep, SweepSpec, Tolerance, merge};
 use clap::Subcommand;
 use figures::Table;
-use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
 use scenario::Scenario;
-use units::{Duration, Instant};
+use units::Instant;
 
 use crate::interruption::Interruption;
 use crate::output::{self, Words};
+use crate::progress::Line;
 use crate::{interruption, outcome};
 
 /// Arguments of `cellerator sweep`.
@@ -117,9 +116,9 @@ fn run(args: &RunArgs, spec: SweepSpec) -> Result<ExitCode, String> {
         ("command".to_owned(), outcome::command_line()),
     ];
     let sweep = Sweep { spec, shard: args.shard, threads, out, resume: args.resume, notes };
-    let line = Line::default();
-    let ran = sweep.run(&|progress| line.show(progress), interruption.flag());
-    line.end();
+    let pace = Pace::begin();
+    let ran = sweep.run(&|progress| pace.show(progress), interruption.flag());
+    drop(pace);
     let (summary, interrupted) = ran.map_err(|e| e.to_string())?;
     println!("{summary}");
     if let Some(interrupted) = interrupted {
@@ -148,17 +147,17 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
         tolerance: Tolerance::default(),
         threads: args.threads.unwrap_or_else(io::sched::cpu_count).max(1),
     };
-    let line = Line::default();
+    let pace = Pace::begin();
     let show = |(title, table): &(String, Table)| {
         words.say(&format!("\n{title}\n{}", table.fitting(words.columns(), &MAY_GO).0));
     };
     let result = elimination.run(
         outcome::command_line(),
-        &|progress| line.show(progress),
+        &|progress| pace.show(progress),
         &|round| show(&round.table()),
         interruption.flag(),
     );
-    line.end();
+    drop(pace);
     let result = result.map_err(text)?;
     let tables = result.tables();
     if let Some(file) = &args.markdown {
@@ -195,47 +194,23 @@ fn cases(file: &Path, args: &EliminateArgs) -> Result<Vec<CaseCell>, String> {
 /// Columns that a narrow terminal does without.
 const MAY_GO: [&str; 1] = ["loss"];
 
-/// Interval at which a line is printed where lines do not move.
-const LINE_EVERY: Duration = Duration::from_secs(10);
-
-/// One line with how far it is, how fast, and how long it still takes; it moves on a terminal.
-struct Line {
+/// One line with how far it is, how fast, and how long it still takes.
+struct Pace {
+    line: Line,
     began: Instant,
-    bar: Option<ProgressBar>,
-    /// Cells that were there before, and when a line was last printed.
-    state: Mutex<Option<(usize, Instant)>>,
+    /// Cells that were there before.
+    before: OnceLock<usize>,
 }
 
-impl Default for Line {
-    fn default() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("  {wide_msg}");
-            ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        });
-        Self { began: Clock::now(), bar, state: Mutex::new(None) }
+impl Pace {
+    fn begin() -> Self {
+        Self { line: Line::of_words(), began: Clock::now(), before: OnceLock::new() }
     }
-}
 
-impl Line {
     fn show(&self, Progress { done, of, cell }: Progress<'_>) {
-        let Ok(mut state) = self.state.lock() else { return };
-        let now = Clock::now();
-        let (before, printed) = *state.get_or_insert((done - 1, self.began));
-        let seconds = now.saturating_since(self.began).as_secs_f64().max(1e-3);
-        let text = progress_line((done, of), (done - before) as f64 / seconds, cell);
-        if let Some(bar) = &self.bar {
-            bar.set_message(text);
-            bar.tick();
-        } else if done == of || now.saturating_since(printed) >= LINE_EVERY {
-            eprintln!("  {text}");
-            *state = Some((before, now));
-        }
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        let before = self.before.get_or_init(|| done - 1);
+        let seconds = Clock::now().saturating_since(self.began).as_secs_f64().max(1e-3);
+        self.line.say(progress_line((done, of), (done - before) as f64 / seconds, cell));
     }
 }
 

@@ -1,6 +1,5 @@
 //! `--parquet DIR` over folders: each series of captures by itself, resumable, in shards.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -9,15 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use analysis::{Event, FlowReport, MadeBy, PacketView, Sink};
 use capture::CaptureSource as _;
 use datasets::{CaptureSeries, DatasetsError, Manifest, Record, Settings, shard};
-use indicatif::{ProgressBar, ProgressStyle};
 use io::Clock;
 use parallel::in_parallel_until;
 use report::{CaptureId, Dataset};
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Instant};
 
 use super::inputs::Input;
 use super::{Args, read_quietly};
 use crate::interruption::{self, Interruption};
+use crate::progress::Line;
 
 /// True when the arguments mean a set of captures: a folder, a manifest or a shard, and no output but
 /// the dataset.
@@ -249,36 +248,26 @@ impl Sink for Counted {
     }
 }
 
-/// A bar on a terminal, a line every ten seconds elsewhere.
+/// Progress of all series.
 struct Progress {
-    bar: ProgressBar,
+    line: Line,
     count: usize,
     state: Mutex<State>,
 }
 
 struct State {
     began: Instant,
-    told: Instant,
     ended: usize,
     /// Bytes analyzed now: those of earlier runs cost no time.
     analyzed: u64,
     left: u64,
 }
 
-/// Between two lines.
-const TELL_EVERY: Duration = Duration::from_secs(10);
-
 impl Progress {
     fn new(bytes: u64, count: usize) -> Self {
-        let bar = match std::io::stderr().is_terminal() {
-            true => ProgressBar::new(bytes),
-            false => ProgressBar::hidden(),
-        };
-        let style = "  {msg}  {wide_bar:.cyan/dim} {decimal_bytes} of {decimal_total_bytes}";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let now = Clock::now();
-        let state = State { began: now, told: now, ended: 0, analyzed: 0, left: bytes };
-        Self { bar, count, state: Mutex::new(state) }
+        let state = State { began: Clock::now(), ended: 0, analyzed: 0, left: bytes };
+        let line = Line::of_bytes(Bytes::new(bytes), &state.words(count));
+        Self { line, count, state: Mutex::new(state) }
     }
 
     fn ended(&self, bytes: u64, done: &Done) {
@@ -289,29 +278,23 @@ impl Progress {
         if matches!(done, Done::Now { .. }) {
             state.analyzed += bytes;
         }
-        let now = Clock::now();
-        let line = state.line(self.count, now);
-        self.bar.inc(bytes);
-        self.bar.set_message(line.clone());
-        if self.bar.is_hidden() && (now.saturating_since(state.told) >= TELL_EVERY) {
-            state.told = now;
-            eprintln!("  {line}");
-        }
+        self.line.add(bytes);
+        self.line.say(state.words(self.count));
     }
 
-    fn finish(&self) {
-        self.bar.finish_and_clear();
+    fn finish(self) {
+        drop(self.line);
         if let Ok(state) = self.state.lock() {
-            eprintln!("  {}", state.line(self.count, Clock::now()));
+            eprintln!("  {}", state.words(self.count));
         }
     }
 }
 
 impl State {
     /// "120 of 2000 series, 85 MB/s, 1 min 50 s left".
-    fn line(&self, count: usize, now: Instant) -> String {
+    fn words(&self, count: usize) -> String {
         let mut line = format!("{} of {count} series", self.ended);
-        let seconds = now.saturating_since(self.began).as_secs_f64();
+        let seconds = Clock::now().saturating_since(self.began).as_secs_f64();
         if self.analyzed > 0 && seconds > 0.0 {
             let rate = self.analyzed as f64 / seconds;
             line += &format!(", {}/s", Bytes::new(rate as u64));

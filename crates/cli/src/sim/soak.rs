@@ -4,20 +4,18 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Signals, Waiter};
 use sim::{LogMode, RandomFailure, RandomRun};
 use units::{Duration, Instant};
 
 use super::{in_words, text, threads};
 use crate::interruption;
+use crate::progress::Line;
 
 /// Failures after which going on makes no sense.
 const FAILURES_MAX: usize = 100;
 /// Interval at which progress is shown.
 const TURN: Duration = Duration::from_millis(200);
-/// Interval of the lines of progress that goes to a file.
-const LINE_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -173,26 +171,13 @@ impl Soak {
         signals: &Signals,
         is_done: impl Fn() -> bool,
     ) -> Result<(), String> {
-        let bar = ProgressBar::new_spinner();
-        let style = ProgressStyle::with_template("  {spinner} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        eprintln!("  Ctrl-C ends it and tells what was found");
+        let line = Line::of_words();
         let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
-        let mut next_line = began + LINE_EVERY;
-        if bar.is_hidden() {
-            eprintln!("  a line every {LINE_EVERY}; Ctrl-C ends it and tells what was found");
-        }
         while !is_done() && signals.take().is_none() && deadline.is_none_or(|at| Clock::now() < at) {
-            let now = Clock::now();
-            let message = self.progress(now.saturating_since(began));
-            if bar.is_hidden() && now >= next_line {
-                eprintln!("  {message}");
-                next_line = now + LINE_EVERY;
-            }
-            bar.set_message(message);
-            bar.tick();
-            waiter.wait(Some(now + TURN)).map_err(text)?;
+            waiter.wait(Some(Clock::now() + TURN)).map_err(text)?;
+            line.say(self.progress(Clock::now().saturating_since(began)));
         }
-        bar.finish_and_clear();
         Ok(())
     }
 
