@@ -1,17 +1,21 @@
-//! `cellerator multipath congestion`: coupled congestion control of this machine's MPTCP subflows.
+//! `cellerator congestion`: `adaptive` as the congestion control of this machine's own kernel.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::coupled::{CoupledStatus, Loaded};
-use clap::{Subcommand, ValueEnum};
-use control::coupled::Scheme;
+use ::congestion::{CongestionStatus, ConnectionStatus, Loaded, RunningComparison, Users};
+use clap::Subcommand;
 use figures::Table;
-use io::Signals;
+use io::{Clock, Signals};
 
+use self::boot_unit::Place;
 use crate::interruption;
-use crate::output::{Words, namespace};
+use crate::output::{Words, namespace, show_log};
 
-/// Arguments of `cellerator multipath congestion`.
+mod boot_unit;
+mod compare;
+
+/// Arguments of `cellerator congestion`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -20,79 +24,87 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Load a scheme, and have MPTCP subflows of this network namespace use it, until interrupted (as root)
+    /// Load it, and have new connections of this network namespace use it, until interrupted (as root)
     Load(LoadArgs),
+    /// Have half of the new connections use it and half another one, and compare them (as root)
+    Compare(compare::Args),
     /// End what was loaded, in whatever network namespace (as root)
-    Unload(UnloadArgs),
-    /// Show what is loaded, and the windows of the connections that use it (as root)
+    Unload,
+    /// Have systemd load it now and at every boot (as root)
+    Install(InstallArgs),
+    /// Show what is loaded, and rate, queue and window of the connections that use it (as root)
     Status(StatusArgs),
 }
 
-/// A coupled scheme.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum SchemeName {
-    /// Together as much as one TCP on the best path (RFC 6356)
-    Lia,
-    /// Balanced: answers sooner, and leaves a clean path what it can carry
-    Balia,
-    /// Grows as one TCP over all windows
-    CoupledIncrease,
-    /// Grows as TCP, shrinks by half of all windows
-    CoupledDecrease,
-    /// Grows and shrinks as one TCP over all windows
-    FullyCoupled,
+/// Who uses it.
+#[derive(clap::Args)]
+struct UserArgs {
+    /// Only connections with this local port
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Only connections of processes in this control group or below it: a folder in the tree of cgroup2
+    #[arg(long, value_name = "FOLDER")]
+    cgroup: Option<PathBuf>,
+    /// Only register it: for programs that choose it by TCP_CONGESTION
+    #[arg(long, conflicts_with_all = ["port", "cgroup"])]
+    register_only: bool,
 }
 
-impl SchemeName {
-    /// The scheme.
-    pub const fn scheme(self) -> Scheme {
-        match self {
-            Self::Lia => Scheme::Lia,
-            Self::Balia => Scheme::Balia,
-            Self::CoupledIncrease => Scheme::CoupledIncrease,
-            Self::CoupledDecrease => Scheme::CoupledDecrease,
-            Self::FullyCoupled => Scheme::FullyCoupled,
+impl UserArgs {
+    fn users(&self) -> Users {
+        match self.register_only {
+            true => Users::Asking,
+            false => Users::New { port: self.port, group: self.cgroup.clone() },
         }
+    }
+
+    /// The same as arguments.
+    fn words(&self) -> Vec<String> {
+        let port = self.port.iter().flat_map(|port| ["--port".to_owned(), port.to_string()]);
+        let group = self.cgroup.iter().flat_map(|group| ["--cgroup".to_owned(), group.display().to_string()]);
+        port.chain(group).chain(self.register_only.then(|| "--register-only".to_owned())).collect()
     }
 }
 
 #[derive(clap::Args)]
 struct LoadArgs {
-    /// The scheme
-    #[arg(value_enum)]
-    scheme: SchemeName,
-    /// Only register it: for programs that choose it by TCP_CONGESTION, and for sysctls
-    #[arg(long)]
-    register_only: bool,
+    #[command(flatten)]
+    users: UserArgs,
     /// When the kernel refuses the program, print the verifier's whole log
     #[arg(long)]
     verbose: bool,
 }
 
 #[derive(clap::Args)]
-struct UnloadArgs {
-    /// Only this scheme
-    #[arg(value_enum)]
-    scheme: Option<SchemeName>,
+struct InstallArgs {
+    #[command(flatten)]
+    users: UserArgs,
+    /// End it, and take away what was installed
+    #[arg(long, conflicts_with_all = ["port", "cgroup", "register_only"])]
+    remove: bool,
+    /// Write into the tree of another machine, and start nothing
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    root: PathBuf,
 }
 
 #[derive(clap::Args)]
 struct StatusArgs {
-    /// Print JSON (schemas/coupled-status.schema.json)
+    /// Print JSON (schemas/congestion-status.schema.json)
     #[arg(long)]
     json: bool,
 }
 
-/// Lines of the verifier's log that are shown without --verbose: its verdict stands at the end.
-const LOG_LINES: usize = 20;
-
-/// Runs `cellerator multipath congestion`; an error is one clear line: what, where, what to do.
+/// Runs `cellerator congestion`; an error is one clear line: what, where, what to do.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
     match &args.command {
         Command::Load(args) => load(args),
-        Command::Unload(args) => {
-            let lines = ::coupled::unload(args.scheme.map(SchemeName::scheme)).map_err(|e| e.to_string())?;
-            Words::default().say(&lines.join("\n"));
+        Command::Compare(args) => compare::main(args),
+        Command::Unload => {
+            unload()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Install(args) => {
+            install(args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Status(args) => status(args),
@@ -102,28 +114,40 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
 fn load(args: &LoadArgs) -> Result<ExitCode, String> {
     let words = Words::default();
     let signals = Signals::terminating().map_err(|error| error.to_string())?;
-    let held =
-        ::coupled::hold(args.scheme.scheme(), !args.register_only, &signals, &mut |line| words.say(line));
-    held.map_err(|error| {
+    ::congestion::hold(&args.users.users(), &signals, &mut |line| words.say(line)).map_err(|error| {
         show_log(error.log(), args.verbose);
         error.to_string()
     })?;
     Ok(interruption::code(signals.taken()))
 }
 
-/// Prints the log of the verifier, if the verifier refused.
-pub fn show_log(log: Option<&str>, is_whole: bool) {
-    let Some(log) = log else { return };
-    let lines: Vec<&str> = log.lines().collect();
-    let hidden = if is_whole { 0 } else { lines.len().saturating_sub(LOG_LINES) };
-    if hidden > 0 {
-        eprintln!("  … {hidden} lines before these: --verbose shows them");
+fn install(args: &InstallArgs) -> Result<(), String> {
+    let words = Words::default();
+    let place = Place::of(&args.root)?;
+    if args.remove {
+        words.say(&place.remove()?.join("\n"));
+        return Ok(());
     }
-    lines[hidden..].iter().for_each(|line| eprintln!("  {line}"));
+    let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    words.say(&place.install(&program, &args.users.words())?.join("\n"));
+    Ok(())
+}
+
+fn unload() -> Result<(), String> {
+    let place = Place::of(Path::new("/")).ok();
+    let of_unit = place.as_ref().and_then(Place::process);
+    let mut lines = ::congestion::unload().map_err(|error| error.to_string())?;
+    if of_unit.is_some()
+        && let Some(command) = place.as_ref().and_then(Place::for_good)
+    {
+        lines.push(format!("{} loads it again at the next boot: `{command}` ends that", boot_unit::NAME));
+    }
+    Words::default().say(&lines.join("\n"));
+    Ok(())
 }
 
 fn status(args: &StatusArgs) -> Result<ExitCode, String> {
-    let status = ::coupled::status().map_err(|error| error.to_string())?;
+    let status = ::congestion::status().map_err(|error| error.to_string())?;
     let text = match args.json {
         true => serde_json::to_string_pretty(&status).map_err(|error| format!("as JSON: {error}"))?,
         false => told(&status),
@@ -132,38 +156,64 @@ fn status(args: &StatusArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(status: &CoupledStatus) -> String {
+fn told(status: &CongestionStatus) -> String {
     if status.loaded.is_empty() {
-        return "nothing is loaded: subflows are not coupled".to_owned();
+        return "nothing is loaded: connections use the kernel's own congestion control".to_owned();
     }
-    status.loaded.iter().map(scheme_told).collect::<Vec<_>>().join("\n")
+    status.loaded.iter().map(loaded_told).collect::<Vec<_>>().join("\n")
 }
 
-fn scheme_told(loaded: &Loaded) -> String {
-    let who = match loaded.is_chosen {
-        true => format!(
-            "MPTCP subflows of {} use it",
-            namespace(loaded.is_here, loaded.namespace_name.as_deref(), loaded.namespace)
+fn loaded_told(loaded: &Loaded) -> String {
+    let place = namespace(loaded.is_here, loaded.namespace_name.as_deref(), loaded.namespace);
+    let (name, process, users) = (&loaded.name, loaded.process, &loaded.users);
+    let head = match &loaded.comparison {
+        None => format!("congestion control '{name}', process {process}: {users} in {place} use it"),
+        Some(comparison) => format!(
+            "congestion control '{name}', process {process}: half of {users} in {place} use it, half '{}': a \
+             comparison is under way, by {}, seed {}, {}",
+            comparison.with,
+            comparison.by.name(),
+            comparison.seed,
+            time_of(comparison)
         ),
-        false => "for those that choose it".to_owned(),
     };
-    let head =
-        format!("{}, congestion control '{}', process {}: {who}", loaded.scheme, loaded.name, loaded.process);
-    let rows = loaded.connections.iter().flat_map(|connection| {
-        connection.subflows.iter().map(|subflow| {
-            let dash = || "–".to_owned();
-            vec![
-                format!("{:08x}", connection.token),
-                subflow.window.to_string(),
-                subflow.ssthresh.map_or_else(dash, |threshold| threshold.to_string()),
-                subflow.rtt_ms.map_or_else(dash, |ms| format!("{ms:.1}")),
-            ]
-        })
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
-    if rows.is_empty() {
+    if loaded.connections.is_empty() {
         return format!("{head}\n  no connection uses it");
     }
-    let headings = vec![("connection", ""), ("window", "segments"), ("threshold", "segments"), ("RTT", "ms")];
+    let rows = loaded.connections.iter().map(row).collect();
+    let headings = vec![
+        ("remote", ""),
+        ("local port", ""),
+        ("rate", "Mbit/s"),
+        ("expected", "Mbit/s"),
+        ("queue", "ms"),
+        ("floor", "ms"),
+        ("window", "KB"),
+        ("shares with", ""),
+        ("bound by", ""),
+    ];
     format!("{head}\n{}", Table { headings, rows })
+}
+
+/// Duration of a comparison so far.
+fn time_of(comparison: &RunningComparison) -> String {
+    let elapsed = (Clock::wall_nanos() / 1_000_000).saturating_sub(comparison.began_ms) / 1_000;
+    comparison
+        .planned_ms
+        .map_or_else(|| format!("{elapsed} s"), |planned| format!("{elapsed} of {} s", planned / 1_000))
+}
+
+fn row(one: &ConnectionStatus) -> Vec<String> {
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.1}"));
+    vec![
+        std::net::SocketAddr::new(one.remote, one.remote_port).to_string(),
+        one.local_port.to_string(),
+        number(one.rate_mbps),
+        number(one.forecast_mbps),
+        number(one.queue_ms),
+        number(one.floor_ms),
+        (one.window_bytes / 1_000).to_string(),
+        one.shares_with.to_string(),
+        one.bound.to_owned(),
+    ]
 }

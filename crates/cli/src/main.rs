@@ -3,7 +3,6 @@
 mod ab;
 mod analyze;
 mod bench;
-mod boot_unit;
 mod completions;
 mod congestion;
 mod contest;
@@ -34,8 +33,6 @@ mod report;
 mod reproduce;
 mod run;
 mod served;
-mod server_compare;
-mod server_congestion;
 mod sim;
 mod stability;
 mod sweep;
@@ -96,7 +93,7 @@ enum Command {
     /// Manage the receive windows of this machine's own connections, against bufferbloat (as root)
     Drwa(drwa::Args),
     /// Have this machine's own connections sent by `adaptive` as the kernel's congestion control (as root)
-    Congestion(server_congestion::Args),
+    Congestion(congestion::Args),
     /// Show what acceleration does: downloads over emulated 3G, LTE and 5G, with and without it
     Demo(demo::Args),
     /// Draw what a controller does to a link, or compute the stability of a queue
@@ -165,7 +162,7 @@ fn main() -> ExitCode {
         Command::FeedbackAdapter(args) => feedback_adapter::main(&args),
         Command::Demo(args) => demo::main(&args),
         Command::Drwa(args) => drwa::main(&args),
-        Command::Congestion(args) => server_congestion::main(&args),
+        Command::Congestion(args) => congestion::main(&args),
         Command::Model(args) => model::main(args),
         Command::Trace(args) => trace::main(args),
         Command::Contest(args) => contest::main(&args),

@@ -13,9 +13,11 @@ use scenario::Quantity;
 use units::Duration;
 use uplinks::{Answer, Daemon, EventLine, ProbeBy, Question, Running, Settings, Status};
 
-use crate::congestion::{self, SchemeName};
+use self::congestion::SchemeName;
 use crate::output::Words;
 use crate::{interruption, writable};
+
+mod congestion;
 
 /// Port of `cellerator probe server`.
 const PROBE_PORT: u16 = 7311;

@@ -110,6 +110,20 @@ pub fn save(path: &Path, text: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Lines of the verifier's log that are shown without --verbose: its verdict stands at the end.
+const LOG_LINES: usize = 20;
+
+/// Prints the log of the verifier of BPF programs, if the verifier refused.
+pub fn show_log(log: Option<&str>, is_whole: bool) {
+    let Some(log) = log else { return };
+    let lines: Vec<&str> = log.lines().collect();
+    let hidden = if is_whole { 0 } else { lines.len().saturating_sub(LOG_LINES) };
+    if hidden > 0 {
+        eprintln!("  … {hidden} lines before these: --verbose shows them");
+    }
+    lines[hidden..].iter().for_each(|line| eprintln!("  {line}"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -132,10 +132,10 @@ impl PacketTime {
             return;
         };
         self.turns_left = TIMED_EVERY - 1;
-        self.record(Clock::now().saturating_since(began), packets);
+        self.count(Clock::now().saturating_since(began), packets);
     }
 
-    pub(crate) fn record(&mut self, took: Duration, packets: u64) {
+    pub(crate) fn count(&mut self, took: Duration, packets: u64) {
         let per_packet = took.as_nanos() / packets;
         self.counts[PACKET_TIME_BOUNDS_NS.partition_point(|bound| *bound < per_packet)] += packets;
         self.sum_ns = self.sum_ns.saturating_add(took.as_nanos());
@@ -190,8 +190,8 @@ mod tests {
         time.end(began, 0);
         assert_eq!(time, PacketTime::default(), "nothing was handled");
         assert!(began.is_some() && time.begin().is_some(), "the next turn is timed in its place");
-        time.record(Duration::from_micros(30), 10);
-        time.record(Duration::from_micros(1), 1);
+        time.count(Duration::from_micros(30), 10);
+        time.count(Duration::from_micros(1), 1);
         assert_eq!((time.counts[4], time.counts[2], time.sum_ns), (10, 1, 31_000));
         let mut sum = PacketTime::default();
         sum.add(&time);

@@ -490,8 +490,8 @@ impl Event {
 
     /// The event with its severity and its line, as one JSON object.
     #[must_use]
-    pub fn record(&self) -> EventRecord<'_> {
-        EventRecord { severity: self.severity(), text: self.to_string(), event: self }
+    pub fn with_text(&self) -> EventWithText<'_> {
+        EventWithText { severity: self.severity(), text: self.to_string(), event: self }
     }
 }
 
@@ -532,7 +532,7 @@ impl Serialize for Amount {
 
 /// An event for whoever reads JSON.
 #[derive(Clone, Debug, Serialize)]
-pub struct EventRecord<'a> {
+pub struct EventWithText<'a> {
     /// How much attention it asks for.
     pub severity: Severity,
     /// Its line, without the severity.
@@ -551,7 +551,7 @@ mod tests {
         let event = Event::InterfaceLost { interface: "m0".to_owned(), condition: "down" };
         let text = "interface 'm0' is down: waiting for it, and going on when it is back";
         assert_eq!(event.line(), format!("warning: {text}"));
-        let json = serde_json::to_value(event.record()).unwrap();
+        let json = serde_json::to_value(event.with_text()).unwrap();
         let wanted = serde_json::json!({
             "severity": "warning", "text": text,
             "event": "interface-lost", "interface": "m0", "condition": "down"

@@ -74,7 +74,7 @@ impl Wishes {
     }
 }
 
-/// A line of the stream: `schemas/event.schema.json`. Those of the instance itself are [`crate::EventRecord`]s.
+/// A line of the stream: `schemas/event.schema.json`. Those of the instance itself are [`crate::EventWithText`]s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -339,13 +339,13 @@ impl EventBroadcaster {
     /// Tells of an event of the instance.
     fn event(&self, event: &Event) {
         if matches!(event, Event::FlowsRecovered { .. })
-            && let Ok(json) = serde_json::to_string(&event.record())
+            && let Ok(json) = serde_json::to_string(&event.with_text())
         {
             let line = (Clock::now(), stamped(&json).into());
             *self.0.death.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
         }
         let is_heard = !self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
-        if is_heard && let Ok(json) = serde_json::to_string(&event.record()) {
+        if is_heard && let Ok(json) = serde_json::to_string(&event.with_text()) {
             self.0.hand_in(Item::Event(json));
         }
     }

@@ -171,9 +171,9 @@ pub enum HandoverRequest {
     /// As [`handover::Flows::mtu`].
     Mtu(mpsc::Sender<Option<u32>>),
     /// As [`handover::Flows::give_away`].
-    GiveAway(Freeze, Turn, mpsc::Sender<Option<Vec<Loaded>>>),
+    GiveAway(Freeze, Withdrawable, mpsc::Sender<Option<Vec<Loaded>>>),
     /// As [`handover::Flows::take_in`]; the data comes back, for who asked to drop it.
-    TakeIn(Claim, Vec<Loaded>, Turn, mpsc::Sender<(bool, Vec<Loaded>)>),
+    TakeIn(Claim, Vec<Loaded>, Withdrawable, mpsc::Sender<(bool, Vec<Loaded>)>),
     /// As [`handover::Flows::take_back`].
     TakeBack(Vec<Loaded>, Note, mpsc::Sender<bool>),
     /// As [`handover::Flows::lead`].
@@ -211,9 +211,9 @@ impl HandoverRequest {
 
 /// Whether work is done that its giver may withdraw: either it is begun, or it never is.
 #[derive(Clone, Debug, Default)]
-pub struct Turn(Arc<AtomicU8>);
+pub struct Withdrawable(Arc<AtomicU8>);
 
-impl Turn {
+impl Withdrawable {
     const BEGUN: u8 = 1;
     const WITHDRAWN: u8 = 2;
 

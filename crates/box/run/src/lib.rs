@@ -76,7 +76,7 @@ mod watchdog;
 use plan::Plan;
 
 pub use self::handover::{
-    Frame, HandoverConfig, HandoverRequest, Ledger, Outlets, PeerConfig, Relayed, Turn,
+    Frame, HandoverConfig, HandoverRequest, Ledger, Outlets, PeerConfig, Relayed, Withdrawable,
 };
 pub use ab::{AbGroup, AbMetric, AbPhase, AbReport, Estimate};
 pub use accelerator::{Accelerator, ReadSettings, Reread};
@@ -84,7 +84,7 @@ pub use config::{AfterHang, Config, InlineFallback, Notrack, SteeringChoice, Wat
 pub use counters::{Counters, OnLink, SideCounters};
 pub use doctor::{Diagnosis, Finding, Health, examine};
 pub use error::RunError;
-pub use event::{Amount, Event, EventRecord, EventSink, FlowTotals, Severity, StandIn};
+pub use event::{Amount, Event, EventSink, EventWithText, FlowTotals, Severity, StandIn};
 pub use event_broadcaster::{EventDirection, FlowEvent, FlowOf, FlowRecord, Wishes};
 pub use feedback::FeedbackConfig;
 pub use instances::{Found, choose, find};

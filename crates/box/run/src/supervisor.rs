@@ -24,7 +24,7 @@ use crate::patience::Patience;
 use crate::service::Service;
 use crate::shards::{Command, Shards};
 use crate::signals::CaughtSignals;
-use crate::upgrade::predecessor::{Predecessor, Turn};
+use crate::upgrade::predecessor::{PlaceLock, Predecessor};
 use crate::watchdog::Guardian;
 use crate::{Counters, Event, EventSink, Processor, ProcessorStatus, RunError};
 use ab::Phase;
@@ -153,7 +153,7 @@ struct UpgradeState {
     /// The instance before, whose devices these are, while it is there.
     before: Option<Predecessor>,
     /// No other process takes its place meanwhile.
-    turn: Option<Turn>,
+    place_lock: Option<PlaceLock>,
     /// Another process has all that leads packets here, and the flows: nothing is to be undone.
     is_succeeded: bool,
 }

@@ -26,7 +26,7 @@ mod quic;
 mod reno_sack;
 
 pub use config::{
-    Application, BeyondWindow, Closing, EndpointConfig, Protocol, Reading, ReceiveWindow, Role, Turn,
+    Application, BeyondWindow, Closing, EndpointConfig, PlannedWrite, Protocol, Reading, ReceiveWindow, Role,
 };
 use connection::{Connection, Negotiated};
 use mark_response::Echo;

@@ -48,7 +48,7 @@ pub use datagrams::{DatagramConfig, DatagramLog};
 pub use digest::Digest;
 pub use endpoint::{
     Application, BeyondWindow, Closing, Ending, Endpoint, EndpointConfig, EndpointStats, MarkResponse,
-    Protocol, ReadProgress, Reading, ReceiveWindow, Role, Turn,
+    PlannedWrite, Protocol, ReadProgress, Reading, ReceiveWindow, Role,
 };
 pub use error::SimError;
 pub use faults::{Fault, FaultConfig, Mtu, Rebinding, Span, Strips};

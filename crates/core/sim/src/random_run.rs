@@ -287,7 +287,7 @@ impl RandomRun {
         // A lost third packet leaves a client that writes first unaccelerated: the handshake was
         // not seen whole.
         let server_is_first = self.engine.policy.default.includes_downlink()
-            && client.config().app.turns.iter().all(|turn| turn.send == 0 || turn.after_reading > 0);
+            && client.config().app.writes.iter().all(|write| write.send == 0 || write.after_reading > 0);
         // Nor when its time was over, or the memory drawn for this run full.
         let reasons = [PassReason::HandshakeTimeout, PassReason::MemoryFull, PassReason::SubscriberFull];
         let passes = |reason: PassReason| network.middlebox().total(|stats| stats.passed_for(reason));

@@ -9,7 +9,7 @@ use control::{ControllerConfig, FixedParams, RateParams};
 use engine::{Engine, EngineConfig, PassThrough};
 use sim::{
     Application, EndpointConfig, FlowConfig, LogMode, MiddleboxUnderTest, Network, NetworkConfig, PathConfig,
-    Pattern, RadioConfig, ReceiveWindow, Role, Turn,
+    Pattern, PlannedWrite, RadioConfig, ReceiveWindow, Role,
 };
 use units::{Bytes, Duration, Instant, Rate};
 
@@ -35,15 +35,15 @@ fn bulk(client: &str, number: u16, bytes: u64) -> FlowConfig {
 
 /// 200 bytes asked and 4,000 answered, again and again, with half a second between.
 fn requests(client: &str) -> FlowConfig {
-    let turn = |n: u64, after: u64, pause: u64, send: u64| Turn {
+    let write = |n: u64, after: u64, pause: u64, send: u64| PlannedWrite {
         after_reading: n * after,
         pause: Duration::from_millis(pause),
         send,
     };
-    let asks = (0..REQUESTS).map(|n| turn(n, ANSWER, 500, 200)).collect();
-    let answers = (1..=REQUESTS).map(|n| turn(n, 200, 0, ANSWER)).collect();
-    let server = Application { turns: answers, ..Application::bulk(0) };
-    let client_app = Application { turns: asks, ..Application::client(0) };
+    let asks = (0..REQUESTS).map(|n| write(n, ANSWER, 500, 200)).collect();
+    let answers = (1..=REQUESTS).map(|n| write(n, 200, 0, ANSWER)).collect();
+    let server = Application { writes: answers, ..Application::bulk(0) };
+    let client_app = Application { writes: asks, ..Application::client(0) };
     hosts(client, 999, server, client_app)
 }
 

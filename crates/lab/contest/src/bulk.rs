@@ -190,7 +190,7 @@ impl<'a, M: Observed> Watched<'a, M> {
     }
 
     fn unanswered(&self) -> u64 {
-        let asked = self.network.clients().get(PING).map_or(0, |client| client.config().app.turns.len());
+        let asked = self.network.clients().get(PING).map_or(0, |client| client.config().app.writes.len());
         asked.saturating_sub(self.response_times(PING).len()) as u64
     }
 }

@@ -143,14 +143,14 @@ impl Accelerator {
                 drop(answer.send(Copies::of(&self.engine, client, &sent, len_max)));
             }
             HandoverRequest::Mtu(answer) => drop(answer.send(self.mtus.iter().min().copied())),
-            HandoverRequest::GiveAway(freeze, turn, answer) => {
-                if turn.begin() {
+            HandoverRequest::GiveAway(freeze, work, answer) => {
+                if work.begin() {
                     // Who asked waits for it.
                     drop(answer.send(self.freeze(freeze, now)));
                 }
             }
-            HandoverRequest::TakeIn(claim, flows, turn, answer) => {
-                if turn.begin() {
+            HandoverRequest::TakeIn(claim, flows, work, answer) => {
+                if work.begin() {
                     let is_taken = self.take_in(claim, &flows, now);
                     // Who asked waits for it.
                     drop(answer.send((is_taken, flows)));

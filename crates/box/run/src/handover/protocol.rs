@@ -15,7 +15,7 @@ use handover::{
 use io::Clock;
 use units::{Duration, Instant, SeqNum};
 
-use super::{Board, Frame, HandoverRequest, Hands, Input, Job, Ledger, Outlets, Turn, line_of};
+use super::{Board, Frame, HandoverRequest, Hands, Input, Job, Ledger, Outlets, Withdrawable, line_of};
 
 /// Longest time that a packet loop may take to answer.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
@@ -153,13 +153,13 @@ impl Remote<'_> {
     fn have_done<T: Default>(
         &self,
         client: IpAddr,
-        request: impl FnOnce(Turn, mpsc::Sender<T>) -> HandoverRequest,
+        request: impl FnOnce(Withdrawable, mpsc::Sender<T>) -> HandoverRequest,
     ) -> T {
-        let ((answer, answered), turn) = (mpsc::channel(), Turn::default());
-        self.hands.give(client, Job::Handover(request(turn.clone(), answer)));
+        let ((answer, answered), work) = (mpsc::channel(), Withdrawable::default());
+        self.hands.give(client, Job::Handover(request(work.clone(), answer)));
         match answered.recv_timeout(PATIENCE) {
             Ok(done) => done,
-            Err(_) if turn.withdraw() => T::default(),
+            Err(_) if work.withdraw() => T::default(),
             // It is being done.
             Err(_) => answered.recv().unwrap_or_default(),
         }
@@ -184,14 +184,14 @@ impl Flows for Remote<'_> {
     }
 
     fn give_away(&mut self, freeze: &Freeze, _: Instant) -> Option<Vec<Loaded>> {
-        self.have_done(freeze.name.subscriber, |turn, answer| {
-            HandoverRequest::GiveAway(*freeze, turn, answer)
+        self.have_done(freeze.name.subscriber, |work, answer| {
+            HandoverRequest::GiveAway(*freeze, work, answer)
         })
     }
 
     fn take_in(&mut self, claim: &Claim, flows: Vec<Loaded>, _: Instant) -> bool {
         let subscriber = claim.name.subscriber;
-        let request = |turn, answer| HandoverRequest::TakeIn(claim.clone(), flows, turn, answer);
+        let request = |work, answer| HandoverRequest::TakeIn(claim.clone(), flows, work, answer);
         let (is_taken, flows) = self.have_done(subscriber, request);
         // Here, and not where packets wait.
         drop::<Vec<Loaded>>(flows);

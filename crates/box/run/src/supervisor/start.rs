@@ -40,7 +40,7 @@ use crate::routed::RoutedSite;
 use crate::service::Service;
 use crate::shards::{Shards, Terms, shard_of};
 use crate::signals::CaughtSignals;
-use crate::upgrade::predecessor::{Predecessor, Turn};
+use crate::upgrade::predecessor::{PlaceLock, Predecessor};
 use crate::watchdog::Guardian;
 use crate::{Accelerator, Config, Event, EventSink, Job, Plan, Processor, ReadSettings, RunError, log};
 
@@ -160,8 +160,8 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     let netlink = Netlink::open()?;
     let namespace = NamespaceId::here()?;
     let stored = Stored::find(config, namespace)?;
-    let turn = Turn::take(config)?;
-    let mut own = Config { replaced_process: turn.as_ref().map(Turn::process), ..config.clone() };
+    let place_lock = PlaceLock::take(config)?;
+    let mut own = Config { replaced_process: place_lock.as_ref().map(PlaceLock::process), ..config.clone() };
     if let Some(stored) = &stored {
         own.recover = Some(stored.path()?);
     }
@@ -211,7 +211,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
         journals: shared,
         processors,
         mode,
-        turn,
+        place_lock,
         broadcaster: broadcaster.clone(),
         lifeline,
     };
@@ -382,7 +382,7 @@ struct Start<P> {
     journals: Journals,
     processors: Vec<P>,
     mode: StartMode,
-    turn: Option<Turn>,
+    place_lock: Option<PlaceLock>,
     broadcaster: EventBroadcaster,
     lifeline: Option<Lifeline>,
 }
@@ -457,7 +457,7 @@ impl<P: Processor + Send + 'static> Start<P> {
             },
             settling: None,
             successor_needs: SuccessorNeeds::with(self.journals),
-            upgrade: UpgradeState { turn: self.turn.take(), ..UpgradeState::default() },
+            upgrade: UpgradeState { place_lock: self.place_lock.take(), ..UpgradeState::default() },
             warnings: Warnings { journal_alarm: self.journal_alarm, ..Warnings::default() },
             patience: Patience::default(),
             started_at: Clock::now(),

@@ -2,6 +2,6 @@
 //! is replaced.
 
 mod adopt;
-mod give;
+mod flows;
 
 pub(super) use adopt::Adopted;

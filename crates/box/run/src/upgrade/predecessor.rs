@@ -32,10 +32,10 @@ const RP_FILTER_STRICT: u32 = 1;
 const RP_FILTER_LOOSE: &str = "2";
 
 /// Longest time to wait while another process takes the same one's place. A replacement takes a fraction of it.
-const TURN_TIME_MAX: Duration = Duration::from_secs(10);
+const LOCKED_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Interval of the checks whether that is over.
-const TURN_LOOK: Duration = Duration::from_millis(20);
+const LOCKED_LOOK: Duration = Duration::from_millis(20);
 
 /// Longest time that the record of an instance may be on its way from one directory to another.
 const RECORD_TIME_MAX: Duration = Duration::from_secs(2);
@@ -43,13 +43,13 @@ const RECORD_TIME_MAX: Duration = Duration::from_secs(2);
 /// The right to take an instance's place: one process at a time has it, until this is dropped. It is the lock of that
 /// instance's directory, which only root may open.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct PlaceLock {
     process: u32,
     _lock: File,
 }
 
-impl Turn {
-    /// Waits for the turn to take the place of the instance that `config` says to replace, whoever has its name then;
+impl PlaceLock {
+    /// Waits for the right to take the place of the instance that `config` says to replace, whoever has its name then;
     /// none when none is to be replaced.
     ///
     /// # Errors
@@ -62,14 +62,15 @@ impl Turn {
         let mut waiter = Waiter::new(Duration::ZERO)?;
         let began = Clock::now();
         loop {
-            if let Some(turn) = Self::try_take(config, name, began)? {
-                return Ok(Some(turn));
+            if let Some(lock) = Self::try_take(config, name, began)? {
+                return Ok(Some(lock));
             }
-            if Clock::now() >= began + TURN_TIME_MAX {
-                let why = format!("another process has been taking its place for {TURN_TIME_MAX}: try again");
+            if Clock::now() >= began + LOCKED_TIME_MAX {
+                let why =
+                    format!("another process has been taking its place for {LOCKED_TIME_MAX}: try again");
                 return Err(RunError::NotReplaced { name: name.clone(), why });
             }
-            waiter.wait(Some(Clock::now() + TURN_LOOK))?;
+            waiter.wait(Some(Clock::now() + LOCKED_LOOK))?;
         }
     }
 
@@ -89,7 +90,7 @@ impl Turn {
         if !try_lock(&lock).map_err(failed)? {
             return Ok(None);
         }
-        // Who had the turn before may have taken its place.
+        // Who had the lock before may have taken its place.
         let is_still = find(config, name).is_ok_and(|found| found.process == process);
         Ok(is_still.then_some(Self { process, _lock: lock }))
     }

@@ -12,7 +12,7 @@ impl Connection {
             self.last_progress = now;
         }
         let wrong = self.read_some(config, now);
-        self.program.begin_turns(config, now);
+        self.program.begin_writes(config, now);
         self.program.write_some(config, &mut self.outbox);
         let is_done_writing = self.program.is_done_writing(&config.app);
         if is_done_writing && (config.app.closing == Closing::AfterWriting || self.has_read_all()) {

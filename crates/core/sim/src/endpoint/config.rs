@@ -63,7 +63,7 @@ impl ReceiveWindow {
 
 /// An amount to write once enough has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct PlannedWrite {
     /// Begins when this many bytes have been read since the start.
     pub after_reading: u64,
     /// Time after that at which it begins.
@@ -129,7 +129,7 @@ const WRITE_EVERY: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Application {
     /// Bytes that it writes and when, in order.
-    pub turns: Vec<Turn>,
+    pub writes: Vec<PlannedWrite>,
     /// Way in which it reads.
     pub reading: Reading,
     /// Time at which it closes.
@@ -140,7 +140,7 @@ pub struct Application {
     pub abort_after_sending: Option<u64>,
     /// Time at which it aborts, too.
     pub abort_at: Option<Instant>,
-    /// Every turn asks for this many bytes: the time until they are read is noted.
+    /// Every write asks for this many bytes: the time until they are read is noted.
     pub response_len: Option<u64>,
 }
 
@@ -153,8 +153,8 @@ impl Application {
     /// Writes `bytes` at once and closes.
     #[must_use]
     pub fn bulk(bytes: u64) -> Self {
-        let turns = vec![Turn { after_reading: 0, pause: Duration::ZERO, send: bytes }];
-        Self { turns, closing: Closing::AfterWriting, ..Self::sink() }
+        let writes = vec![PlannedWrite { after_reading: 0, pause: Duration::ZERO, send: bytes }];
+        Self { writes, closing: Closing::AfterWriting, ..Self::sink() }
     }
     /// Writes a request of `request` bytes at once, reads the answer, closes after the peer.
     #[must_use]
@@ -164,49 +164,52 @@ impl Application {
     /// Reads `request` bytes, answers with `response` bytes and closes.
     #[must_use]
     pub fn server(request: u64, response: u64) -> Self {
-        let turns = vec![Turn { after_reading: request, pause: Duration::ZERO, send: response }];
-        Self { turns, closing: Closing::AfterWriting, ..Self::sink() }
+        let writes = vec![PlannedWrite { after_reading: request, pause: Duration::ZERO, send: response }];
+        Self { writes, closing: Closing::AfterWriting, ..Self::sink() }
     }
     /// Writes `count` requests of `request` bytes, each `pause` after it has read the `response`
     /// bytes to the one before.
     #[must_use]
     pub fn requests(count: u32, request: u64, response: u64, pause: Duration) -> Self {
-        let turn = |i: u32| Turn {
+        let write = |i: u32| PlannedWrite {
             after_reading: u64::from(i) * response,
             pause: if i == 0 { Duration::ZERO } else { pause },
             send: request,
         };
-        Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
+        Self { writes: (0..count).map(write).collect(), response_len: Some(response), ..Self::sink() }
     }
     /// Writes `count` requests of `request` bytes, one per `every` whether or not the one before
     /// was answered, for responses of `response` bytes.
     #[must_use]
     pub fn requests_every(every: Duration, count: u32, request: u64, response: u64) -> Self {
-        let turn = |i: u32| Turn {
+        let write = |i: u32| PlannedWrite {
             after_reading: 0,
             pause: if i == 0 { Duration::ZERO } else { every },
             send: request,
         };
-        Self { turns: (0..count).map(turn).collect(), response_len: Some(response), ..Self::sink() }
+        Self { writes: (0..count).map(write).collect(), response_len: Some(response), ..Self::sink() }
     }
     /// Answers `count` requests of `request` bytes with `response` bytes each and closes.
     #[must_use]
     pub fn responses(count: u32, request: u64, response: u64) -> Self {
-        let turn =
-            |i: u32| Turn { after_reading: u64::from(i) * request, pause: Duration::ZERO, send: response };
-        Self { turns: (1..=count).map(turn).collect(), closing: Closing::AfterWriting, ..Self::sink() }
+        let write = |i: u32| PlannedWrite {
+            after_reading: u64::from(i) * request,
+            pause: Duration::ZERO,
+            send: response,
+        };
+        Self { writes: (1..=count).map(write).collect(), closing: Closing::AfterWriting, ..Self::sink() }
     }
     /// The same, writing what it has no faster than `rate`: a piece every 20 ms.
     #[must_use]
     pub fn writing_at(mut self, rate: Rate) -> Self {
         let piece = rate.bytes_in(WRITE_EVERY).get().max(1);
-        let turns = core::mem::take(&mut self.turns);
-        for turn in turns {
-            let mut left = turn.send;
-            let mut pause = turn.pause;
+        let writes = core::mem::take(&mut self.writes);
+        for write in writes {
+            let mut left = write.send;
+            let mut pause = write.pause;
             while left > 0 {
                 let send = left.min(piece);
-                self.turns.push(Turn { pause, send, ..turn });
+                self.writes.push(PlannedWrite { pause, send, ..write });
                 left -= send;
                 pause = WRITE_EVERY;
             }
@@ -257,7 +260,7 @@ impl Application {
     /// Bytes it writes in all.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.send).sum()
+        self.writes.iter().map(|write| write.send).sum()
     }
 }
 

@@ -436,7 +436,7 @@ impl Connection {
         };
         let read = self.program.read_at.filter(|_| self.unread() > 0);
         let end = (!self.is_quiet()).then(|| self.last_progress + patience);
-        [self.sender.next_deadline(), ack, self.program.turn_at, read, self.limits.next_deadline(), end]
+        [self.sender.next_deadline(), ack, self.program.write_at, read, self.limits.next_deadline(), end]
             .into_iter()
             .flatten()
             .min()

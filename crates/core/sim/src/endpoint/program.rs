@@ -19,11 +19,11 @@ pub(super) struct Program {
     /// Bytes read so far.
     pub read: u64,
     pub has_closed: bool,
-    /// Turns begun, and when the next one may.
-    turns_begun: usize,
-    pub turn_at: Option<Instant>,
+    /// Writes begun, and when the next one may.
+    writes_begun: usize,
+    pub write_at: Option<Instant>,
     pub read_at: Option<Instant>,
-    /// Bytes of the turns begun, and of all.
+    /// Bytes of the writes begun, and of all.
     allowed: u64,
     total: u64,
     first_read: Option<Instant>,
@@ -41,8 +41,8 @@ impl Program {
             written: 0,
             read: 0,
             has_closed: false,
-            turns_begun: 0,
-            turn_at: None,
+            writes_begun: 0,
+            write_at: None,
             read_at: None,
             allowed: 0,
             total: app.total(),
@@ -77,26 +77,26 @@ impl Program {
         &self.response_times
     }
 
-    /// Begins the turns that are due.
-    pub(super) fn begin_turns(&mut self, config: &EndpointConfig, now: Instant) {
-        while let Some(turn) = config.app.turns.get(self.turns_begun) {
-            if self.read < turn.after_reading {
+    /// Begins the writes that are due.
+    pub(super) fn begin_writes(&mut self, config: &EndpointConfig, now: Instant) {
+        while let Some(write) = config.app.writes.get(self.writes_begun) {
+            if self.read < write.after_reading {
                 return;
             }
-            let at = *self.turn_at.get_or_insert(now + turn.pause);
+            let at = *self.write_at.get_or_insert(now + write.pause);
             if now < at {
                 return;
             }
-            self.turns_begun += 1;
-            self.allowed += turn.send;
-            self.turn_at = None;
+            self.writes_begun += 1;
+            self.allowed += write.send;
+            self.write_at = None;
             if let Some(len) = config.app.response_len {
-                self.asked.push_back((now, self.turns_begun as u64 * len));
+                self.asked.push_back((now, self.writes_begun as u64 * len));
             }
         }
     }
 
-    /// Writes what the turns so far allow, as much as `outbox` has room for.
+    /// Writes what the writes so far allow, as much as `outbox` has room for.
     pub(super) fn write_some(&mut self, config: &EndpointConfig, outbox: &mut StreamBuffer) {
         let room = u64::from(config.send_buffer).saturating_sub(outbox.len() as u64);
         let mut left = self.allowed.saturating_sub(self.written).min(room);
@@ -114,6 +114,6 @@ impl Program {
 
     /// All that is to be written has been.
     pub(super) fn is_done_writing(&self, app: &Application) -> bool {
-        self.turns_begun == app.turns.len() && self.written == self.total
+        self.writes_begun == app.writes.len() && self.written == self.total
     }
 }

@@ -7,7 +7,7 @@ use link::LossModel;
 use units::{Duration, Rate, SeqNum, WindowScale};
 
 use super::*;
-use crate::{Application, Ending, Fault, FaultConfig, LineUp, ReceiveWindow, Role, Turn};
+use crate::{Application, Ending, Fault, FaultConfig, LineUp, PlannedWrite, ReceiveWindow, Role};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -56,8 +56,8 @@ fn acknowledgements_come_at_once_at_first_then_for_every_second_segment_or_after
     // After the first sixteen, three segments of 1448 bytes are a pair and one alone; the client's
     // answer comes long after.
     let server = Application { closing: crate::Closing::AfterPeer, ..Application::bulk(19 * 1_448) };
-    let answer = Turn { after_reading: 19 * 1_448, pause: Duration::from_millis(200), send: 1 };
-    let client = Application { turns: vec![answer], ..Application::bulk(0) };
+    let answer = PlannedWrite { after_reading: 19 * 1_448, pause: Duration::from_millis(200), send: 1 };
+    let client = Application { writes: vec![answer], ..Application::bulk(0) };
     let (network, _) = run(&line_up(server, client));
     let at = |point: &str, what: &str| {
         let text = network.log().text();
@@ -133,7 +133,7 @@ fn a_slow_reader_closes_its_window_and_loses_nothing() {
 #[test]
 fn half_close_leaves_the_other_direction_open() {
     let server = Application {
-        turns: vec![Turn { after_reading: 50_000, pause: MS(500), send: 200_000 }],
+        writes: vec![PlannedWrite { after_reading: 50_000, pause: MS(500), send: 200_000 }],
         ..Application::bulk(0)
     };
     let (network, _) = run(&line_up(server, Application::bulk(50_000).half_closing()));

@@ -5,7 +5,8 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use units::{Bytes, Duration, Instant, SeqNum, WindowScale};
 
 use crate::{
-    Application, EndpointConfig, FlowConfig, NetworkConfig, Pattern, Random, ReceiveWindow, Role, Turn,
+    Application, EndpointConfig, FlowConfig, NetworkConfig, Pattern, PlannedWrite, Random, ReceiveWindow,
+    Role,
 };
 
 /// The server's address and that of a client's flow.
@@ -55,14 +56,17 @@ fn applications(random: &mut Random, budget: u64) -> (Application, Application, 
         7 => {
             let rounds = random.within(2, 8);
             let answer = (size / rounds).max(1);
-            let turn =
-                |after, pause, send| Turn { after_reading: after, pause: Duration::from_millis(pause), send };
+            let write = |after, pause, send| PlannedWrite {
+                after_reading: after,
+                pause: Duration::from_millis(pause),
+                send,
+            };
             let pause = random.within(0, 900);
-            let server = (1..=rounds).map(|i| turn(i * request, 5, answer)).collect();
+            let server = (1..=rounds).map(|i| write(i * request, 5, answer)).collect();
             let client =
-                (0..rounds).map(|i| turn(i * answer, if i == 0 { 0 } else { pause }, request)).collect();
-            let server = Application { turns: server, ..Application::sink() };
-            let client = Application { turns: client, ..Application::bulk(0) };
+                (0..rounds).map(|i| write(i * answer, if i == 0 { 0 } else { pause }, request)).collect();
+            let server = Application { writes: server, ..Application::sink() };
+            let client = Application { writes: client, ..Application::bulk(0) };
             (server, client, false, false)
         }
         8 => (
@@ -73,8 +77,9 @@ fn applications(random: &mut Random, budget: u64) -> (Application, Application, 
         ),
         9 => {
             // The server aborts when it hears from the client, in the middle of its answer.
-            let hello = Turn { after_reading: size / random.within(2, 5), pause: Duration::ZERO, send: 100 };
-            let client = Application { turns: vec![hello], ..Application::client(0) };
+            let hello =
+                PlannedWrite { after_reading: size / random.within(2, 5), pause: Duration::ZERO, send: 100 };
+            let client = Application { writes: vec![hello], ..Application::client(0) };
             (Application::bulk(size).aborting_after(100), client, true, false)
         }
         10 => {

@@ -166,7 +166,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.events.on_event(&Event::ReplacedEnded);
         }
         if self.upgrade.before.is_none() && self.attachment.predecessor().is_none() {
-            self.upgrade.turn = None;
+            self.upgrade.place_lock = None;
         }
     }
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// The unit.
 pub const NAME: &str = "cellerator-congestion.service";
-const PACKAGED: &str = include_str!("../../../packaging/cellerator-congestion.service");
+const PACKAGED: &str = include_str!("../../../../packaging/cellerator-congestion.service");
 const COMMAND: &str = "ExecStart=/usr/bin/cellerator congestion load";
 const CONDITION: &str = "ConditionFileIsExecutable=/usr/bin/cellerator";
 const UNITS: &str = "etc/systemd/system";

@@ -11,9 +11,8 @@ use io::{Clock, Signals};
 use scenario::Quantity;
 use units::Duration;
 
-use crate::congestion::show_log;
 use crate::interruption;
-use crate::output::Words;
+use crate::output::{Words, show_log};
 
 /// Arguments of `cellerator congestion compare`.
 #[derive(clap::Args)]
