@@ -55,6 +55,8 @@ mod silence;
 mod start;
 mod terms;
 
+use std::mem::offset_of;
+
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Control, Controller, Feedback, Known, Loss, LossKind, MSS_DEFAULT, Sent, quantum_for};
@@ -111,7 +113,27 @@ const BUNCH: Duration = Duration::from_millis(2);
 
 /// Parameters of [`Adaptive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
+#[repr(C)]
+#[stored(order(
+    bin,
+    bins,
+    constant,
+    headroom_min,
+    headroom_max,
+    starved_permille,
+    headroom_gain,
+    starved_below,
+    delay_max,
+    initial_window,
+    memory,
+    without,
+    mss
+))]
 pub struct AdaptiveParams {
+    /// Segment size. Default [`MSS_DEFAULT`].
+    pub mss: Bytes,
+    /// Time for which an idle subscriber's link is remembered. 60 s.
+    pub memory: Duration,
     /// B: the shortest bin of deliveries. 30 ms; 5 ms to 1 s.
     pub bin: Duration,
     /// N: bins of the forecast. 32; 3 to 32.
@@ -132,12 +154,8 @@ pub struct AdaptiveParams {
     pub delay_max: Duration,
     /// Data in flight of a subscriber never seen before. 32 KiB.
     pub initial_window: Bytes,
-    /// Time for which an idle subscriber's link is remembered. 60 s.
-    pub memory: Duration,
     /// Terms that are left out, to measure what they are worth. None.
     pub without: Terms,
-    /// Segment size. Default [`MSS_DEFAULT`].
-    pub mss: Bytes,
 }
 
 impl Default for AdaptiveParams {
@@ -161,37 +179,79 @@ impl Default for AdaptiveParams {
 }
 
 /// This project's own controller.
+///
+/// In memory, what each packet needs lies together, and its parts have it at their beginning or their end: with many
+/// subscribers, fetching lines of memory takes most of the time.
 #[derive(Clone, Debug, stored::Stored)]
+#[repr(C)]
+#[stored(order(
+    params,
+    offer,
+    grain,
+    floor,
+    headroom,
+    start,
+    losses,
+    buffer,
+    silence,
+    window,
+    limited_at,
+    pacing_rate,
+    last_ack,
+    bursts,
+    blocking,
+    reports_valid_until,
+    competition,
+    return_wait,
+    allowed,
+    marks
+))]
 pub struct Adaptive {
-    params: AdaptiveParams,
-    offer: Offer,
-    grain: Grain,
-    floor: Floor,
-    headroom: Headroom,
-    start: Start,
-    losses: SteadyLoss,
-    buffer: Buffer,
-    silence: Silence,
     window: Bytes,
-    /// Time at which the window was in use last.
-    limited_at: Option<Instant>,
     pacing_rate: Rate,
-    last_ack: Instant,
-    bursts: Bursts,
-    blocking: HeadOfLineBlocking,
-    reports_valid_until: Instant,
-    competition: Competition,
-    /// u: how long acknowledgements wait on their way back all the time.
-    #[stored(since(5, Duration::ZERO))]
-    return_wait: Duration,
     /// W, and what is under way meanwhile because of u.
     #[stored(since(5, Bytes::ZERO))]
     allowed: Bytes,
+    last_ack: Instant,
+    /// u: how long acknowledgements wait on their way back all the time.
+    #[stored(since(5, Duration::ZERO))]
+    return_wait: Duration,
+    reports_valid_until: Instant,
+    /// Time at which the window was in use last.
+    limited_at: Option<Instant>,
+    headroom: Headroom,
+    floor: Floor,
+    params: AdaptiveParams,
+    losses: SteadyLoss,
+    start: Start,
+    grain: Grain,
+    silence: Silence,
     #[stored(since(8, Marks::default()))]
     marks: Marks,
+    buffer: Buffer,
+    competition: Competition,
+    offer: Offer,
+    bursts: Bursts,
+    blocking: HeadOfLineBlocking,
 }
 
 impl Adaptive {
+    /// Parts of its memory that data which is sent needs, as offsets of their first bytes and of the next ones behind.
+    pub const TOUCHED_BY_DATA: [(usize, usize); 3] = [
+        (0, offset_of!(Self, params.headroom_min)),
+        (
+            offset_of!(Self, competition) + Competition::ALWAYS_TOUCHED_FROM,
+            offset_of!(Self, offer) + Offer::ALWAYS_TOUCHED,
+        ),
+        (offset_of!(Self, blocking) + HeadOfLineBlocking::ALWAYS_TOUCHED_FROM, size_of::<Self>()),
+    ];
+    /// The same of what is acknowledged.
+    pub const TOUCHED_BY_ACKS: [(usize, usize); 3] = [
+        (0, offset_of!(Self, buffer) + Buffer::ALWAYS_TOUCHED),
+        (offset_of!(Self, competition) + Competition::TOUCHED_BY_ACKS_FROM, Self::TOUCHED_BY_DATA[1].1),
+        Self::TOUCHED_BY_DATA[2],
+    ];
+
     /// A controller for a subscriber never seen before.
     #[must_use]
     pub fn new(params: AdaptiveParams) -> Self {

@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 use std::collections::VecDeque;
 
+use stored::{Layouts, Reader, Stored, StoredError, Writer};
 use units::{Duration, Instant};
 
 /// Samples kept at most: one more takes the place of one that stands close to another, which costs
@@ -147,44 +148,64 @@ impl<T: Copy> BestThree<T> {
     }
 }
 
-/// The extreme of about the last `window` in a fixed 48 bytes: exact until it is `window` old, then mostly
-/// the best of what came a quarter of the window or more after it (K. Nichols' filter, which Linux keeps its
-/// smallest round trip with). Mostly, because three places are few: what comes while they hold three better
-/// ones, all of which soon expire without another taking their place, is lost. For what there is one of per
-/// flow; [`Windowed`] is exact.
-#[derive(Clone, Copy, Debug, stored::Stored)]
+/// Time that [`Recent`] remembers.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// The extreme of about the last 10 s in a fixed 48 bytes: exact until it is 10 s old, then mostly the best of what
+/// came a quarter of that or more after it (K. Nichols' filter, which Linux keeps its smallest round trip with).
+/// Mostly, because three places are few: what comes while they hold three better ones, all of which soon expire
+/// without another taking their place, is lost. For what there is one of per flow; [`Windowed`] is exact.
+#[derive(Clone, Copy, Debug)]
 pub struct Recent<T, O> {
-    window: Duration,
     best: Option<BestThree<T>>,
     order: PhantomData<O>,
 }
 
-/// The largest value of about the last `window`.
+/// The largest value of about the last 10 s.
 pub type RecentMax<T> = Recent<T, Larger>;
 
-/// The smallest value of about the last `window`.
+/// The smallest value of about the last 10 s.
 pub type RecentMin<T> = Recent<T, Smaller>;
 
-impl<T: Copy + Ord, O: Order> Recent<T, O> {
-    /// A filter with a memory of `window`.
-    #[must_use]
-    pub const fn new(window: Duration) -> Self {
-        Self { window, best: None, order: PhantomData }
+impl<T, O> Default for Recent<T, O> {
+    fn default() -> Self {
+        Self { best: None, order: PhantomData }
     }
+}
+
+impl<T: Copy + Ord, O: Order> Recent<T, O> {
     /// Takes in a value.
     pub fn update(&mut self, value: T, now: Instant) {
-        let best = self.best.get_or_insert(BestThree([(now, value); 3]));
-        best.update(self.window, value, now, |new, old| !O::beats(&old, &new));
+        self.update_within(RECENT, value, now);
     }
-    /// The same with a memory of `window` from here on.
+    /// The same with a memory of `window`.
     pub(crate) fn update_within(&mut self, window: Duration, value: T, now: Instant) {
-        self.window = window;
-        self.update(value, now);
+        let best = self.best.get_or_insert(BestThree([(now, value); 3]));
+        best.update(window, value, now, |new, old| !O::beats(&old, &new));
     }
     /// The extreme as of the last update.
     #[must_use]
     pub fn get(&self) -> Option<T> {
         self.best.map(|best| best.0[0].1)
+    }
+}
+
+/// With the window in front, which is no part of it any more.
+impl<T: Stored, O: Stored> Stored for Recent<T, O> {
+    fn store(&self, out: &mut Writer) {
+        RECENT.store(out);
+        self.best.store(out);
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        from.value::<Duration>()?;
+        Ok(Self { best: from.value()?, order: PhantomData })
+    }
+    fn layout(layouts: &mut Layouts) {
+        layouts.of::<Self>("Recent", |layouts| {
+            layouts.value::<Duration>("window");
+            layouts.value::<Option<BestThree<T>>>("best");
+            layouts.value::<PhantomData<O>>("order");
+        });
     }
 }
 
@@ -220,14 +241,14 @@ mod tests {
             steps in proptest::collection::vec((0u64..25, 0u32..1000), 1..200))
         {
             let window = Duration::from_millis(400);
-            let (mut max, mut min) = (RecentMax::new(window), RecentMin::new(window));
+            let (mut max, mut min) = (RecentMax::default(), RecentMin::default());
             let mut all: Vec<(Instant, u32)> = Vec::new();
             let mut now = Instant::ZERO;
             for (gap_ms, value) in steps {
                 now += Duration::from_millis(gap_ms);
                 all.push((now, value));
-                max.update(value, now);
-                min.update(1_000 - value, now);
+                max.update_within(window, value, now);
+                min.update_within(window, 1_000 - value, now);
                 let scan = |span: Duration| all.iter()
                     .filter(|(at, _)| now.saturating_since(*at) <= span).map(|&(_, v)| v).max();
                 prop_assert!(max.get() <= scan(window));
@@ -242,16 +263,16 @@ mod tests {
 
     #[test]
     fn what_three_better_ones_hid_is_lost_when_they_expire_together() {
-        let mut filter = RecentMax::new(Duration::from_millis(400));
+        let mut filter = RecentMax::default();
         for (ms, value) in [(0, 978), (339, 937), (358, 889), (401, 868), (719, 781), (741, 0), (802, 0)] {
-            filter.update(value, Instant::from_millis(ms));
+            filter.update_within(Duration::from_millis(400), value, Instant::from_millis(ms));
         }
         assert_eq!(filter.get(), Some(0), "of the last 83 ms it would be 781");
     }
 
     #[test]
     fn h17_a_recent_min_re_baselines_after_the_window() {
-        let mut filter = RecentMin::new(Duration::from_secs(10));
+        let mut filter = RecentMin::default();
         filter.update(20u32, Instant::ZERO);
         filter.update(50, Instant::from_millis(5_000));
         assert_eq!(filter.get(), Some(20));

@@ -157,14 +157,16 @@ pub(crate) fn payload_of(packet_len: usize, segments: u32) -> u32 {
 
 /// Place of what a subscriber is sent beside its accelerated flows, if there is anything.
 #[derive(Clone, Debug, Default, stored::Stored)]
+#[repr(C)]
+#[stored(order(opaque, own_sent_at, is_wanted, trickle))]
 pub(crate) struct Place {
-    opaque: Option<Box<Opaque>>,
-    /// Time at which an accelerated flow sent last.
-    own_sent_at: Instant,
-    /// All that is sent to the subscriber is to come here.
-    is_wanted: bool,
     #[stored(since(5, Trickle::default()))]
     trickle: Trickle,
+    /// Time at which an accelerated flow sent last.
+    own_sent_at: Instant,
+    opaque: Option<Box<Opaque>>,
+    /// All that is sent to the subscriber is to come here.
+    is_wanted: bool,
 }
 
 impl Place {

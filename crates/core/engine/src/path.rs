@@ -1,6 +1,7 @@
 //! [`Path`]: the way to a subscriber: one radio queue, one controller, and fair turns for its flows.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 
 use control::{
     Ack, AnyController, Control, Controller, Feedback, Known, Loss, LossKind, Mark, RateSampler, RecentMax,
@@ -20,10 +21,8 @@ use pacing::Pacer;
 use sight::Sight;
 use turns::Turns;
 
+use crate::direction::End;
 use crate::opaque;
-
-/// Memory of the delivery rate that sizes the window offered to servers.
-const RATE_MEMORY: Duration = Duration::from_secs(10);
 
 /// Time for which a wait of acknowledgements of one flow counts for the others.
 const RETURN_MEMORY: Duration = Duration::from_millis(200);
@@ -32,36 +31,68 @@ const RETURN_MEMORY: Duration = Duration::from_millis(200);
 const GRAINS: u64 = 3;
 
 /// State that the flows of one client address share once there was data for any of them.
+///
+/// What each packet needs lies in front, and the controller begins and ends with what it needs of it.
 #[derive(Debug, stored::Stored)]
+#[repr(C, align(64))]
+#[stored(order(
+    controller,
+    sampler,
+    in_flight,
+    pacer,
+    turns,
+    urgent,
+    is_ready,
+    buffered,
+    last_used,
+    delivery_rate,
+    sight,
+    opaque,
+    return_wait,
+    marked_at
+))]
 pub(crate) struct Path {
-    pub(crate) controller: AnyController,
-    pub(crate) sampler: RateSampler,
     /// Bytes of all its accelerated flows in the network.
     pub(crate) in_flight: u64,
     pub(crate) pacer: Pacer,
-    /// Flows that may have something to send.
-    pub(crate) turns: Turns,
-    /// Flows that may have something to send that must not wait for room.
-    pub(crate) urgent: VecDeque<u32>,
-    /// It waits in the list of subscribers that may send ([`ready_list::ReadyList`]).
-    is_ready: bool,
     /// Memory in stream buffers of its flows, in bytes.
     pub(crate) buffered: u64,
     pub(crate) last_used: Instant,
-    delivery_rate: RecentMax<Rate>,
-    /// Figures that are shown of it.
-    pub(crate) sight: Sight,
+    /// Flows that may have something to send.
+    pub(crate) turns: Turns,
+    /// It waits in the list of subscribers that may send ([`ready_list::ReadyList`]).
+    is_ready: bool,
+    pub(crate) sampler: RateSampler,
+    /// Flows that may have something to send that must not wait for room.
+    pub(crate) urgent: VecDeque<u32>,
     /// Packets that pass to the subscriber.
     pub(crate) opaque: opaque::Place,
-    /// Time that its acknowledgements wait on their way back all the time, and when that was seen.
-    #[stored(since(5, (Duration::ZERO, Instant::ZERO)))]
-    return_wait: (Duration, Instant),
     /// Time at which the controller last heard of a mark.
     #[stored(since(8, Instant::ZERO))]
     marked_at: Instant,
+    /// Time that its acknowledgements wait on their way back all the time, and when that was seen.
+    #[stored(since(5, (Duration::ZERO, Instant::ZERO)))]
+    return_wait: (Duration, Instant),
+    /// Of 10 s: it sizes the window offered to servers.
+    delivery_rate: RecentMax<Rate>,
+    pub(crate) controller: AnyController,
+    /// Figures that are shown of it.
+    pub(crate) sight: Sight,
 }
 
 impl Path {
+    /// Parts of its memory that a packet needs, as offsets of their first bytes and of the next ones behind: one of the
+    /// source with data, or an acknowledgement of the sink. As it is with [`control::Adaptive`]; the state of others is
+    /// smaller, and the rest of it is fetched when it is needed.
+    pub(crate) fn touched_by(from: End) -> [(usize, usize); 3] {
+        let at = offset_of!(Self, controller);
+        let [(_, first), (second, third), (fourth, _)] = match from {
+            End::Source => control::Adaptive::TOUCHED_BY_DATA,
+            End::Sink => control::Adaptive::TOUCHED_BY_ACKS,
+        };
+        [(0, at + first), (at + second, at + third), (at + fourth, size_of::<Self>())]
+    }
+
     /// A path on which nothing is under way; nothing leaves before `now`.
     pub(crate) fn new(controller: AnyController, now: Instant) -> Self {
         Self {
@@ -74,7 +105,7 @@ impl Path {
             is_ready: false,
             buffered: 0,
             last_used: now,
-            delivery_rate: RecentMax::new(RATE_MEMORY),
+            delivery_rate: RecentMax::default(),
             sight: Sight::default(),
             opaque: opaque::Place::default(),
             return_wait: (Duration::ZERO, Instant::ZERO),

@@ -3,12 +3,14 @@
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
-use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Token, parenthesized, parse_quote};
+use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, Token, parenthesized, parse_quote};
 
 /// Writes a structure field by field in the order of its definition, and of an enum a byte for the variant and
 /// then its fields.
 ///
 /// - `#[stored(since(7, value))]` at a field: it came with version 7, and is `value` when older bytes are read.
+/// - `#[stored(order(first, second))]` at a structure: its fields are written in this order, which names each of them
+///   once, since they lie in another one in memory.
 /// - `#[stored(number = 3)]` at a variant: its byte; those behind it go on from there. The first one is 0.
 #[proc_macro_derive(Stored, attributes(stored))]
 pub fn stored(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
@@ -20,7 +22,7 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
     let name = input.ident;
     let (store, restore, layout) = match &input.data {
         Data::Struct(data) => {
-            let parts = Parts::of(&data.fields)?;
+            let parts = Parts::of(&data.fields, Attributes::of(&input.attrs)?.order.as_deref())?;
             let Parts { pattern, store, restore, layout } = parts;
             (quote!(let Self #pattern = self; #store), quote!(Ok(Self #restore)), layout)
         }
@@ -32,7 +34,7 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
                 next = number.saturating_add(1);
                 let (byte, of, title) =
                     (Literal::u8_suffixed(number), &variant.ident, format!("{number} {}", variant.ident));
-                let Parts { pattern, store, restore, layout } = Parts::of(&variant.fields)?;
+                let Parts { pattern, store, restore, layout } = Parts::of(&variant.fields, None)?;
                 stores.push(quote!(Self::#of #pattern => { ::stored::Stored::store(&#byte, out); #store }));
                 restores.push(quote!(#byte => Ok(Self::#of #restore),));
                 layouts.push(quote!(layouts.variant(#title); #layout));
@@ -78,10 +80,11 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(fields: &Fields) -> Result<Self, Error> {
+    /// Those of `fields`, in their order of definition unless another one is said.
+    fn of(fields: &Fields, order: Option<&[Ident]>) -> Result<Self, Error> {
         let (mut members, mut bindings, mut reads, mut layout) =
             (Vec::new(), Vec::new(), Vec::new(), TokenStream::new());
-        for (at, Field { attrs, ident, ty, .. }) in fields.iter().enumerate() {
+        for (at, Field { attrs, ident, ty, .. }) in in_order(fields, order)?.into_iter().enumerate() {
             let since = Attributes::of(attrs)?.since;
             let title = ident.as_ref().map_or_else(|| at.to_string(), ToString::to_string);
             let title =
@@ -105,12 +108,31 @@ impl Parts {
     }
 }
 
+fn in_order<'a>(fields: &'a Fields, order: Option<&[Ident]>) -> Result<Vec<&'a Field>, Error> {
+    let Some(order) = order else { return Ok(fields.iter().collect()) };
+    let find = |name: &Ident| {
+        let found = fields.iter().find(|field| field.ident.as_ref() == Some(name));
+        found.ok_or_else(|| Error::new(name.span(), "no field is called so"))
+    };
+    let found = order.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let is_missing = |field: &&Field| !order.iter().any(|name| field.ident.as_ref() == Some(name));
+    match fields.iter().find(is_missing) {
+        Some(field) => Err(Error::new_spanned(field, "its place in `order(…)` is missing")),
+        None if found.len() > fields.len() => {
+            Err(Error::new_spanned(fields, "`order(…)` names a field twice"))
+        }
+        None => Ok(found),
+    }
+}
+
 /// Content of `#[stored(…)]`.
 #[derive(Default)]
 struct Attributes {
     number: Option<u8>,
     /// Version, and the value before it.
     since: Option<(Literal, TokenStream)>,
+    /// Fields of a structure as they are written.
+    order: Option<Vec<Ident>>,
 }
 
 impl Attributes {
@@ -122,19 +144,25 @@ impl Attributes {
 
 impl Parse for Attributes {
     fn parse(input: ParseStream<'_>) -> Result<Self, Error> {
-        let key: syn::Ident = input.parse()?;
+        let key: Ident = input.parse()?;
         if key == "number" {
             input.parse::<Token![=]>()?;
             let number = input.parse::<syn::LitInt>()?.base10_parse()?;
-            return Ok(Self { number: Some(number), since: None });
+            return Ok(Self { number: Some(number), ..Self::default() });
         }
         if key == "since" {
             let inner;
             parenthesized!(inner in input);
             let version = inner.parse()?;
             inner.parse::<Token![,]>()?;
-            return Ok(Self { number: None, since: Some((version, inner.parse()?)) });
+            return Ok(Self { since: Some((version, inner.parse()?)), ..Self::default() });
         }
-        Err(Error::new(key.span(), "neither `since(VERSION, VALUE)` nor `number = BYTE`"))
+        if key == "order" {
+            let inner;
+            parenthesized!(inner in input);
+            let names = inner.parse_terminated(Ident::parse, Token![,])?;
+            return Ok(Self { order: Some(names.into_iter().collect()), ..Self::default() });
+        }
+        Err(Error::new(key.span(), "none of `since(VERSION, VALUE)`, `number = BYTE` and `order(FIELD, …)`"))
     }
 }

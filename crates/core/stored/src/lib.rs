@@ -27,6 +27,7 @@
 //! told that version:
 //!
 //! - A field that came with version 2 has `#[stored(since(2, value))]`: from bytes of version 1 it is `value`.
+//! - Fields lie in memory in another order where `#[stored(order(…))]` says the one of the format.
 //! - A variant's number is never used for another one.
 //! - Numbers are little-endian and have the length of their type. A list has its length in front (32
 //!   bits), an `Option` a byte.
@@ -43,11 +44,13 @@ use std::any::Any;
 extern crate self as stored;
 
 pub use layout::Layouts;
+pub use rare::{Absent, Rare};
 pub use stored_derive::Stored;
 
 mod collections;
 mod layout;
 mod numbers;
+mod rare;
 
 /// A value that can be written as bytes and read again.
 pub trait Stored: Sized {

@@ -14,6 +14,23 @@ struct Generic<T> {
 struct Number(u32);
 
 #[derive(Clone, PartialEq, Debug, Stored)]
+#[stored(order(first, second, third))]
+struct Ordered {
+    third: u8,
+    first: u16,
+    #[stored(since(2, 9))]
+    second: u8,
+}
+
+#[test]
+fn an_order_is_the_formats() {
+    let value = Ordered { third: 3, first: 1, second: 2 };
+    assert_eq!(to_bytes(&value), [1, 0, 2, 3]);
+    assert_eq!(from_bytes::<Ordered>(2, &[1, 0, 2, 3]), Ok(value));
+    assert_eq!(from_bytes::<Ordered>(1, &[1, 0, 3]), Ok(Ordered { third: 3, first: 1, second: 9 }));
+}
+
+#[derive(Clone, PartialEq, Debug, Stored)]
 enum Kind {
     Plain,
     Pair(Number, bool),

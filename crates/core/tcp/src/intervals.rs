@@ -32,6 +32,8 @@ impl Interval {
 pub(crate) struct Intervals(Vec<Interval>);
 
 impl Intervals {
+    pub(crate) const EMPTY: Self = Self(Vec::new());
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

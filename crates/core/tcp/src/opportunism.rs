@@ -19,6 +19,7 @@
 mod discards;
 mod overcommit;
 
+use stored::{Absent, Rare};
 use units::{Instant, SeqNum};
 
 use crate::interface::{AckOutcome, SenderConfig, WindowPolicy};
@@ -32,12 +33,7 @@ use overcommit::{Overcommit, Overflow};
 #[derive(Clone, Debug, stored::Stored)]
 pub(crate) struct Opportunism {
     overcommit: Overcommit,
-    /// Bytes that the peer will discard when they arrive: marked lost, but still on their way.
-    expected_discards: u32,
-    /// The last transmission among them.
-    last_discard: Option<SendOrder>,
-    /// Duplicate acknowledgements in a row that no expected discard explains.
-    unexplained_acks: u32,
+    discards: Rare<Discards>,
     /// Last sequence number sent when something was sent again: until more than that is acknowledged, copies
     /// may be on their way.
     resent_until: SeqNum,
@@ -45,6 +41,24 @@ pub(crate) struct Opportunism {
     least_window: u32,
     widest_window: u32,
     policy: WindowPolicy,
+}
+
+/// Segments that a peer discards.
+#[derive(Clone, Debug, Default, stored::Stored)]
+struct Discards {
+    /// Bytes that the peer will discard when they arrive: marked lost, but still on their way.
+    expected: u32,
+    /// The last transmission among them.
+    last: Option<SendOrder>,
+    /// Duplicate acknowledgements in a row that no expected discard explains.
+    unexplained_acks: u32,
+}
+
+impl Absent for Discards {
+    const ABSENT: &'static Self = &Self { expected: 0, last: None, unexplained_acks: 0 };
+    fn is_absent(&self) -> bool {
+        self.expected == 0 && self.last.is_none() && self.unexplained_acks == 0
+    }
 }
 
 /// Data under way, with the state by which it is judged.
@@ -60,9 +74,7 @@ impl Opportunism {
     pub(crate) fn new(config: &SenderConfig) -> Self {
         Self {
             overcommit: Overcommit::default(),
-            expected_discards: 0,
-            last_discard: None,
-            unexplained_acks: 0,
+            discards: Rare::default(),
             resent_until: config.start - 1,
             least_window: config.window,
             widest_window: config.window,
@@ -86,7 +98,7 @@ impl Opportunism {
 
     /// Bytes under way that the peer will discard.
     pub(crate) fn expected_discards(&self) -> u32 {
-        self.expected_discards
+        self.discards.expected
     }
 
     /// Something was sent again; what has been sent ends before `nxt`.
@@ -96,7 +108,9 @@ impl Opportunism {
 
     /// A time-out counts all under way as lost, what will be discarded too.
     pub(crate) fn on_timeout(&mut self) {
-        self.expected_discards = 0;
+        if self.discards.expected > 0 {
+            self.discards.change(|discards| discards.expected = 0);
+        }
     }
 
     /// Takes in the window of an acknowledgement that `has_moved` the left edge, or not.
@@ -105,7 +119,9 @@ impl Opportunism {
         self.widest_window = self.widest_window.max(size);
         if has_moved {
             self.least_window = size;
-            self.unexplained_acks = 0;
+            if self.discards.unexplained_acks > 0 {
+                self.discards.change(|discards| discards.unexplained_acks = 0);
+            }
         } else {
             self.least_window = self.least_window.min(size);
         }

@@ -5,6 +5,7 @@
 //! what came twice (RFC 2883), the timestamp to echo (RFC 7323 §4.3) and a window whose right edge never
 //! moves back (RFC 9293 §3.8.6).
 
+use stored::{Absent, Rare};
 use units::{SeqNum, WindowScale};
 use wire::{SackBlock, SackBlocks};
 
@@ -83,16 +84,29 @@ pub struct Receiver {
     right_edge: SeqNum,
     /// One past the last byte there was room for; up to one unit of the scale before `right_edge`.
     granted_edge: SeqNum,
-    out_of_order: Intervals,
-    /// Starts of the blocks most recently added to, newest first.
-    recent: [Option<SeqNum>; 4],
-    d_sack: Option<SackBlock>,
+    irregular: Rare<Irregular>,
     fin: Option<SeqNum>,
     may_ack_fin: bool,
     /// TS.Recent (RFC 7323 §4.3), when timestamps are in use.
     ts_recent: Option<u32>,
     last_ack_sent: SeqNum,
     sack: bool,
+}
+
+/// Data that has arrived otherwise than once and in order.
+#[derive(Clone, Debug, Default, stored::Stored)]
+struct Irregular {
+    out_of_order: Intervals,
+    /// Starts of the blocks most recently added to, newest first. None without holes.
+    recent: [Option<SeqNum>; 4],
+    d_sack: Option<SackBlock>,
+}
+
+impl Absent for Irregular {
+    const ABSENT: &'static Self = &Self { out_of_order: Intervals::EMPTY, recent: [None; 4], d_sack: None };
+    fn is_absent(&self) -> bool {
+        self.out_of_order.is_empty() && self.d_sack.is_none()
+    }
 }
 
 impl Receiver {
@@ -103,9 +117,7 @@ impl Receiver {
             rcv_nxt,
             right_edge: rcv_nxt + window,
             granted_edge: rcv_nxt + window,
-            out_of_order: Intervals::default(),
-            recent: [None; 4],
-            d_sack: None,
+            irregular: Rare::default(),
             fin: None,
             may_ack_fin: false,
             ts_recent,
@@ -190,13 +202,13 @@ impl Receiver {
     /// True when data lies behind a hole.
     #[must_use]
     pub fn has_holes(&self) -> bool {
-        !self.out_of_order.is_empty()
+        !self.irregular.out_of_order.is_empty()
     }
 
     /// End of the highest byte held, in order or not.
     #[must_use]
     pub fn highest(&self) -> SeqNum {
-        self.out_of_order.highest().unwrap_or(self.rcv_nxt)
+        self.irregular.out_of_order.highest().unwrap_or(self.rcv_nxt)
     }
 
     /// Lets [`Receiver::ack`] cover the FIN once all data before it has arrived.
@@ -276,7 +288,7 @@ impl Receiver {
             let offset = |seq: SeqNum| seq.since(segment.seq) as usize;
             &segment.payload[offset(part.start)..offset(part.end)]
         };
-        if part.start == self.rcv_nxt && self.out_of_order.is_empty() {
+        if part.start == self.rcv_nxt && !self.has_holes() {
             if buffer.write(part.start, bytes_of(part)).is_err() {
                 return Arrival::NoMemory;
             }
@@ -287,23 +299,31 @@ impl Receiver {
             let is_next = part.start == self.rcv_nxt;
             return if is_next { Arrival::InOrder { advanced: 0 } } else { Arrival::OutOfOrder };
         }
-        if self.out_of_order.covers(part) {
+        let out_of_order = &self.irregular.out_of_order;
+        if out_of_order.covers(part) {
             self.note_duplicate(part.start, part.end);
             self.note_recent(part.start);
             return Arrival::Duplicate;
         }
-        if !self.out_of_order.admits(part) {
+        if !out_of_order.admits(part) {
             return Arrival::OutOfWindow;
         }
         if buffer.reserve(part.end).is_err() {
             return Arrival::NoMemory;
         }
-        self.out_of_order.insert(part, |fresh| {
-            let written = buffer.write(fresh.start, bytes_of(fresh));
-            debug_assert!(written.is_ok(), "there is room for all of it");
-        });
         let before = self.rcv_nxt;
-        if let Some(reached) = self.out_of_order.take_reached(self.rcv_nxt) {
+        let reached = self.irregular.change(|Irregular { out_of_order, recent, .. }| {
+            out_of_order.insert(part, |fresh| {
+                let written = buffer.write(fresh.start, bytes_of(fresh));
+                debug_assert!(written.is_ok(), "there is room for all of it");
+            });
+            let reached = out_of_order.take_reached(before);
+            if out_of_order.is_empty() {
+                *recent = [None; 4];
+            }
+            reached
+        });
+        if let Some(reached) = reached {
             self.rcv_nxt = reached;
             return Arrival::InOrder { advanced: reached.since(before) };
         }
@@ -325,21 +345,22 @@ impl Receiver {
 
     fn note_duplicate(&mut self, start: SeqNum, end: SeqNum) {
         if self.sack && start.is_before(end) {
-            self.d_sack = Some(SackBlock { start, end });
+            self.irregular.change(|irregular| irregular.d_sack = Some(SackBlock { start, end }));
         }
     }
 
     /// The block with `seq` is the newest. Each block is remembered once, or one that grows would push out
     /// the others before they were reported (RFC 2018 §4).
     fn note_recent(&mut self, seq: SeqNum) {
-        let block = self.out_of_order.containing(seq);
-        let is_in_it = |other: SeqNum| block.is_some_and(|block| block.contains(other));
-        let mut recent = [Some(seq), None, None, None];
-        let others = self.recent.into_iter().flatten().filter(|&other| !is_in_it(other));
-        for (slot, other) in recent.iter_mut().skip(1).zip(others) {
-            *slot = Some(other);
-        }
-        self.recent = recent;
+        self.irregular.change(|Irregular { out_of_order, recent, .. }| {
+            let block = out_of_order.containing(seq);
+            let is_in_it = |other: SeqNum| block.is_some_and(|block| block.contains(other));
+            let before = std::mem::replace(recent, [Some(seq), None, None, None]);
+            let others = before.into_iter().flatten().filter(|&other| !is_in_it(other));
+            for (slot, other) in recent.iter_mut().skip(1).zip(others) {
+                *slot = Some(other);
+            }
+        });
     }
 
     /// The acknowledgement number: covers the FIN only after [`Receiver::allow_fin_ack`].
@@ -399,15 +420,15 @@ impl Receiver {
     /// True when [`Receiver::sack_blocks`] would report something that came twice.
     #[must_use]
     pub fn has_d_sack(&self) -> bool {
-        self.d_sack.is_some()
+        self.irregular.d_sack.is_some()
     }
 
     /// True when `[start, end)` would go into one of the `n` SACK blocks added to last, or they are fewer.
     #[must_use]
     pub fn is_near_newest(&self, start: SeqNum, end: SeqNum, n: usize) -> bool {
         let mut newest = SackBlocks::default();
-        for seq in self.recent.into_iter().flatten() {
-            if let Some(interval) = self.out_of_order.containing(seq) {
+        for seq in self.irregular.recent.into_iter().flatten() {
+            if let Some(interval) = self.irregular.out_of_order.containing(seq) {
                 push_new(&mut newest, interval, n);
             }
         }
@@ -421,17 +442,18 @@ impl Receiver {
             return blocks;
         }
         let room = room.min(4);
-        if let Some(block) = self.d_sack.take()
-            && room > 0
-        {
-            blocks.push(block);
+        if let Some(block) = self.irregular.d_sack {
+            self.irregular.change(|irregular| irregular.d_sack = None);
+            if room > 0 {
+                blocks.push(block);
+            }
         }
-        for seq in self.recent.into_iter().flatten() {
-            if let Some(interval) = self.out_of_order.containing(seq) {
+        for seq in self.irregular.recent.into_iter().flatten() {
+            if let Some(interval) = self.irregular.out_of_order.containing(seq) {
                 push_new(&mut blocks, interval, room);
             }
         }
-        for interval in self.out_of_order.iter() {
+        for interval in self.irregular.out_of_order.iter() {
             push_new(&mut blocks, interval, room);
         }
         blocks

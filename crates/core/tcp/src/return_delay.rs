@@ -10,6 +10,7 @@
 //! tick is taken off. The tick is found by the time that passes: 1 ms of today's kernels, 4 or 10 ms of older ones,
 //! 1 µs where Linux is told so.
 
+use stored::Absent;
 use units::{Duration, Instant};
 
 /// Time from which on a tick is found,
@@ -47,6 +48,21 @@ pub struct ReturnDelay {
     /// Least wait of this and of the last [`STEADY`].
     lasting: (u32, u32),
     lasting_at: u32,
+}
+
+impl Absent for ReturnDelay {
+    const ABSENT: &'static Self = &Self {
+        first_at: None,
+        first: 0,
+        tick: None,
+        least: (0, 0),
+        minute_at: 0,
+        lasting: (0, 0),
+        lasting_at: 0,
+    };
+    fn is_absent(&self) -> bool {
+        self.first_at.is_none()
+    }
 }
 
 /// Time that an acknowledgement has waited on its way back.

@@ -23,6 +23,8 @@
 //! Where Q exceeds the path, Q bytes in flight use the link at any rate from 0 to Q÷τ, and no outage overflows
 //! the buffer. Where it is smaller, the path has to be filled as well, and a third of Q waits.
 
+use std::mem::offset_of;
+
 use units::{Bytes, Duration, Instant};
 
 use crate::RecentMax;
@@ -115,28 +117,45 @@ struct Mark {
 
 /// Queues that were met, and the losses in them.
 #[derive(Clone, Debug, stored::Stored)]
+#[repr(C)]
+#[stored(order(
+    mss,
+    marks,
+    written,
+    acknowledged,
+    pending,
+    discarded_at,
+    met,
+    acks,
+    longest,
+    long,
+    short,
+    size,
+    rises_at,
+    beside_at
+))]
 pub(super) struct Buffer {
-    mss: Bytes,
-    marks: [Mark; MARKS],
-    /// Marks written so far, at most twice the ring.
-    written: u8,
-    acknowledged: u32,
-    /// Lost since the last acknowledgement with a round trip.
-    pending: u32,
+    size: Option<Bytes>,
     /// Time at which the receiver last threw something away.
     discarded_at: Option<Instant>,
-    /// The queues that were met last.
-    met: [u32; MET],
-    acks: u8,
-    longest: RecentMax<u32>,
-    /// Accounts of the data that met a long queue, and of the data that met a short one.
-    long: Account,
-    short: Account,
-    size: Option<Bytes>,
-    rises_at: Instant,
     /// Time at which there were others in one schedule with these, if that is not long ago.
     #[stored(since(5, None))]
     beside_at: Option<Instant>,
+    rises_at: Instant,
+    mss: Bytes,
+    acknowledged: u32,
+    /// Lost since the last acknowledgement with a round trip.
+    pending: u32,
+    /// Accounts of the data that met a long queue, and of the data that met a short one.
+    long: Account,
+    short: Account,
+    /// Marks written so far, at most twice the ring.
+    written: u8,
+    acks: u8,
+    longest: RecentMax<u32>,
+    /// The queues that were met last.
+    met: [u32; MET],
+    marks: [Mark; MARKS],
 }
 
 /// Signs that an acknowledgement gives.
@@ -159,6 +178,9 @@ pub(super) struct Heard {
 }
 
 impl Buffer {
+    /// Bytes at its beginning that each acknowledgement needs.
+    pub(super) const ALWAYS_TOUCHED: usize = offset_of!(Self, marks);
+
     pub(super) fn new(mss: Bytes) -> Self {
         Self {
             mss,
@@ -169,7 +191,7 @@ impl Buffer {
             discarded_at: None,
             met: [0; MET],
             acks: 0,
-            longest: RecentMax::new(MEMORY),
+            longest: RecentMax::default(),
             long: Account::default(),
             short: Account::default(),
             size: None,

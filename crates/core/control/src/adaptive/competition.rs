@@ -27,6 +27,8 @@
 //! does not answer to the queue. Otherwise what is lost lowers it, as theirs. A look after which data was lost says
 //! nothing: what is missing did not come through at the link's rate.
 
+use std::mem::offset_of;
+
 use units::{Bytes, Duration, Instant, Rate};
 
 use crate::{Ack, Controller, Cubic, CubicParams, Loss, LossKind, Sent};
@@ -169,33 +171,55 @@ struct Verdict {
 
 /// Search for other flows that fill the same queue, and the window among them.
 #[derive(Clone, Debug, stored::Stored)]
+#[repr(C)]
+#[stored(order(
+    look,
+    competing,
+    look_at,
+    found,
+    missed,
+    others,
+    expected,
+    has_lost,
+    since,
+    last,
+    usual_kbps,
+    known_for,
+    averaged_at,
+    refused_until,
+    refused_for
+))]
 pub(super) struct Competition {
-    look: Option<Look>,
-    /// The window among others.
-    competing: Option<Box<Cubic>>,
-    /// Time of the next look.
-    look_at: Instant,
+    refused_until: Instant,
+    refused_for: Duration,
+    known_for: Duration,
+    averaged_at: Instant,
+    /// C, in kbit/s, of that much time.
+    usual_kbps: u64,
+    /// N of the last look.
+    others: u64,
     /// Looks in a row that found others; and among others that found hardly anybody.
     found: u32,
     missed: u32,
-    /// N of the last look.
-    others: u64,
+    /// Time of the next look.
+    look_at: Instant,
     /// A round trip of less than half of this is news.
     expected: Duration,
+    last: Instant,
     /// A full queue has lost data since the last acknowledgement.
     has_lost: bool,
     /// Time since which no wait was short.
     since: Option<Instant>,
-    last: Instant,
-    /// C, in kbit/s, of that much time.
-    usual_kbps: u64,
-    known_for: Duration,
-    averaged_at: Instant,
-    refused_until: Instant,
-    refused_for: Duration,
+    look: Option<Look>,
+    /// The window among others.
+    competing: Option<Box<Cubic>>,
 }
 
 impl Competition {
+    /// Offset from which on each acknowledgement needs it, and from which on all packets do.
+    pub(super) const TOUCHED_BY_ACKS_FROM: usize = offset_of!(Self, since);
+    pub(super) const ALWAYS_TOUCHED_FROM: usize = offset_of!(Self, competing);
+
     pub(super) fn new() -> Self {
         Self {
             look: None,

@@ -23,6 +23,8 @@
 //! trial at first: it stays if with it a third more is delivered, or is given up for a while. Later
 //! it goes as the releases do.
 
+use std::mem::offset_of;
+
 use units::{Bytes, Duration, Instant, Rate};
 
 /// Factor above the recent rate from which on data is let go, not carried.
@@ -91,25 +93,40 @@ struct Release {
 
 /// Releases of late, and what they say.
 #[derive(Clone, Debug, Default, stored::Stored)]
+#[repr(C)]
+#[stored(order(
+    release,
+    largest,
+    past,
+    next,
+    stretch_ends,
+    last_sent,
+    began,
+    measured,
+    agreed,
+    time,
+    trial,
+    paused_until
+))]
 pub(super) struct HeadOfLineBlocking {
-    release: Release,
-    /// The largest of the stretch under way and of those before.
-    largest: u32,
     past: [u32; REMEMBERED],
-    next: u8,
-    stretch_ends: Instant,
-    last_sent: Instant,
-    /// Time at which the first data was acknowledged; zero before.
-    began: Instant,
     /// The last measurement of T.
     measured: Option<(Instant, Duration)>,
-    /// Measurements in a row that agreed.
-    agreed: u8,
-    /// T; zero where nothing is held back.
-    time: Duration,
     /// End of the trial, and the rate without.
     trial: Option<(Instant, Rate)>,
     paused_until: Instant,
+    /// Time at which the first data was acknowledged; zero before.
+    began: Instant,
+    stretch_ends: Instant,
+    /// The largest of the stretch under way and of those before.
+    largest: u32,
+    next: u8,
+    /// Measurements in a row that agreed.
+    agreed: u8,
+    release: Release,
+    /// T; zero where nothing is held back.
+    time: Duration,
+    last_sent: Instant,
 }
 
 fn narrow(bytes: Bytes) -> u32 {
@@ -117,6 +134,9 @@ fn narrow(bytes: Bytes) -> u32 {
 }
 
 impl HeadOfLineBlocking {
+    /// Offset from which on each packet needs it.
+    pub(super) const ALWAYS_TOUCHED_FROM: usize = offset_of!(Self, release);
+
     pub(super) fn on_send(&mut self, now: Instant) {
         self.last_sent = now;
     }

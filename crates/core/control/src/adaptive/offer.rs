@@ -10,6 +10,8 @@
 //! lasts `BINS_SPANNED` times B at most, and what the link did before an outage is remembered over
 //! it.
 
+use std::mem::offset_of;
+
 use units::{Bytes, Duration, Instant, Rate};
 
 /// Bins remembered at most.
@@ -20,29 +22,34 @@ const BINS_SPANNED: u64 = 4;
 
 /// Rates of the most recent bins, and the one under way.
 #[derive(Clone, Debug, stored::Stored)]
+#[repr(C)]
+#[stored(order(length, bins, written, remembered, started, bytes, reported, is_limited, forecast, average))]
 pub(super) struct Offer {
+    started: Option<Instant>,
+    bytes: Bytes,
+    forecast: Option<Rate>,
     length: Duration,
-    /// Rates in kbit/s: there is one of these per subscriber.
-    bins: [u32; BINS_MAX],
+    /// r̃, in kbit/s.
+    average: u32,
+    /// True when the window, not the data, limited what was sent in the bin under way.
+    is_limited: bool,
+    /// Time at which the last report came.
+    reported: Instant,
     /// Bins written so far, the oldest overwritten.
     written: usize,
     /// Bins that tell the forecast.
     remembered: usize,
-    started: Option<Instant>,
-    bytes: Bytes,
-    /// Time at which the last report came.
-    reported: Instant,
-    /// True when the window, not the data, limited what was sent in the bin under way.
-    is_limited: bool,
-    forecast: Option<Rate>,
-    /// r̃, in kbit/s.
-    average: u32,
+    /// Rates in kbit/s: there is one of these per subscriber.
+    bins: [u32; BINS_MAX],
 }
 
 /// Time over which the average is taken: long beside any repair, whatever the bins' length.
 const AVERAGED: Duration = Duration::from_millis(360);
 
 impl Offer {
+    /// Bytes at its beginning that each packet needs.
+    pub(super) const ALWAYS_TOUCHED: usize = offset_of!(Self, reported);
+
     pub(super) fn new(length: Duration, remembered: usize) -> Self {
         Self {
             length,

@@ -20,8 +20,6 @@ use units::{Bytes, Duration, Instant, Rate};
 use crate::round::Rounds;
 use crate::{Ack, Control, Controller, Loss, LossKind, MSS_DEFAULT, RecentMax, RecentMin};
 
-/// RTTmin's memory (\[CO\] §2: "10 seconds").
-const RTT_MIN_MEMORY: Duration = Duration::from_secs(10);
 /// Windows in one direction after which v doubles (\[CO\] §2.1 step 4: "three RTTs").
 const DIRECTION_WINDOWS: u32 = 3;
 /// Round trips without a nearly empty queue that show a buffer-filling flow (\[CO\] §2.2: "5 RTTs").
@@ -85,6 +83,7 @@ enum Mode {
 #[derive(Clone, Debug, stored::Stored)]
 struct RoundTrips {
     smoothed: Option<Duration>,
+    /// RTTmin, with a memory of 10 s (\[CO\] §2: "10 seconds").
     min: RecentMin<Duration>,
     standing: RecentMin<Duration>,
     max: RecentMax<Duration>,
@@ -163,9 +162,9 @@ impl Copa {
             mode: Mode::Default,
             round_trips: RoundTrips {
                 smoothed: None,
-                min: RecentMin::new(RTT_MIN_MEMORY),
-                standing: RecentMin::new(RTT_MIN_MEMORY),
-                max: RecentMax::new(RTT_MIN_MEMORY),
+                min: RecentMin::default(),
+                standing: RecentMin::default(),
+                max: RecentMax::default(),
                 nearly_empty_at: Instant::ZERO,
             },
             rounds: Rounds::default(),

@@ -48,14 +48,16 @@ impl Half {
         let Some(prefetch) = self.memory.ahead.prefetch().filter(|_| self.flows.len() >= FLOWS_MIN) else {
             return;
         };
-        let mut hashes = [None; AHEAD_MAX];
+        let mut hashes = [(None, End::Source); AHEAD_MAX];
         let mut len = 0;
         for (hash, (from, packet)) in hashes.iter_mut().zip(packets) {
-            *hash = FlowKey::glance(packet, from).map(|key| self.flow_index.hash(&key));
+            *hash = (FlowKey::glance(packet, from).map(|key| self.flow_index.hash(&key)), from);
             len += 1;
         }
         let index = &self.flow_index;
-        self.memory.ahead.expect(hashes[..len].iter().map(|hash| hash.and_then(|hash| index.likely(hash))));
+        let places =
+            hashes[..len].iter().map(|(hash, from)| (hash.and_then(|hash| index.likely(hash)), *from));
+        self.memory.ahead.expect(places);
         (0..FLOW_AHEAD).for_each(|index| self.ask_for_flow(index, prefetch));
         (0..SUBSCRIBER_AHEAD).for_each(|index| self.ask_for_subscriber(index, prefetch));
         (0..PATH_AHEAD).for_each(|index| self.ask_for_path(index, prefetch));
@@ -71,26 +73,29 @@ impl Half {
     }
 
     fn ask_for_flow(&self, index: usize, prefetch: Advice) {
-        if let Some(address) = self.memory.ahead.place(index).and_then(|flow| self.flows.address(flow)) {
+        if let Some(address) = self.memory.ahead.place(index).and_then(|(flow, _)| self.flows.address(flow)) {
             prefetch(address, size_of::<Flow>());
         }
     }
 
     fn ask_for_subscriber(&self, index: usize, prefetch: Advice) {
-        let flow = self.memory.ahead.place(index).and_then(|flow| self.flows.get(flow));
+        let flow = self.memory.ahead.place(index).and_then(|(flow, _)| self.flows.get(flow));
         if let Some(address) = flow.and_then(|flow| self.subscribers.address(flow.subscriber)) {
-            prefetch(address, size_of::<Subscriber>());
+            prefetch(address, Subscriber::TOUCHED);
         }
     }
 
     fn ask_for_path(&self, index: usize, prefetch: Advice) {
-        let Some(flow) = self.memory.ahead.place(index).and_then(|flow| self.flows.get(flow)) else { return };
+        let Some((flow, from)) = self.memory.ahead.place(index) else { return };
+        let Some(flow) = self.flows.get(flow) else { return };
         if let Some(relay) = flow.phase.relay() {
-            relay.ask_for_oldest(prefetch);
+            relay.ask_for_parts(from, prefetch);
         }
         let path = self.subscribers.get(flow.subscriber).and_then(Subscriber::path);
         if let Some(address) = path.and_then(|path| self.paths.address(path)) {
-            prefetch(address, size_of::<Path>());
+            Path::touched_by(from)
+                .into_iter()
+                .for_each(|(start, end)| prefetch(address + start, end - start));
         }
     }
 

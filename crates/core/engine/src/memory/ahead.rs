@@ -1,6 +1,7 @@
 //! [`Ahead`]: places of things that will be needed soon, so that their memory can be asked for in time.
 
 use super::slab::Advice;
+use crate::direction::End;
 
 /// Packets looked at together at most.
 pub(crate) const AHEAD_MAX: usize = 32;
@@ -14,8 +15,8 @@ const NONE: u32 = u32::MAX;
 /// Places of what packets are about to need, one after the other.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// Places that the packets most likely need.
-    places: [u32; AHEAD_MAX],
+    /// Places that the packets most likely need, and where those come from.
+    places: [(u32, End); AHEAD_MAX],
     len: usize,
     /// The next one to be handled.
     next: usize,
@@ -26,7 +27,7 @@ pub(crate) struct Ahead {
 
 impl Ahead {
     pub(crate) const fn new() -> Self {
-        Self { places: [NONE; AHEAD_MAX], len: 0, next: 0, timers: 0, prefetch: None }
+        Self { places: [(NONE, End::Source); AHEAD_MAX], len: 0, next: 0, timers: 0, prefetch: None }
     }
 
     /// Asks for memory by `prefetch` from here on.
@@ -44,11 +45,11 @@ impl Ahead {
         (self.len, self.next) = (0, 0);
     }
 
-    /// `places` are needed one after the other, where they are known.
-    pub(crate) fn expect(&mut self, places: impl Iterator<Item = Option<u32>>) {
+    /// `places` are needed one after the other, where they are known, by packets of those ends.
+    pub(crate) fn expect(&mut self, places: impl Iterator<Item = (Option<u32>, End)>) {
         self.clear();
-        for (slot, place) in self.places.iter_mut().zip(places) {
-            *slot = place.unwrap_or(NONE);
+        for (slot, (place, from)) in self.places.iter_mut().zip(places) {
+            *slot = (place.unwrap_or(NONE), from);
             self.len += 1;
         }
     }
@@ -72,8 +73,8 @@ impl Ahead {
         is_due
     }
 
-    /// The place that the `index`th needs; it need not exist.
-    pub(crate) fn place(&self, index: usize) -> Option<u32> {
+    /// The place that the `index`th needs, which need not exist, and the end that this packet comes from.
+    pub(crate) fn place(&self, index: usize) -> Option<(u32, End)> {
         self.places[..self.len].get(index).copied()
     }
 }

@@ -15,22 +15,27 @@ const NONE: u32 = u32::MAX;
 /// What they share ([`super::Path`]) is made with the first data: most of what is opened at any
 /// time is idle, and much of it never carries anything.
 #[derive(Debug, stored::Stored)]
+#[repr(C)]
+#[stored(order(key, is_outdated, mss, flows, path, last_used, armed, round_trip))]
 pub(crate) struct Subscriber {
-    pub(crate) key: SharingKey,
-    /// Other settings hold since the controller was made.
-    pub(crate) is_outdated: bool,
-    /// Payload of the segments of its newest accelerated flow; 0 before there was one.
-    mss: u16,
     pub(crate) flows: u32,
     path: u32,
+    /// Payload of the segments of its newest accelerated flow; 0 before there was one.
+    mss: u16,
+    /// Other settings hold since the controller was made.
+    pub(crate) is_outdated: bool,
+    pub(crate) armed: Moment,
     /// Time at which a flow was last opened.
     pub(crate) last_used: Instant,
-    pub(crate) armed: Moment,
     /// Before there is a path: the smallest round trip of a handshake, and when it was, the newest such.
     round_trip: (Duration, Instant),
+    pub(crate) key: SharingKey,
 }
 
 impl Subscriber {
+    /// Bytes at its beginning that each packet needs.
+    pub(crate) const TOUCHED: usize = std::mem::offset_of!(Self, round_trip);
+
     pub(crate) fn new(key: SharingKey, now: Instant) -> Self {
         Self {
             key,

@@ -1,5 +1,6 @@
 //! [`Conduct`]: whether the hosts of a flow behave as TCP does. What does not is given up (H12, H27).
 
+use stored::{Absent, Rare};
 use units::{Duration, Instant};
 
 use crate::memory::timer::Moment;
@@ -27,8 +28,12 @@ const SETTLES_AFTER_MS: u32 = 1_000;
 const FORGOTTEN_AFTER_MS: u32 = 60_000;
 
 /// Conduct of the hosts of a flow, as far as it speaks against them.
-#[derive(Clone, Copy, Debug, stored::Stored)]
-pub(crate) struct Conduct {
+#[derive(Clone, Debug, Default, stored::Stored)]
+pub(crate) struct Conduct(Rare<Faults>);
+
+/// Faults found with them.
+#[derive(Clone, Copy, PartialEq, Debug, stored::Stored)]
+struct Faults {
     /// Acknowledgements in a row that make no sense.
     nonsense: u8,
     /// Time at which a packet that was not acceptable was last answered.
@@ -39,29 +44,44 @@ pub(crate) struct Conduct {
     elsewhere_ms: u32,
 }
 
-impl Default for Conduct {
+impl Faults {
+    const NONE: Self =
+        Self { nonsense: 0, challenged: Moment::NEVER, hole_since: Moment::NEVER, elsewhere_ms: 0 };
+}
+
+impl Default for Faults {
     fn default() -> Self {
-        Self { nonsense: 0, challenged: Moment::NEVER, hole_since: Moment::NEVER, elsewhere_ms: 0 }
+        Self::NONE
+    }
+}
+
+impl Absent for Faults {
+    const ABSENT: &'static Self = &Self::NONE;
+    fn is_absent(&self) -> bool {
+        *self == Self::NONE
     }
 }
 
 impl Conduct {
     /// Acknowledgements in a row that make no sense, so far.
-    pub(super) const fn nonsense(&self) -> u8 {
-        self.nonsense
+    pub(super) fn nonsense(&self) -> u8 {
+        self.0.nonsense
     }
 
     /// Notes an acknowledgement that makes no sense, for a reason, or one that does; the reason
     /// when there were too many.
     pub(super) fn judge_sense(&mut self, nonsense: Option<PassReason>) -> Option<PassReason> {
-        self.nonsense = nonsense.map_or(0, |_| self.nonsense.saturating_add(1));
-        nonsense.filter(|_| self.nonsense >= NONSENSE_MAX)
+        let in_a_row = nonsense.map_or(0, |_| self.0.nonsense.saturating_add(1));
+        if in_a_row != self.0.nonsense {
+            self.0.change(|faults| faults.nonsense = in_a_row);
+        }
+        nonsense.filter(|_| in_a_row >= NONSENSE_MAX)
     }
 
     /// Both hosts are asked where they are, since one says again that it is elsewhere.
     pub(super) fn begin_dispute(&mut self, now: Instant) {
         if self.in_dispute_for_ms(now).is_none_or(|ms| ms >= FORGOTTEN_AFTER_MS) {
-            self.elsewhere_ms = (now.as_millis() as u32).max(1);
+            self.0.change(|faults| faults.elsewhere_ms = (now.as_millis() as u32).max(1));
         }
     }
 
@@ -71,18 +91,20 @@ impl Conduct {
     }
 
     /// True while both hosts have been asked, and nothing has come of either that fits.
-    pub(super) const fn is_in_dispute(&self) -> bool {
-        self.elsewhere_ms != 0
+    pub(super) fn is_in_dispute(&self) -> bool {
+        self.0.elsewhere_ms != 0
     }
 
     fn in_dispute_for_ms(&self, now: Instant) -> Option<u32> {
-        (self.elsewhere_ms != 0).then(|| (now.as_millis() as u32).wrapping_sub(self.elsewhere_ms))
+        self.is_in_dispute().then(|| (now.as_millis() as u32).wrapping_sub(self.0.elsewhere_ms))
     }
 
     /// A segment of one of them fits.
     #[inline]
     pub(super) fn fits(&mut self) {
-        self.elsewhere_ms = 0;
+        if self.is_in_dispute() {
+            self.0.change(|faults| faults.elsewhere_ms = 0);
+        }
     }
 
     /// Follows the oldest hole in the source's data; a reason to give up where nobody fills it
@@ -93,22 +115,22 @@ impl Conduct {
         has_holes: bool,
         now: Instant,
     ) -> Option<PassReason> {
-        if has_advanced || !has_holes {
-            self.hole_since = if has_holes { Moment::at(now) } else { Moment::NEVER };
-            return None;
+        let is_over = has_advanced || !has_holes;
+        let since = if is_over { now } else { self.0.hole_since.get().unwrap_or(now) };
+        let hole_since = if has_holes { Moment::at(since) } else { Moment::NEVER };
+        if hole_since != self.0.hole_since {
+            self.0.change(|faults| faults.hole_since = hole_since);
         }
-        let since = self.hole_since.get().unwrap_or(now);
-        self.hole_since = Moment::at(since);
-        (now.saturating_since(since) >= HOLE_MAX).then_some(PassReason::NotTcpLike)
+        (!is_over && now.saturating_since(since) >= HOLE_MAX).then_some(PassReason::NotTcpLike)
     }
 
     /// True when one more answer to an unacceptable packet is due: two hosts that disagree would answer each
     /// other for ever, and a forger of packets would be answered at his own rate (RFC 5961 §7). Data outside
     /// the window is not asked for here: its sender needs to hear of each, and sends no faster for it.
     pub(super) fn may_challenge(&mut self, now: Instant) -> bool {
-        let is_due = self.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
+        let is_due = self.0.challenged.get().is_none_or(|at| now.saturating_since(at) >= CHALLENGE_INTERVAL);
         if is_due {
-            self.challenged = Moment::at(now);
+            self.0.change(|faults| faults.challenged = Moment::at(now));
         }
         is_due
     }

@@ -245,8 +245,8 @@ impl Relay {
         if let Some(path) = cx.path.as_deref_mut() {
             let in_flight_before = path.under_way();
             let times = tcp.options.timestamps;
-            let waited =
-                times.map(|times| self.sink.return_delay.on_packet(times.value, cx.now)).unwrap_or_default();
+            let mut waits = |value| self.sink.return_delay.change(|delay| delay.on_packet(value, cx.now));
+            let waited = times.map(|times| waits(times.value)).unwrap_or_default();
             path.adjust_in_flight(before, self.sender.in_flight());
             path.on_ack(&out, (self.sender.rtt().min(), waited), (in_flight_before, is_marked), cx.now);
         }

@@ -227,7 +227,7 @@ impl FlowRecord {
             taken_tsval: nothing_taken(self.sink_tsval),
             is_tsval_old: self.is(Mark::SinkTimeOld),
             fin_end: self.is(Mark::SinkFin).then_some(SeqNum::new(self.sink_fin_end)),
-            return_delay: tcp::ReturnDelay::default(),
+            return_delay: stored::Rare::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! State of each host of a relayed flow by what it has sent: packets are made in its name for the other.
 
+use stored::Rare;
 use tcp::ReturnDelay;
 use units::SeqNum;
 use wire::{Ip, Tcp, TcpFlags};
@@ -44,7 +45,7 @@ impl IpTemplate {
 }
 
 /// State of what the sink has sent so far: the origin of packets made in its name.
-#[derive(Clone, Copy, Debug, stored::Stored)]
+#[derive(Clone, Debug, stored::Stored)]
 pub(crate) struct SinkSide {
     pub(super) ip: IpTemplate,
     /// Number of its SYN.
@@ -62,8 +63,8 @@ pub(crate) struct SinkSide {
     /// Newest TSval that the source has surely taken: its TS.Recent is no older.
     pub(super) taken_tsval: u32,
     /// Its way to us.
-    #[stored(since(5, ReturnDelay::default()))]
-    pub(super) return_delay: ReturnDelay,
+    #[stored(since(5, Rare::default()))]
+    pub(super) return_delay: Rare<ReturnDelay>,
 }
 
 impl SinkSide {
@@ -79,7 +80,7 @@ impl SinkSide {
             taken_tsval: nothing_taken(tsval),
             is_tsval_old: false,
             fin_end: None,
-            return_delay: ReturnDelay::default(),
+            return_delay: Rare::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use units::SeqNum;
 
-use super::{Flight, Opportunism};
+use super::{Discards, Flight, Opportunism};
 use crate::interface::AckOutcome;
 use crate::recovery::DUP_THRESHOLD;
 use crate::scoreboard::Entry;
@@ -26,16 +26,21 @@ impl Opportunism {
         out: &mut AckOutcome,
     ) -> bool {
         let board = &*flight.board;
-        let was_taken = self.last_discard.is_some_and(|last| board.una().is_at_or_after(last.end()));
-        let is_over =
-            was_taken || self.last_discard.is_some_and(|last| flight.recovery.is_before_newest(last));
+        let Discards { expected, last, .. } = *self.discards;
+        if expected == 0 && last.is_none() {
+            return false;
+        }
+        let was_taken = last.is_some_and(|last| board.una().is_at_or_after(last.end()));
+        let is_over = was_taken || last.is_some_and(|last| flight.recovery.is_before_newest(last));
         let arrived = match (is_over, is_answer) {
-            (true, _) => self.expected_discards,
-            (false, true) => self.expected_discards.min(board.mss()),
+            (true, _) => expected,
+            (false, true) => expected.min(board.mss()),
             (false, false) => 0,
         };
-        self.expected_discards -= arrived;
-        self.last_discard = self.last_discard.filter(|_| !is_over);
+        if arrived > 0 || is_over {
+            let last = last.filter(|_| !is_over);
+            self.discards.change(|discards| (discards.expected, discards.last) = (expected - arrived, last));
+        }
         if self.has_room() && !was_taken {
             out.discarded = arrived;
         }
@@ -45,7 +50,9 @@ impl Opportunism {
     /// Takes in a duplicate acknowledgement, `is_unexplained` by what it delivers or was expected to be
     /// discarded; the bytes that it shows to be lost.
     pub(crate) fn on_duplicate_ack(&mut self, flight: &mut Flight<'_>, is_unexplained: bool) -> u32 {
-        self.unexplained_acks += u32::from(is_unexplained);
+        if is_unexplained {
+            self.discards.change(|discards| discards.unexplained_acks += 1);
+        }
         let is_beyond = self.is_active() && flight.window.is_exceeded(flight.board.nxt());
         let is_enough = flight.recovery.duplicate_acks() >= DUP_THRESHOLD;
         if flight.recovery.has_sack() && is_beyond && is_enough { self.find_missing_head(flight) } else { 0 }
@@ -98,10 +105,10 @@ impl Opportunism {
         board.take_lowest_marked();
         // Sent again at once all of that would be in the queue twice. Some have arrived, and were answered
         // already.
-        let arrived = self.unexplained_acks.saturating_mul(board.mss()).min(beyond);
-        self.expected_discards = self.expected_discards.saturating_add(beyond - arrived);
-        self.last_discard = Some(board.last_order());
-        self.unexplained_acks = 0;
+        let arrived = self.discards.unexplained_acks.saturating_mul(board.mss()).min(beyond);
+        let expected = self.discards.expected.saturating_add(beyond - arrived);
+        let last = Some(board.last_order());
+        self.discards.change(|discards| *discards = Discards { expected, last, unexplained_acks: 0 });
         self.note_overflow(flight);
         if self.has_room() {
             Behind { lost, discarded: arrived }

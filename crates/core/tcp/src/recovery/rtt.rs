@@ -1,6 +1,7 @@
 //! Round-trip time and the retransmission time-out it gives (RFC 6298).
 
 use control::RecentMin;
+use stored::{Layouts, Reader, Stored, StoredError, Writer};
 use units::{Duration, Instant};
 
 /// Smallest margin of the retransmission time-out above the smoothed round trip.
@@ -12,38 +13,47 @@ const RTO_MARGIN_MIN: Duration = Duration::from_millis(200);
 /// Time-out before the first sample (RFC 6298 §2.1).
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 
-/// Memory of the smallest round trip; after it, a risen minimum is believed (H17).
-const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-
 /// Smoothed round-trip time, its variation and its minimum.
-#[derive(Clone, Debug, stored::Stored)]
+#[derive(Clone, Debug, Default)]
 pub struct RttEstimator {
-    srtt: Option<Duration>,
+    /// Smoothed, where there is a smallest one.
+    srtt: Duration,
     rttvar: Duration,
+    /// Of 10 s; after that, a risen minimum is believed (H17).
     min: RecentMin<Duration>,
 }
 
-impl Default for RttEstimator {
-    fn default() -> Self {
-        Self { srtt: None, rttvar: Duration::ZERO, min: RecentMin::new(MIN_RTT_WINDOW) }
+/// With the smoothed round trip as an option.
+impl Stored for RttEstimator {
+    fn store(&self, out: &mut Writer) {
+        self.smoothed().store(out);
+        self.rttvar.store(out);
+        self.min.store(out);
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let (srtt, rttvar) = from.value::<(Option<Duration>, Duration)>()?;
+        Ok(Self { srtt: srtt.unwrap_or_default(), rttvar, min: from.value()? })
+    }
+    fn layout(layouts: &mut Layouts) {
+        layouts.of::<Self>("RttEstimator", |layouts| {
+            layouts.value::<Option<Duration>>("srtt");
+            layouts.value::<Duration>("rttvar");
+            layouts.value::<RecentMin<Duration>>("min");
+        });
     }
 }
 
 impl RttEstimator {
     /// Takes in a sample (RFC 6298 §2.2, §2.3); never one of a retransmitted segment (Karn).
     pub fn on_sample(&mut self, rtt: Duration, now: Instant) {
-        self.min.update(rtt, now);
-        match self.srtt {
-            None => {
-                self.srtt = Some(rtt);
-                self.rttvar = rtt / 2;
-            }
+        (self.srtt, self.rttvar) = match self.smoothed() {
+            None => (rtt, rtt / 2),
             Some(srtt) => {
                 let error = if srtt > rtt { srtt - rtt } else { rtt - srtt };
-                self.rttvar = self.rttvar.mul_ratio(3, 4) + error / 4;
-                self.srtt = Some(srtt.mul_ratio(7, 8) + rtt / 8);
+                (srtt.mul_ratio(7, 8) + rtt / 8, self.rttvar.mul_ratio(3, 4) + error / 4)
             }
-        }
+        };
+        self.min.update(rtt, now);
     }
 
     /// Goes on with what another estimator had: the smoothed round trip, and the smallest if that is known. The
@@ -58,7 +68,7 @@ impl RttEstimator {
     /// The smoothed round-trip time.
     #[must_use]
     pub fn smoothed(&self) -> Option<Duration> {
-        self.srtt
+        self.min.get().map(|_| self.srtt)
     }
 
     /// The smallest sample of the last 10 s.
@@ -70,7 +80,7 @@ impl RttEstimator {
     /// The retransmission time-out without back-off.
     #[must_use]
     pub fn rto(&self) -> Duration {
-        self.srtt.map_or(RTO_INITIAL, |srtt| srtt + (self.rttvar * 4).max(RTO_MARGIN_MIN))
+        self.smoothed().map_or(RTO_INITIAL, |srtt| srtt + (self.rttvar * 4).max(RTO_MARGIN_MIN))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The first two exclude each other and share one deadline (RFC 8985 §8).
 
+use stored::{Layouts, Reader, Stored, StoredError, Writer};
 use units::{Duration, Instant};
 
 use super::{Recovery, RttEstimator};
@@ -12,6 +13,9 @@ const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
 /// Tail probe time-out before the first round trip is known (RFC 8985 §7.2).
 const PTO_INITIAL: Duration = Duration::from_secs(1);
+
+/// In nanoseconds.
+const MILLISECOND: u64 = 1_000_000;
 
 /// Times the time-out doubles at most; the longest one is reached long before.
 const DOUBLINGS_MAX: u8 = 20;
@@ -32,10 +36,13 @@ struct Deadline {
     timer: LossTimer,
 }
 
-#[derive(Clone, Debug, stored::Stored)]
+#[derive(Clone, Debug)]
 pub(super) struct Timers {
-    rto_max: Duration,
-    loss: Option<Deadline>,
+    /// Whole milliseconds.
+    rto_max_ms: u32,
+    loss_at: Option<Instant>,
+    /// Purpose of that.
+    loss_timer: LossTimer,
     /// RFC 8985 §6.2 step 5.
     reordering: Option<Instant>,
     /// Time-outs in a row.
@@ -44,14 +51,55 @@ pub(super) struct Timers {
     is_probe_out: bool,
 }
 
+/// With the loss timer as one value, and the longest time-out in nanoseconds.
+impl Stored for Timers {
+    fn store(&self, out: &mut Writer) {
+        (self.rto_max(), self.loss()).store(out);
+        self.reordering.store(out);
+        (self.backoff, self.is_probe_out).store(out);
+    }
+    fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
+        let mut timers = Self::new(from.value()?);
+        if let Some(Deadline { at, timer }) = from.value()? {
+            timers.arm(timer, at);
+        }
+        timers.reordering = from.value()?;
+        (timers.backoff, timers.is_probe_out) = from.value()?;
+        Ok(timers)
+    }
+    fn layout(layouts: &mut Layouts) {
+        layouts.of::<Self>("Timers", |layouts| {
+            layouts.value::<Duration>("rto_max");
+            layouts.value::<Option<Deadline>>("loss");
+            layouts.value::<Option<Instant>>("reordering");
+            layouts.value::<u8>("backoff");
+            layouts.value::<bool>("is_probe_out");
+        });
+    }
+}
+
 impl Timers {
     pub(super) fn new(rto_max: Duration) -> Self {
-        Self { rto_max, loss: None, reordering: None, backoff: 0, is_probe_out: false }
+        let rto_max_ms = u32::try_from(rto_max.as_nanos().div_ceil(MILLISECOND)).unwrap_or(u32::MAX);
+        let loss_timer = LossTimer::Retransmission;
+        Self { rto_max_ms, loss_at: None, loss_timer, reordering: None, backoff: 0, is_probe_out: false }
+    }
+
+    fn rto_max(&self) -> Duration {
+        Duration::from_millis(self.rto_max_ms.into())
+    }
+
+    fn loss(&self) -> Option<Deadline> {
+        self.loss_at.map(|at| Deadline { at, timer: self.loss_timer })
+    }
+
+    fn arm(&mut self, timer: LossTimer, at: Instant) {
+        (self.loss_at, self.loss_timer) = (Some(at), timer);
     }
 
     /// RFC 6298 §2.4, §5.5: backed off, with an upper bound.
     fn rto(&self, rtt: &RttEstimator) -> Duration {
-        (rtt.rto() * (1u64 << self.backoff.min(DOUBLINGS_MAX))).min(self.rto_max)
+        (rtt.rto() * (1u64 << self.backoff.min(DOUBLINGS_MAX))).min(self.rto_max())
     }
 
     /// RFC 8985 §7.2: two round trips, longer for a lone segment, never beyond the time-out.
@@ -62,7 +110,7 @@ impl Timers {
     }
 
     fn arm_rto(&mut self, rtt: &RttEstimator, now: Instant) {
-        self.loss = Some(Deadline { at: now + self.rto(rtt), timer: LossTimer::Retransmission });
+        self.arm(LossTimer::Retransmission, now + self.rto(rtt));
     }
 
     /// New data was acknowledged (RFC 6298 §5.3). DEVIATION: the back-off ends without a new sample
@@ -93,7 +141,7 @@ impl Timers {
 impl Recovery {
     /// The longest time-out.
     pub(crate) fn rto_max(&self) -> Duration {
-        self.timers.rto_max
+        self.timers.rto_max()
     }
 
     /// RFC 8985 §7.2: a probe helps when a SACK can answer it and no recovery is under way.
@@ -105,8 +153,8 @@ impl Recovery {
     pub(crate) fn on_send(&mut self, board: &Scoreboard, now: Instant) {
         if self.allows_tail_probe() && !self.timers.is_probe_out {
             let at = now + self.timers.pto(&self.rtt, board.is_lone_segment());
-            self.timers.loss = Some(Deadline { at, timer: LossTimer::TailProbe });
-        } else if self.timers.loss.is_none() {
+            self.timers.arm(LossTimer::TailProbe, at);
+        } else if self.timers.loss_at.is_none() {
             self.timers.arm_rto(&self.rtt, now);
         }
     }
@@ -125,7 +173,7 @@ impl Recovery {
 
     /// An acknowledgement brought news: the timer runs from here on, or stops (RFC 6298 §5.2, §5.3).
     pub(crate) fn rearm(&mut self, board: &Scoreboard, now: Instant) {
-        self.timers.loss = None;
+        self.timers.loss_at = None;
         if board.is_empty() {
             self.timers.reordering = None;
         } else {
@@ -144,12 +192,12 @@ impl Recovery {
 
     /// The loss timer, once when it is due.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<LossTimer> {
-        self.timers.loss.take_if(|deadline| deadline.at <= now).map(|deadline| deadline.timer)
+        self.timers.loss_at.take_if(|at| *at <= now).map(|_| self.timers.loss_timer)
     }
 
     /// The earliest timer; the loss timer counts only while something is unacknowledged.
     pub(crate) fn next_deadline(&self, board: &Scoreboard) -> Option<Instant> {
-        let loss = self.timers.loss.filter(|_| !board.is_empty()).map(|deadline| deadline.at);
+        let loss = self.timers.loss_at.filter(|_| !board.is_empty());
         loss.into_iter().chain(self.timers.reordering).min()
     }
 }
