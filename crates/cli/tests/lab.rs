@@ -70,7 +70,7 @@ workload.size = "0 B"
     // Half a percent of 1,200 segments is six.
     assert!(figures(1)["radio"]["dropped_loss"].as_u64().unwrap() > 0);
     let resent = &figures(1)["retransmissions"];
-    assert!(resent["by_sender"].as_u64().unwrap() >= resent["over_radio"].as_u64().unwrap());
+    assert!(resent["by_sender"].as_u64().unwrap() >= resent["over_radio"].as_u64().unwrap(), "{resent}");
 }
 
 #[test]

@@ -70,6 +70,9 @@ pub(crate) struct Inventory {
     pub history: History,
     /// Number of those within a minute after which nobody goes on.
     pub deaths_max: usize,
+    /// Longest time that it takes for its end, ms: somebody has asked for that, and who goes on ends too.
+    #[serde(default)]
+    pub ends_within_ms: Option<u64>,
     /// Time without a heartbeat after which the programs let packets pass, ms.
     #[serde(default)]
     pub hang_after_ms: u64,

@@ -17,6 +17,9 @@ pub(crate) struct Seen {
     pub(crate) request: String,
     /// From SYN/ACK to ACK, as the server's kernel measured it.
     pub(crate) handshake_ms: Option<f64>,
+    /// Time for which the request had lain at the server when its program answered, in steps of the kernel's tick;
+    /// none of servers that do not say it.
+    pub(crate) waited_ms: Option<f64>,
     /// Segment size that the server offered.
     pub(crate) offered_mss: u32,
     /// Shift of the server's window.

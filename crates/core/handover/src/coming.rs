@@ -139,6 +139,10 @@ impl Coming {
         self.name
     }
 
+    pub(crate) fn from(&self) -> Peer {
+        self.from
+    }
+
     pub(crate) fn is_owning(&self) -> bool {
         matches!(self.stage, Stage::Owning { .. })
     }
@@ -163,7 +167,7 @@ impl Coming {
         }
     }
 
-    fn ready(&self) -> Message {
+    pub(crate) fn ready(&self) -> Message {
         Message::Ready { name: self.name, flows: u32::try_from(self.flows.len()).unwrap_or(u32::MAX) }
     }
 

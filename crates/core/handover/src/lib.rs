@@ -345,7 +345,10 @@ impl Handover {
                         ..Past::new(Name { epoch: 0, nonce: 0, ..name }, claim.until + self.config.linger)
                     };
                     self.remember(past);
-                    self.coming.insert(name.subscriber, Coming::promised_before(claim));
+                    let coming = Coming::promised_before(claim);
+                    // The other box may have broken it off meanwhile, and says so then.
+                    self.say(coming.from(), coming.ready());
+                    self.coming.insert(name.subscriber, coming);
                 }
                 Note::Taken(claim) => {
                     self.coming.insert(

@@ -416,6 +416,24 @@ fn who_comes_after_one_that_died_goes_on() {
     }
 }
 
+/// The other box has broken it off, and nobody was there to hear that.
+#[test]
+fn who_comes_after_one_that_has_promised_to_take_it_asks_whether_it_comes() {
+    let mut pair = Pair::new(Config::default());
+    pair.begin(0).unwrap();
+    pair.talk(|one| !matches!(one, Message::Prepare { .. } | Message::Ready { .. }));
+    for _ in 0..4 {
+        pair.wait(AGAIN);
+        pair.talk(|_| true);
+    }
+    assert_eq!((pair.counts(), pair.outcomes()), ([3, 0], vec![HandoverOutcome::Unanswered]));
+    assert_eq!(pair.boxes[1].0.under_way(), 1);
+    pair.succeed(1);
+    pair.talk(|_| false);
+    assert_eq!([0, 1].map(|which| pair.boxes[which].0.under_way()), [0, 0], "{:?}", pair.said.last());
+    assert_eq!(pair.counts(), [3, 0]);
+}
+
 #[test]
 fn a_successor_of_who_has_given_up_does_not_say_that_it_never_had_it() {
     let mut pair = Pair::new(Config::default());

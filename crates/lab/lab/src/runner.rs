@@ -201,12 +201,13 @@ impl Runner<'_> {
         let pings = ping.map(Ping::finish).unwrap_or_default();
         let pages = pages.map(Pages::finish).unwrap_or_default();
         let beside = beside.finish();
+        recorder.map(Recorder::finish).transpose()?;
+        let emulation = session.end()?;
+        // After the last packet that the emulator has seen: each one that a host has sent again is counted.
         let sender = if workload.kind() == Kind::Upload { Role::Client } else { Role::Server };
         let counters =
             [counters(session.network(), Role::Server)?, counters(session.network(), Role::Client)?];
         let resent = counters[usize::from(sender == Role::Client)].get("Tcp.RetransSegs").copied();
-        recorder.map(Recorder::finish).transpose()?;
-        let emulation = session.end()?;
         if let Some(recording) = run.recording {
             let bytes = outcomes.iter().map(|outcome| outcome.bytes).sum();
             run.write_truth(recording, sender, bytes, counters, &plan, &emulation)?;

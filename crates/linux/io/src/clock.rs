@@ -39,11 +39,56 @@ impl Clock {
 
     /// Converts a wall-clock reading (a packet's receive timestamp) to the monotonic clock.
     ///
-    /// Both clocks are read now; a step of the wall clock between the two readings shifts the result.
+    /// Both clocks are read now, and again where this thread had to wait in between. The result is late by the time
+    /// between the readings, which is far below a microsecond; a step of the wall clock since the reading shifts it.
     #[must_use]
     pub fn from_wall_nanos(wall_nanos: u64) -> Instant {
-        let age = Duration::from_nanos(Self::wall_nanos().saturating_sub(wall_nanos));
-        Self::now() - age
+        BothClocks::closest(BothClocks::read).convert(wall_nanos)
+    }
+}
+
+/// Longest time between two readings that are as good as one: several times what readings take. Who loses the
+/// processor in between, or an interrupt, takes longer.
+const AT_ONCE: Duration = Duration::from_micros(2);
+
+/// Attempts to read both clocks at once. Where reading takes long, all of them are needed.
+const ATTEMPTS: usize = 5;
+
+/// Both clocks: the wall clock was read between two readings of the other one.
+#[derive(Clone, Copy, Debug)]
+struct BothClocks {
+    before: Instant,
+    wall_nanos: u64,
+    after: Instant,
+}
+
+impl BothClocks {
+    fn read() -> Self {
+        // In this order.
+        Self { before: Clock::now(), wall_nanos: Clock::wall_nanos(), after: Clock::now() }
+    }
+
+    /// The closest of some readings: the first that is close enough, if there is one.
+    fn closest(mut read: impl FnMut() -> Self) -> Self {
+        let mut closest = read();
+        for _ in 1..ATTEMPTS {
+            if closest.apart() <= AT_ONCE {
+                break;
+            }
+            let another = read();
+            if another.apart() < closest.apart() {
+                closest = another;
+            }
+        }
+        closest
+    }
+
+    fn apart(self) -> Duration {
+        self.after.saturating_since(self.before)
+    }
+
+    fn convert(self, wall_nanos: u64) -> Instant {
+        self.after - Duration::from_nanos(self.wall_nanos.saturating_sub(wall_nanos))
     }
 }
 
@@ -88,6 +133,26 @@ mod tests {
         assert!(waited < Duration::from_millis(15), "{waited}");
         while Clock::thread_time() - began < Duration::from_millis(5) {}
         assert!(Clock::now().saturating_since(wall) >= Duration::from_millis(30));
+    }
+
+    /// Else a packet would seem to have come later than those that came after it.
+    #[test]
+    fn who_loses_the_processor_between_two_readings_reads_again() {
+        let at = Instant::from_micros;
+        let readings = |waits_us: &[u64]| {
+            let (mut now, mut waits) = (1_000_000, waits_us.to_vec().into_iter());
+            BothClocks::closest(move || {
+                let (before, wall_nanos) = (at(now), (now + 500_000) * 1_000);
+                now += waits.next().unwrap();
+                BothClocks { before, wall_nanos, after: at(now) }
+            })
+        };
+        // A packet that came 10 us ago, by the wall clock.
+        let came_nanos = 1_499_990_000;
+        assert_eq!(readings(&[0]).convert(came_nanos), at(999_990));
+        assert_eq!(readings(&[12_000, 1]).convert(came_nanos), at(999_991));
+        assert_eq!(readings(&[12_000, 30, 0]).convert(came_nanos), at(999_990));
+        assert_eq!(readings(&[90, 70, 50, 60, 80]).convert(came_nanos), at(1_000_040), "all of them late");
     }
 
     #[test]

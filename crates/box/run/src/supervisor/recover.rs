@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use handover::Ownership;
 use io::{Clock, IoError, Leftover, NamespaceId, RECORD, RECORD_OF_DEAD};
-use units::Bytes;
+use units::{Bytes, Duration};
 
-use super::Supervisor;
+use super::{Supervisor, Why};
 use crate::attachment::{Attachment, Ground};
 use crate::handover::PendingHandovers;
 use crate::inherited_resources::{History, InheritedResources, Inventory, TAKEN, is_last};
@@ -43,6 +43,8 @@ pub(super) struct SuccessorNeeds {
     unkept: Option<String>,
     /// Flows that were being handled at the last death.
     suspects: Vec<(SocketAddr, SocketAddr)>,
+    /// The one that has died was to end; the longest time for that.
+    pub(super) ends_within: Option<Duration>,
     /// Another instance was given what leads packets here, and it has not changed since.
     pub(super) is_shared: bool,
 }
@@ -134,6 +136,8 @@ impl Stored {
             {
                 continue;
             }
+            // Whoever has told the dead one to end has started this one since.
+            kept.inventory.ends_within_ms = None;
             kept.beat();
             return Ok(Some(Self { kept, record, leftover }));
         }
@@ -297,6 +301,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             inventory.deaths_ms.clone_from(&successor_needs.deaths_ms);
             inventory.history = successor_needs.history;
             inventory.deaths_max = config.watchdog.deaths_max;
+            inventory.ends_within_ms = self.ends_within().map(Duration::as_millis);
             inventory.suspects.clone_from(&successor_needs.suspects);
             inventory.successor.clone_from(&config.watchdog.successor);
             descriptors.extend(successor_needs.queues.iter().map(AsFd::as_fd));
@@ -317,6 +322,13 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             descriptors.extend(successor_needs.memories.iter().flatten().map(AsFd::as_fd));
         }
         Some((inventory, descriptors))
+    }
+
+    /// Time left for its end, if somebody has asked for that. Who hands its flows back because of a packet filter goes on
+    /// once that has gone.
+    fn ends_within(&self) -> Option<Duration> {
+        let stop = self.stop.filter(|stop| stop.why != Why::Filter)?;
+        Some(stop.give_up.saturating_since(Clock::now()))
     }
 
     /// Goes on with the flows of the process that has died. `others` are further shards.
@@ -392,6 +404,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         };
         self.successor_needs.deaths_ms.clone_from(&kept.inventory.deaths_ms);
         self.successor_needs.suspects = in_hand;
+        self.successor_needs.ends_within = kept.inventory.ends_within_ms.map(Duration::from_millis);
         if is_last(&self.successor_needs.deaths_ms, self.ground.config.watchdog.deaths_max) {
             let error = format!("that was death {} within a minute", self.successor_needs.deaths_ms.len());
             self.events.on_event(&Event::NoSuccessor { error });

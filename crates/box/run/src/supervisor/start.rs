@@ -529,7 +529,11 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.take_stock(&places)?;
         self.entrust();
         self.start_shards(places)?;
-        prepared.map_or(Ok(()), |prepared| self.receive_subscribers(prepared, notes))
+        prepared.map_or(Ok(()), |prepared| self.receive_subscribers(prepared, notes))?;
+        if let Some(time_max) = self.successor_needs.ends_within.take() {
+            self.begin_stop(Why::Drain, Some(time_max));
+        }
+        Ok(())
     }
 
     /// Makes room for flows that are to come, divided among this shard and the others.

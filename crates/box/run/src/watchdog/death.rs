@@ -18,7 +18,7 @@ use units::Duration;
 use super::said::Said;
 use super::{Watched, command_of};
 use crate::handover::{Ledger, PendingHandovers};
-use crate::inherited_resources::{InheritedResources, TAKEN, is_last};
+use crate::inherited_resources::{InheritedResources, Inventory, TAKEN, is_last};
 use crate::instances;
 use crate::instances::KIND;
 use crate::journal::Journals;
@@ -175,8 +175,9 @@ pub(super) fn see_to(
     }
     let mut anew = Vec::new();
     if let Some(kept) = kept.filter(|_| is_wanted) {
-        // Whose successor fails starts anew, but not after too many deaths.
-        if !is_last(&kept.inventory.deaths_ms, kept.inventory.deaths_max) {
+        // Whose successor fails starts anew, but not after too many deaths, and not if it was to end.
+        let Inventory { deaths_ms, deaths_max, ends_within_ms, .. } = &kept.inventory;
+        if ends_within_ms.is_none() && !is_last(deaths_ms, *deaths_max) {
             anew.clone_from(&kept.inventory.successor);
         }
         match succeed(kept, &directory.join(RECORD_OF_DEAD)) {

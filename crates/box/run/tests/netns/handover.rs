@@ -15,7 +15,9 @@ use io::{Clock, Host, Namespace, SpawnOptions, Waiter, lay_cable};
 use run::{Answer, Config, HandoverConfig, PeerConfig, Question};
 use units::Duration;
 
-use crate::topology::{Connection, PATIENCE, Program, SIGKILL, Topology, pattern, wait_until};
+use crate::topology::{
+    Connection, PATIENCE, Program, SIGKILL, Topology, pattern, state_directory, wait_until,
+};
 
 pub const CLIENT: &str = "10.9.0.2";
 const SERVER: &str = "10.8.0.2";
@@ -43,7 +45,7 @@ impl Sites {
             client: create("c"),
             middle: create("b"),
             server: create("s"),
-            state: std::env::temp_dir().join(&tag),
+            state: state_directory(&tag),
         };
         let sites = Self { a, b };
         let Self { a, b } = &sites;

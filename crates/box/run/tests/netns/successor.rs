@@ -116,6 +116,30 @@ fn h02_another_process_goes_on_where_rules_steer_and_addresses_are_translated() 
     no_flow_notices(&topology, &config, SERVER);
 }
 
+/// Who told the one that died to end does not tell its successor.
+#[test]
+fn h02_who_goes_on_for_one_that_was_to_end_delivers_what_is_owed_and_ends() {
+    let topology = Topology::build("heirends");
+    let mut config = config(&topology);
+    config.drain_ms_max = 60_000;
+    let mut program = Program::start_ready(&topology, &config);
+    let Connection { client, server, .. } = topology.connect(&topology.server, SERVER[0]);
+    let late = Late::start(client, server, 5_000_000);
+    // More than the kernel of a client that does not read takes.
+    wait_until("it owes more than it can deliver", || topology.status().processor.debt_bytes > 500_000);
+    program.signal(SIGTERM);
+    wait_until("it ends", || topology.status().is_draining);
+    program.signal(SIGKILL);
+    let last = successor(&mut program);
+    let status = topology.status();
+    assert_eq!((status.process, status.is_draining), (last, true), "{status:?}");
+    assert!(status.processor.debt_bytes > 0, "{status:?}");
+    late.finish();
+    wait_until("all is undone", || topology.leftovers().is_empty());
+    let (_, said) = program.wait();
+    assert!(!said.contains("flows reset") && !said.contains("resetting"), "{said}");
+}
+
 #[test]
 fn h08_another_process_goes_on_behind_a_firewall_by_state() {
     let topology = Topology::build("heirfw");

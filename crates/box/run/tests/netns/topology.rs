@@ -50,7 +50,7 @@ impl Topology {
             client: create("c"),
             middle: create("b"),
             server: create("s"),
-            state: std::env::temp_dir().join(&tag),
+            state: state_directory(&tag),
         };
         // No detection of duplicate addresses: the kernel would add routes in its own time.
         for namespace in [&topology.client, &topology.middle, &topology.server] {
@@ -253,6 +253,12 @@ impl Drop for Topology {
     }
 }
 
+/// A state directory in memory, where that of an accelerator is as a rule (`/run`). A process whose disk stands still for
+/// a second in the midst of what it writes down hangs, and is followed by another one.
+pub fn state_directory(name: &str) -> PathBuf {
+    Path::new("/dev/shm").join(name)
+}
+
 fn default_routes(host: &Host, gateways: [&str; 2]) {
     gateways.iter().for_each(|gateway| host.add_default_route(gateway.parse().unwrap()).unwrap());
 }
@@ -398,9 +404,9 @@ impl Program {
         self.child.id()
     }
 
-    /// Lets it vanish if it has ended.
-    pub fn reap(&mut self) {
-        drop(self.child.try_wait());
+    /// Lets it vanish if it has ended; true then.
+    pub fn reap(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     pub fn signal(&self, signal: i32) {
@@ -465,7 +471,7 @@ impl Program {
         self.signal(SIGTERM);
         let (status, said) = self.wait();
         assert!(status.success(), "{said}");
-        assert_eq!(topology.leftovers(), [""; 0]);
+        assert_eq!(topology.leftovers(), [""; 0], "{said}");
         said
     }
 

@@ -315,7 +315,7 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
             let mut seen = String::new();
             let mut goes_on = None;
             let is_well = is_soon(|| {
-                programs.iter_mut().for_each(Program::reap);
+                programs.iter_mut().for_each(|program| _ = program.reap());
                 let all = running();
                 seen = format!("{all:?}");
                 let [one] = all.as_slice() else { return false };
@@ -349,10 +349,17 @@ pub fn killed_in_the_middle(topology: &Topology, config: &Config, servers: [&str
         let possible: [&[u64]; 3] = [&[0], &[0, 1], &[1]];
         assert!(after >= before && possible[ending].contains(&(after - before)), "{deaths:?}");
     }
+    // The last one that was launched may yet take the place of the successor of the one that was killed, or give up.
+    let mut last = 0;
+    wait_until("nobody is about to take a place", || {
+        let all = running();
+        let [one] = all.as_slice() else { return false };
+        last = one.process;
+        programs.iter_mut().all(|program| program.pid() == last || program.reap())
+    });
     assert_eq!(topology.status().recovery.flows_lost, 0);
-    let last = running().remove(0).process;
     io::PidFd::open(last).unwrap().send_signal(SIGTERM).unwrap();
-    wait_until("all is undone", || topology.leftovers().is_empty());
+    assert!(is_soon(|| topology.leftovers().is_empty()), "not all is undone: {:#?}", topology.leftovers());
     for program in programs {
         let (_, said) = program.wait();
         assert!(!said.contains("resetting") && !said.contains("flows reset"), "{said}");

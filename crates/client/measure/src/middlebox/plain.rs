@@ -34,7 +34,7 @@ pub(super) struct Get {
 pub(super) struct Answered {
     pub(super) local: SocketAddr,
     pub(super) handshake: Duration,
-    /// From the request to the first byte.
+    /// From the request to the first byte's arrival.
     pub(super) answered: Duration,
     pub(super) answer: Vec<u8>,
     /// State of the connection in this end's kernel.
@@ -144,7 +144,10 @@ fn get(to: SocketAddr, request: &[u8], patience: Duration) -> Result<Answered, F
     stream.write_all(request).map_err(|error| unanswered(&error))?;
     let mut answer = vec![0; 1_024];
     let count = stream.read(&mut answer).map_err(|error| unanswered(&error))?;
-    let answered = Clock::now().saturating_since(asked);
+    let read = Clock::now().saturating_since(asked);
+    // It may have come while this program had no processor.
+    let came = TcpInfo::of(&stream).map_or(Duration::ZERO, |info| info.last_data_received);
+    let answered = read.saturating_sub(came);
     answer.truncate(count);
     if count == 0 {
         return Err(unanswered(&"it was closed without an answer"));

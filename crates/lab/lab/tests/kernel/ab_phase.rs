@@ -2,9 +2,7 @@
 
 use std::io::Write;
 use std::net::Shutdown;
-use std::process::Command;
 
-use lab::{RADIO, Role, WAN};
 use scenario::Family;
 use serde_json::Value;
 use units::{Duration, Rate};
@@ -49,23 +47,11 @@ fn measured(report: &Value, group: &str) -> (u64, u64) {
     (group["flows"].as_u64().unwrap(), group["delivered_bytes"].as_u64().unwrap())
 }
 
-/// Has one processor take in all that comes to the box. Each has a queue of its own: packets of a sender that moves to another
-/// processor may overtake each other there, before the accelerator has seen them.
-fn take_in_by_one_processor(bed: &Testbed) {
-    for interface in [RADIO, WAN] {
-        let write = format!("echo 1 > /sys/class/net/{interface}/queues/rx-0/rps_cpus");
-        let box_name = bed.host(Role::Accelerator).name();
-        let status = Command::new("ip").args(["netns", "exec", box_name, "sh", "-c", &write]).status();
-        assert!(status.unwrap().success(), "{write}");
-    }
-}
-
 #[test]
 fn the_control_group_passes_bit_for_bit_and_both_groups_are_measured() {
     let radio = Radio { delay: Duration::from_millis(20), ..Radio::steady(Rate::from_mbps(20)) };
     // Without super-packets: each packet that comes in is one that goes out.
     let mut bed = Testbed::accelerated("ab", &radio, &["--no-gso"]);
-    take_in_by_one_processor(&bed);
     let refused = ab(&bed, &["status"]).unwrap_err();
     assert!(refused.contains("no A/B phase"), "{refused}");
     let begun = ab(&bed, &["start", "--for", "10 min", "--seed", SEED]).unwrap();

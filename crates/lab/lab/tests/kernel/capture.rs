@@ -70,6 +70,14 @@ impl Capture {
     pub fn finish(mut self) -> Vec<Captured> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = self.thread.take().unwrap().join().unwrap();
+        // Those of one side are in their order already. Times are converted from another clock, and are less exact.
+        for side in [Side::Wired, Side::Mobile] {
+            let mut latest = Instant::ZERO;
+            for packet in all.iter_mut().filter(|packet| packet.side == side) {
+                latest = latest.max(packet.at);
+                packet.at = latest;
+            }
+        }
         all.sort_by_key(|packet| packet.at);
         all
     }

@@ -12,7 +12,9 @@ use socket2::Protocol;
 use units::{Bytes, Duration, Rate};
 
 use crate::kernel::content::{Content, read_to_end};
-use crate::kernel::testbed::{FAMILIES, Radio, SIGKILL, SIGTERM, Testbed, pause, wait_until};
+use crate::kernel::testbed::{
+    FAMILIES, Radio, SIGKILL, SIGTERM, Testbed, as_machine_of_its_own, pause, wait_until,
+};
 use crate::program::program;
 
 const RMEM: &str = "net/ipv4/tcp_rmem";
@@ -117,26 +119,33 @@ fn download(bed: &Testbed, family: Family) -> Duration {
     answers.set_nodelay(true).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
+            as_machine_of_its_own();
             CONTENT.write_to(&mut server).unwrap();
             server.shutdown(Shutdown::Write).unwrap();
             assert_eq!(read_to_end(&mut server).unwrap().len, 0);
         });
         scope.spawn(move || {
+            as_machine_of_its_own();
             let mut byte = [0];
             while answers.read(&mut byte).unwrap() > 0 {
                 answers.write_all(&byte).unwrap();
             }
         });
         let pings = scope.spawn(move || {
+            as_machine_of_its_own();
             pause(Duration::from_millis(2_000));
             let mut times: Vec<Duration> = (0..5).map(|_| ping(&mut asks)).collect();
             asks.shutdown(Shutdown::Write).unwrap();
             times.sort_unstable();
             times[2]
         });
-        let print = read_to_end(&mut client).unwrap();
-        assert_eq!(print, CONTENT.print());
-        client.shutdown(Shutdown::Write).unwrap();
+        let read = scope.spawn(move || {
+            as_machine_of_its_own();
+            let print = read_to_end(&mut client).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            print
+        });
+        assert_eq!(read.join().unwrap(), CONTENT.print());
         pings.join().unwrap()
     })
 }

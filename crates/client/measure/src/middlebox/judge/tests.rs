@@ -32,6 +32,7 @@ fn seen(syn: &[u8]) -> Seen {
         syn_ack: None,
         request: "GET".to_owned(),
         handshake_ms: Some(20.0),
+        waited_ms: None,
         offered_mss: 1_460,
         shift: Some(7),
         has_sack: true,
@@ -185,6 +186,16 @@ fn caches_near_handshakes_and_altered_texts_are_found() {
     assert_eq!(judge(vec![got(1, 1, 20, 21); 2], 1, "cache").0, CheckOutcome::Found);
     assert_eq!(judge(twice(), 2, "handshake").0, CheckOutcome::Clear);
     assert_eq!(judge(vec![got(1, 1, 20, 90)], 1, "handshake").0, CheckOutcome::Found);
+    let of_busy_server = |waited_ms: f64| {
+        let mut all = Evidence::new();
+        all.gets = vec![got(1, 1, 20, 90)];
+        all.seen.insert(1, vec![Seen { waited_ms: Some(waited_ms), ..seen(&syn(1, TcpFlags::SYN, &ALL)) }]);
+        let found = all.findings().into_iter().find(|finding| finding.test == "handshake").unwrap();
+        (found.outcome, found.evidence)
+    };
+    let evidence = "the handshake takes 20.0 ms, an answer 22.0 ms without the server's own time".to_owned();
+    assert_eq!(of_busy_server(68.0), (CheckOutcome::Clear, evidence));
+    assert_eq!(of_busy_server(8.0).0, CheckOutcome::Found, "its program took only a part of that");
     assert_eq!(judge(twice(), 2, "payload").0, CheckOutcome::Clear);
     let mut altered = got(1, 1, 20, 21);
     if let Ok(answered) = &mut altered.outcome {
