@@ -345,7 +345,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.inputs.reports.receiver = None;
         }
         self.stop = Some(Stop { why, give_up });
-        // If this process dies meanwhile, its successor knows.
-        self.entrust_watchdog();
+        // If this process dies meanwhile, its successor knows. Who starts it anew does not want its end.
+        self.tell_watchdog();
     }
 }

@@ -27,7 +27,9 @@ pub struct TcpInfo {
     pub ssthresh: u32,
     /// Segments that are not acknowledged.
     pub unacked: u32,
-    /// Time since data came last, in steps of the kernel's tick.
+    /// Time since data was sent last, in steps of the kernel's tick.
+    pub last_data_sent: Duration,
+    /// Time since data came last, in the same steps.
     pub last_data_received: Duration,
     /// Segments sent again, ever.
     pub retransmitted: u32,
@@ -103,6 +105,7 @@ impl TcpInfo {
         Self {
             mss: u32_at(16),
             unacked: u32_at(24),
+            last_data_sent: Duration::from_millis(u32_at(44).into()),
             last_data_received: Duration::from_millis(u32_at(52).into()),
             srtt: micros(u32_at(68).into()),
             ssthresh: u32_at(76),

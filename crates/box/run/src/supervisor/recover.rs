@@ -197,8 +197,24 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         self.entrust_watchdog();
     }
 
-    /// Has the watchdog keep what a successor needs, if there is to be one, and what it needs itself.
+    /// Has the watchdog keep what a successor needs, if there is to be one, and what it needs itself. So does the service
+    /// manager, for the next start.
     pub(super) fn entrust_watchdog(&mut self) {
+        self.tell_watchdog();
+        let has_watchdog = self.pulse.guardian.is_some();
+        let mut service = std::mem::take(&mut self.pulse.service);
+        if has_watchdog
+            && self.ground.config.may_have_successor()
+            && let Some((inventory, descriptors)) = self.inventory(Recipient::Successor)
+        {
+            // What is too much for it is too much for the watchdog, which says so.
+            drop(service.keep(self.ground.instance.path(), &inventory, &descriptors));
+        }
+        self.pulse.service = service;
+    }
+
+    /// The same for the watchdog alone.
+    pub(super) fn tell_watchdog(&mut self) {
         self.successor_needs.unkept = None;
         if self.pulse.guardian.is_none() {
             return;
@@ -211,12 +227,6 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             self.events.on_event(&Event::NoSuccessor { error: error.clone() });
             self.successor_needs.unkept = Some(error);
         }
-        let mut service = std::mem::take(&mut self.pulse.service);
-        if may_have_successor && let Some((inventory, descriptors)) = self.inventory(Recipient::Successor) {
-            // What is too much for it is too much for the watchdog, which says so.
-            drop(service.keep(self.ground.instance.path(), &inventory, &descriptors));
-        }
-        self.pulse.service = service;
     }
 
     /// Has the watchdog keep nothing for a successor any more: if this process dies from here on, nobody goes on.

@@ -1,6 +1,6 @@
 //! [`Evidence`]: all that was seen, and what it shows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use probe::{Handshake, SmallTcpEnd, from_digits, option_kind, to_digits};
@@ -21,6 +21,14 @@ const HANDSHAKE_MS: f64 = 10.0;
 
 /// Header field in the head of each answer of a server.
 const X_ANSWER: &[u8] = b"X-Answer: ";
+
+/// The number that a server has given an answer, if it is one of ours.
+fn number_of(answer: &[u8]) -> Option<usize> {
+    let at = answer.windows(X_ANSWER.len()).position(|window| window == X_ANSWER)?;
+    let digits = answer.get(at + X_ANSWER.len()..)?.split(|byte| *byte == b'\r').next()?;
+    // Zero is that of one that the server had no room to note.
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| *number > 0)
+}
 
 /// All that was seen.
 #[derive(Debug)]
@@ -297,9 +305,10 @@ impl Evidence {
     }
 
     /// Time to an answer without that for which the request lay at the server: its kernel makes handshakes, and its
-    /// program answers, which may have to wait for a processor.
-    fn without_wait(&self, run: u32, answered: Duration) -> Duration {
-        let waited_ms = self.seen_of(run).first().and_then(|seen| seen.waited_ms).unwrap_or(0.0);
+    /// program answers, which may have to wait for a processor. `number` is that of the answer among the run's, from 1.
+    fn without_wait(&self, run: u32, number: usize, answered: Duration) -> Duration {
+        let seen = self.seen_of(run).get(number.saturating_sub(1));
+        let waited_ms = seen.and_then(|seen| seen.waited_ms).unwrap_or(0.0);
         answered.saturating_sub(Duration::from_micros((waited_ms * 1e3) as u64))
     }
 
@@ -307,14 +316,18 @@ impl Evidence {
     fn handshake(&self, port: u16) -> Option<Said> {
         let raw = self.raw.iter().filter(|flow| flow.port == port);
         let raw = raw.map(|flow| {
-            let answered = flow.log.answered.map(|time| self.without_wait(flow.run, time));
+            let answered = flow.log.answered.map(|time| self.without_wait(flow.run, 1, time));
             (flow.log.handshake, answered)
         });
-        // What is asked again may come from a cache, which is another test's matter.
+        // What is asked again may come from a cache, which is another test's matter: with a number that was there before.
         let first = self.gets.iter().find(|get| get.port == port).and_then(|get| get.outcome.as_ref().ok());
+        let mut numbers = BTreeSet::new();
         let plain = self.answered(port).map(|(get, got)| {
             let is_first = first.is_some_and(|first| std::ptr::eq(first, got));
-            (Some(got.handshake), is_first.then(|| self.without_wait(get.run, got.answered)))
+            let number = number_of(&got.answer);
+            let is_new = number.is_some_and(|number| numbers.insert(number));
+            let answered = || self.without_wait(get.run, number.unwrap_or(1), got.answered);
+            (Some(got.handshake), (is_first || is_new).then(answered))
         });
         let all: Vec<_> = raw.chain(plain).collect();
         let least = |times: &mut dyn Iterator<Item = Duration>| times.min().map(|time| time.as_millis_f64());

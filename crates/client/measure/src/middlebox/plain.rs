@@ -145,9 +145,7 @@ fn get(to: SocketAddr, request: &[u8], patience: Duration) -> Result<Answered, F
     let mut answer = vec![0; 1_024];
     let count = stream.read(&mut answer).map_err(|error| unanswered(&error))?;
     let read = Clock::now().saturating_since(asked);
-    // It may have come while this program had no processor.
-    let came = TcpInfo::of(&stream).map_or(Duration::ZERO, |info| info.last_data_received);
-    let answered = read.saturating_sub(came);
+    let answered = TcpInfo::of(&stream).map_or(read, |info| without_own_wait(read, &info, Clock::tick()));
     answer.truncate(count);
     if count == 0 {
         return Err(unanswered(&"it was closed without an answer"));
@@ -159,6 +157,13 @@ fn get(to: SocketAddr, request: &[u8], patience: Duration) -> Result<Answered, F
         return Err(unanswered(&refusal_words(refused)));
     }
     Ok(Answered { local, handshake, answered, answer, info })
+}
+
+/// Time to an answer of which this program knows that it took `read`: its part in which the program had no processor,
+/// before it sent or after the answer came, is not the path's. The kernel's own times are in steps of a `tick`.
+fn without_own_wait(read: Duration, info: &TcpInfo, tick: Duration) -> Duration {
+    let by_kernel = info.last_data_sent.saturating_sub(info.last_data_received) + tick;
+    read.saturating_sub(info.last_data_received).min(by_kernel)
 }
 
 /// Reads nothing for a time, and then counts what has come.
@@ -207,5 +212,23 @@ pub(super) fn refusal_words(answer: Answer) -> String {
         Answer::NoSession => "the server does not know the session any more".to_owned(),
         Answer::Busy => "the server has too many TCP connections: try again in a minute".to_owned(),
         _ => "the server does not understand: use the same version at both ends".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_of_this_program_are_no_time_of_the_path() {
+        let ms = Duration::from_millis;
+        let answered = |read: u64, sent: u64, received: u64| {
+            let (last_data_sent, last_data_received) = (ms(sent), ms(received));
+            let info = TcpInfo { last_data_sent, last_data_received, ..TcpInfo::default() };
+            without_own_wait(ms(read), &info, ms(4))
+        };
+        assert_eq!(answered(21, 20, 0), ms(21));
+        assert_eq!(answered(61, 60, 40), ms(21), "it read late");
+        assert_eq!(answered(61, 20, 0), ms(24), "it sent late, and the kernel's clock is coarse");
     }
 }

@@ -169,7 +169,7 @@ pub(super) fn serve(
         syn_ack: None,
         request: String::from_utf8_lossy(request.get(..NOTED_MAX).unwrap_or(request)).into_owned(),
         handshake_ms: (!info.srtt.is_zero()).then(|| info.srtt.as_millis_f64()),
-        waited_ms: Some(info.last_data_received.as_millis_f64()),
+        waited_ms: None,
         offered_mss: info.offered_mss,
         shift: info.has_window_scale.then_some(info.own_shift),
         has_sack: info.has_sack,
@@ -202,6 +202,10 @@ pub(super) fn serve(
             let answer = head(order.run, count) + &text(order.run, count);
             let mut stream = stream;
             let _ = stream.write_all(answer.as_bytes());
+            // Afterwards, and by the kernel's clock: this thread may wait for a processor at any moment.
+            let info = TcpInfo::of(&stream)?;
+            let waited = info.last_data_received.saturating_sub(info.last_data_sent);
+            note_wait(&mut shared.state().notes, (order.session, order.run), count, waited);
         }
     }
     Ok(())
@@ -222,6 +226,14 @@ fn note_in(notes: &mut Notes, (session, run): (SessionId, u32), seen: (Ends, See
         runs.remove(&run);
     }
     0
+}
+
+/// Notes for how long the request of a run's connection number `count`, from 1, had lain when it was answered.
+fn note_wait(notes: &mut Notes, (session, run): (SessionId, u32), count: usize, waited: Duration) {
+    let list = notes.get_mut(&session).and_then(|runs| runs.get_mut(&run));
+    if let Some((_, seen)) = list.and_then(|list| list.get_mut(count.checked_sub(1)?)) {
+        seen.waited_ms = Some(waited.as_millis_f64());
+    }
 }
 
 fn millis(time: Duration) -> f64 {

@@ -186,6 +186,9 @@ fn caches_near_handshakes_and_altered_texts_are_found() {
     assert_eq!(judge(vec![got(1, 1, 20, 21); 2], 1, "cache").0, CheckOutcome::Found);
     assert_eq!(judge(twice(), 2, "handshake").0, CheckOutcome::Clear);
     assert_eq!(judge(vec![got(1, 1, 20, 90)], 1, "handshake").0, CheckOutcome::Found);
+    let late = || got(1, 1, 20, 90);
+    assert_eq!(judge(vec![late(), got(1, 2, 20, 22)], 2, "handshake").0, CheckOutcome::Clear, "once late");
+    assert_eq!(judge(vec![late(), got(1, 1, 20, 5)], 1, "handshake").0, CheckOutcome::Found, "from a cache");
     let of_busy_server = |waited_ms: f64| {
         let mut all = Evidence::new();
         all.gets = vec![got(1, 1, 20, 90)];
