@@ -140,7 +140,7 @@ mod tests {
     fn who_loses_the_processor_between_two_readings_reads_again() {
         let at = Instant::from_micros;
         let readings = |waits_us: &[u64]| {
-            let (mut now, mut waits) = (1_000_000, waits_us.to_vec().into_iter());
+            let (mut now, mut waits) = (1_000_000, waits_us.iter().copied());
             BothClocks::closest(move || {
                 let (before, wall_nanos) = (at(now), (now + 500_000) * 1_000);
                 now += waits.next().unwrap();
