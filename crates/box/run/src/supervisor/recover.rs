@@ -419,12 +419,17 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             let error = format!("that was death {} within a minute", self.successor_needs.deaths_ms.len());
             self.events.on_event(&Event::NoSuccessor { error });
         }
-        // The one that has died may have had others' flows to reset. What cannot be read is the next start's.
+        self.begin_settling(lost);
+        Ok(())
+    }
+
+    /// Begins to reset `lost` flows, and those of others that the one that has died may have had to reset. What cannot
+    /// be read is the next start's.
+    fn begin_settling(&mut self, lost: Vec<Left>) {
         let Ground { config, namespace, .. } = self.ground;
         let unsettled = leftovers::find_unsettled(&config.state_directory, namespace).unwrap_or_default();
         if !lost.is_empty() || !unsettled.is_empty() {
             self.settling = Some(Settling::of(unsettled, lost, config));
         }
-        Ok(())
     }
 }
