@@ -9,6 +9,7 @@ use figures::Table;
 use io::{Clock, Signals};
 
 use self::boot_unit::Place;
+use crate::instance::print_json;
 use crate::interruption;
 use crate::output::{Words, namespace, show_log};
 
@@ -148,11 +149,11 @@ fn unload() -> Result<(), String> {
 
 fn status(args: &StatusArgs) -> Result<ExitCode, String> {
     let status = ::congestion::status().map_err(|error| error.to_string())?;
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&status).map_err(|error| format!("as JSON: {error}"))?,
-        false => told(&status),
-    };
-    Words::default().say(&text);
+    if args.json {
+        print_json(&status)?;
+    } else {
+        Words::default().say(&told(&status));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

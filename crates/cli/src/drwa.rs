@@ -7,6 +7,7 @@ use ::drwa::{AttachArgs, DrwaStatus, Line, State};
 use io::Signals;
 use units::Bytes;
 
+use crate::instance::print_json;
 use crate::output;
 
 /// Arguments of `cellerator drwa`.
@@ -74,8 +75,7 @@ fn status(args: &StatusArgs) -> Result<ExitCode, String> {
         }
     }
     if args.json {
-        let json = serde_json::to_string_pretty(&status).map_err(|error| error.to_string())?;
-        print(&[json]);
+        print_json(&status)?;
     } else {
         print(&lines(&status));
     }

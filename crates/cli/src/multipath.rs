@@ -14,6 +14,7 @@ use units::Duration;
 use uplinks::{Answer, Daemon, EventLine, ProbeBy, Question, Running, Settings, Status};
 
 use self::congestion::SchemeName;
+use crate::instance::print_json;
 use crate::output::Words;
 use crate::{interruption, writable};
 
@@ -293,8 +294,7 @@ fn paths(args: &PathsArgs) -> Result<ExitCode, String> {
 }
 
 fn json(value: &impl serde::Serialize) -> Result<ExitCode, String> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| format!("as JSON: {error}"))?;
-    Words::default().say(&text);
+    print_json(value)?;
     Ok(ExitCode::SUCCESS)
 }
 

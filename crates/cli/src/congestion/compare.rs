@@ -11,6 +11,7 @@ use io::{Clock, Signals};
 use scenario::Quantity;
 use units::Duration;
 
+use crate::instance::print_json;
 use crate::interruption;
 use crate::output::{Words, show_log};
 
@@ -78,8 +79,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         error.to_string()
     })?;
     if args.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|error| format!("as JSON: {error}"))?;
-        Words::default().say(&text);
+        print_json(&report)?;
     } else {
         words.say(&lines(&report).join("\n"));
     }

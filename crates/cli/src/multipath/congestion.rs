@@ -8,6 +8,7 @@ use control::coupled::Scheme;
 use figures::Table;
 use io::Signals;
 
+use crate::instance::print_json;
 use crate::interruption;
 use crate::output::{Words, namespace, show_log};
 
@@ -110,11 +111,11 @@ fn load(args: &LoadArgs) -> Result<ExitCode, String> {
 
 fn status(args: &StatusArgs) -> Result<ExitCode, String> {
     let status = ::coupled::status().map_err(|error| error.to_string())?;
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&status).map_err(|error| format!("as JSON: {error}"))?,
-        false => told(&status),
-    };
-    Words::default().say(&text);
+    if args.json {
+        print_json(&status)?;
+    } else {
+        Words::default().say(&told(&status));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

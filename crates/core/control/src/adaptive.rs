@@ -136,16 +136,12 @@ pub struct AdaptiveParams {
     pub memory: Duration,
     /// B: the shortest bin of deliveries. 30 ms; 5 ms to 1 s.
     pub bin: Duration,
-    /// N: bins of the forecast. 32; 3 to 32.
-    pub bins: u32,
     /// K: the constant part of the window. 6,000 bytes.
     pub constant: Bytes,
     /// Least headroom; a quarter of the floor where that is more. 12 ms.
     pub headroom_min: Duration,
     /// Largest headroom; the floor where that is more. 48 ms.
     pub headroom_max: Duration,
-    /// φ: share of the time, in thousandths, for which the queue may be empty. 20.
-    pub starved_permille: u32,
     /// Growth of the headroom per second of an empty queue. 80 ms.
     pub headroom_gain: Duration,
     /// A round trip no further above the floor says that the queue was empty. 5 ms.
@@ -154,6 +150,10 @@ pub struct AdaptiveParams {
     pub delay_max: Duration,
     /// Data in flight of a subscriber never seen before. 32 KiB.
     pub initial_window: Bytes,
+    /// N: bins of the forecast. 32; 3 to 32.
+    pub bins: u32,
+    /// φ: share of the time, in thousandths, for which the queue may be empty. 20.
+    pub starved_permille: u32,
     /// Terms that are left out, to measure what they are worth. None.
     pub without: Terms,
 }

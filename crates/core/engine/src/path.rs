@@ -338,6 +338,21 @@ mod tests {
 
     use super::*;
 
+    /// Nothing but time depends on it, so nothing else would show that a new field lies in the wrong place.
+    #[test]
+    fn what_a_packet_fetches_of_a_path_is_known() {
+        let params = control::AdaptiveParams::default();
+        let path = Path::new(ControllerConfig::Adaptive(params).build(), Instant::ZERO);
+        let AnyController::Adaptive(adaptive) = &path.controller else { panic!("another one") };
+        let [whole, own] = [std::ptr::from_ref(&path.controller).addr(), std::ptr::from_ref(adaptive).addr()];
+        assert_eq!(whole, own, "offsets of the one are those of the other");
+        let lines = |from| -> usize {
+            let parts = Path::touched_by(from).into_iter();
+            parts.map(|(start, end)| end.div_ceil(64) - start / 64).sum()
+        };
+        assert_eq!([lines(End::Source), lines(End::Sink), size_of::<Path>() / 64], [10, 16, 23]);
+    }
+
     #[test]
     fn a_window_that_the_next_piece_would_just_fill_is_no_limit() {
         let mss = Bytes::new(1_000);

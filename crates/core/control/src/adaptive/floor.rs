@@ -24,8 +24,6 @@ const NEAR: Duration = Duration::from_millis(2);
 
 /// The smallest round trip of the path.
 #[derive(Clone, Debug, stored::Stored)]
-#[repr(C)]
-#[stored(order(floor, confirmed, age_max, drain))]
 pub(super) struct Floor {
     floor: Duration,
     confirmed: Instant,

@@ -28,7 +28,7 @@ pub(crate) enum TimerKey {
 
 type Entry = (Instant, TimerKey);
 
-/// An [`Instant`], or none, in eight bytes: flows have several of them.
+/// An [`Instant`], or none, as eight bytes where it is stored: flows have several of them. An `Option` has one more there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, stored::Stored)]
 pub(crate) struct Moment(Instant);
 

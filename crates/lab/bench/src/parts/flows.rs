@@ -61,7 +61,7 @@ impl Measure for FlowsPart {
             time: Duration::from_millis(3_600),
             network: NetworkOptions { subscribers: SUBSCRIBERS, ..NetworkOptions::default() },
             comparisons: vec![
-                against_1000("Time per packet of the box, 100,000 flows ÷ 1,000", "box_us").at_most(1.5),
+                against_1000("Time per packet of the box, 100,000 flows ÷ 1,000", "box_us").at_most(1.4),
                 against_1000("Time per packet of the program, 100,000 flows ÷ 1,000", "program_us"),
                 Comparison::alone(
                     "Memory per idle flow of 100,000",
@@ -70,7 +70,7 @@ impl Measure for FlowsPart {
                     Way::Adaptive,
                 )
                 .in_unit(" B", 0)
-                .at_most(1_024.0),
+                .at_most(768.0),
             ],
         }
     }
