@@ -67,6 +67,10 @@ const ABSENCE_MAX: Duration = Duration::from_secs(60);
 /// Interval of the checks whether it is back.
 const ABSENCE_LOOK: Duration = Duration::from_millis(100);
 
+/// Ticks of a timestamp clock that a dead process's flow cannot have gone on for: half of what PAWS takes for the future
+/// (RFC 7323 §5.2).
+const TSVAL_AHEAD: u32 = 1 << 30;
+
 /// The window field of everything sent here, which no end looks at: the taps hear our own packets too.
 const OWN_MARK: u16 = 0xce11;
 
@@ -296,7 +300,7 @@ impl<'a> Recovery<'a> {
 
     /// Sends an old acknowledgement to every receiving host.
     fn ask_receivers(&mut self) -> Result<(), IoError> {
-        self.ask_each(|medium, flow, asked| question(medium, flow.ends[1], flow.ends[0], asked))
+        self.ask_each(|medium, flow, asked| question(medium, flow.ends[1], flow.ends[0], false, asked))
     }
 
     /// Sends a reset by the newest knowledge, and an old acknowledgement, to every end that is not reset.
@@ -305,7 +309,7 @@ impl<'a> Recovery<'a> {
             for (to, from) in [(flow.ends[0], flow.ends[1]), (flow.ends[1], flow.ends[0])] {
                 if !to.is_reset {
                     reset(medium, from, to);
-                    question(medium, from, to, asked);
+                    question(medium, from, to, true, asked);
                 }
             }
         })
@@ -426,12 +430,22 @@ fn reset(medium: &Medium, from: End, to: End) {
 }
 
 /// Sends a segment that `to` must answer with what it expects; notes it in `asked`.
-fn question(medium: &Medium, from: End, to: End, asked: &mut Asked) {
+///
+/// The hosts may have gone on without the dead process: then its timestamps are too old, and Linux (since 6.14)
+/// drops such an acknowledgement without an answer, as others always have. It answers one without timestamps, which
+/// others drop (RFC 7323 §3.2). So both are sent. To an end that `is_to_be_reset` the timestamp is one of far ahead,
+/// which all answer: it may spoil the flow.
+fn question(medium: &Medium, from: End, to: End, is_to_be_reset: bool, asked: &mut Asked) {
     let old = TcpHeaderSpec::new(from.address, to.address, to.expects - 1, to.acked, TcpFlags::ACK);
     if to.side == Port::Wired {
         asked.insert((old.seq.get(), old.ack.get()), (from.address, to.address));
     }
-    send(medium, &to, &TcpHeaderSpec { timestamps: to.timestamps, ..old });
+    let ahead = if is_to_be_reset { TSVAL_AHEAD } else { 0 };
+    if let Some(Timestamps { value, echo }) = to.timestamps {
+        let timestamps = Some(Timestamps { value: value.wrapping_add(ahead), echo });
+        send(medium, &to, &TcpHeaderSpec { timestamps, ..old });
+    }
+    send(medium, &to, &old);
 }
 
 fn send(medium: &Medium, to: &End, spec: &TcpHeaderSpec) {

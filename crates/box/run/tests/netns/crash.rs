@@ -169,6 +169,40 @@ fn h02_after_a_crash_behind_masquerade_flows_with_debt_are_reset() {
     wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
 }
 
+/// What it owed was on its way when it died, and the hosts went on without it: their timestamps are newer than what it
+/// has written down. A question with an old one is answered by nobody (Linux since 6.14, `PAWSOldAck`).
+#[test]
+fn h02_who_had_everything_and_more_goes_on() {
+    let topology = Topology::build("crashmore");
+    topology.exec(
+        "tc",
+        &["qdisc", "add", "dev", "m0", "root", "tbf", "rate", "30kbit", "burst", "3000", "limit", "200000"],
+    );
+    let program = Program::start_engine(&topology, &topology.config());
+    let mut both = SERVER.map(|address| topology.connect(&topology.server, address));
+    for connection in &mut both {
+        connection.exchange(b"opening.");
+    }
+    // A second and a half in that queue.
+    both.iter_mut().for_each(|connection| connection.server.write_all(&[0x5a; 3_000]).unwrap());
+    wait_until("both are owed data", || topology.status().processor.debt_bytes > 3_000);
+    let dead = kill_with_watchdog(&topology, program);
+    for Connection { client, server, .. } in &mut both {
+        client.read_exact(&mut [0; 3_000]).unwrap();
+        server.write_all(b"more").unwrap();
+        client.read_exact(&mut [0; 4]).unwrap();
+    }
+    let program = Program::start_engine(&topology, &topology.config());
+    wait_until("both are seen to", || !dead.exists());
+    both.iter_mut().for_each(|connection| connection.exchange(b"survived"));
+    let (_, said) = {
+        program.signal(SIGTERM);
+        program.wait()
+    };
+    assert!(!said.contains("of 4 ends are gone"), "{said}");
+    assert_eq!(topology.leftovers(), [""; 0]);
+}
+
 /// Kills it so that nobody is left to clean up; gives the directory with its record.
 pub fn kill_with_watchdog(topology: &Topology, program: Program) -> PathBuf {
     let directory = topology.state.join(format!("run-{}", program.pid()));
