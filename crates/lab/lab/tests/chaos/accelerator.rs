@@ -68,6 +68,9 @@ pub struct Accelerator {
 /// What a watchdog says of a process that it kills.
 const KILLED: &str = "hangs and owes flows data: it is killed";
 
+/// What a watchdog says of flows after too many deaths.
+const ABANDONED: &str = "nobody goes on with the flows of the process that died: that was death";
+
 impl Accelerator {
     /// Starts it and waits until it is ready; `replace` names the one whose place it takes.
     pub fn start(
@@ -210,19 +213,19 @@ impl Accelerator {
         PidFd::open(pid?).ok()
     }
 
-    /// An error if it has ended by itself. One that was taken for hung while it owed something, and was killed
-    /// for it, has not, if another process goes on: on a busy machine that says nothing about the box.
-    pub fn check(&mut self) -> Result<(), String> {
-        let checked = self.is_there();
-        if checked.is_ok() {
-            return checked;
-        }
+    /// True while it runs, an error if it has ended by itself. One that was taken for hung while it owed something, and
+    /// was killed for it, has not: on a busy machine that says nothing about the box. Another process goes on then, or
+    /// after too many deaths nobody does.
+    pub fn check(&mut self) -> Result<bool, String> {
+        let Err(has_ended) = self.is_there() else { return Ok(true) };
         let lines = self.said_within(SUCCESSION);
-        let is_killed_for_hang = lines.iter().any(|line| line.ends_with(KILLED));
-        let successor = lines.iter().filter_map(|line| successor_of(line)).next_back();
-        match successor.filter(|_| is_killed_for_hang) {
-            Some(successor) => self.follow(successor),
-            None => checked,
+        if !lines.iter().any(|line| line.ends_with(KILLED)) {
+            return Err(has_ended);
+        }
+        match lines.iter().filter_map(|line| successor_of(line)).next_back() {
+            Some(successor) => self.follow(successor).map(|()| true),
+            None if lines.iter().any(|line| line.contains(ABANDONED)) => Ok(false),
+            None => Err(has_ended),
         }
     }
 

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Duration;
 
 use super::{log, variable};
-use crate::chaos::accelerator::{Options, SIGTERM, Way};
+use crate::chaos::accelerator::{Accelerator, Options, SIGTERM, Way};
 use crate::chaos::captures::Captures;
 use crate::chaos::faults::{Fault, Scene};
 use crate::chaos::network::{LinkKind, Network, output};
@@ -165,9 +165,12 @@ impl Case {
             log("over");
             suffered += 1;
             scene.pause(if end.is_some() { 500..4_000 } else { 200..800 });
-            if let Some(Err(problem)) = scene.accelerator.as_mut().map(|running| running.check()) {
-                problems.push(problem);
-            }
+            let checked = match scene.accelerator.as_mut().map(Accelerator::check) {
+                Some(Ok(false)) => scene.start(None),
+                Some(Err(problem)) => Err(problem),
+                Some(Ok(true)) | None => Ok(()),
+            };
+            problems.extend(checked.err());
         }
         log("waiting for the transfers");
         let may_reset = self.may_reset();

@@ -212,7 +212,7 @@ impl Scene<'_> {
                 if old.is_being_killed() {
                     old.await_end()?;
                 }
-                if old.check().is_err() {
+                if old.check() != Ok(true) {
                     if old.is_succeeded(watchdog.as_ref())? {
                         *self.accelerator = Some(old);
                         return Ok(());
