@@ -2,12 +2,14 @@
 //! many processes.
 
 mod bulk;
+mod computing;
 mod connections;
 mod datagrams;
 mod held;
 mod pings;
 
 pub(crate) use bulk::Bulk;
+pub(crate) use computing::Computing;
 pub(crate) use connections::Connections;
 pub(crate) use datagrams::{Datagrams, round_trips};
 pub(crate) use held::Held;

@@ -99,6 +99,16 @@ pub(crate) fn ticks(pid: u32) -> Option<(f64, f64)> {
     Some((user as f64 / TICKS_PER_SECOND, system as f64 / TICKS_PER_SECOND))
 }
 
+/// Processes that process `pid` has started, and that live.
+pub(crate) fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let children =
+        threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    children
+        .flat_map(|text| text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// USER_HZ: the same on all architectures Linux runs on today.
 const TICKS_PER_SECOND: f64 = 100.0;
 

@@ -9,6 +9,7 @@ mod flows;
 mod growth;
 mod inline;
 mod latency;
+mod memory;
 mod packets;
 mod scrape;
 mod steering;
@@ -25,7 +26,7 @@ listed! {
     /// Description of the measurement, for help texts.
     fn about;
     /// Bulk throughput.
-    Bulk: "bulk", "bulk TCP, 1 and 4 flows, against a bare echo and HAProxy";
+    Bulk: "bulk", "bulk TCP, 1, 4 and 16 flows, against a bare echo and HAProxy";
     /// Packets that are not super-packets.
     Packets: "packets", "packets per second without super-packets";
     /// Short connections.
@@ -46,8 +47,10 @@ listed! {
     Engine: "engine", "the engine alone, up to a million flows in virtual time";
     /// Against flows, subscribers, loss.
     Growth: "growth", "throughput, processor time and memory against flows, subscribers and loss";
+    /// At rest, with held data, and behind it.
+    Memory: "memory", "resident memory at rest, with 1 GB held, and given back";
     /// One program takes the place of another.
-    Upgrade: "upgrade", "pause while live flows move to a new process, up to 100,000 flows";
+    Upgrade: "upgrade", "pause while live flows move to a new process, up to 100,000 flows, and beside other load";
     /// The end with live flows.
     Stop: "stop", "the end with 100,000 live flows: how long it takes, and what becomes of them";
     /// While somebody asks for metrics, or looks at a subscriber.
@@ -68,6 +71,7 @@ impl PartName {
             Self::Flows => Box::new(flows::FlowsPart),
             Self::Engine => Box::new(engine::EnginePart),
             Self::Growth => Box::new(growth::GrowthPart),
+            Self::Memory => Box::new(memory::MemoryPart),
             Self::Upgrade => Box::new(upgrade::UpgradePart),
             Self::Stop => Box::new(stop::StopPart),
             Self::Scrape => Box::new(scrape::ScrapePart),

@@ -32,8 +32,9 @@ const BLOCK_MIN: usize = 4_096;
 /// Pages that have not been lent for this time, and for twice this time at most, go back to the kernel.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Longest time that goes by without packets while pages go back, and how many go at a time.
-const RELEASE_MAX: Duration = Duration::from_millis(3);
+/// Longest time that goes by without packets while pages go back, ten times a second, and how many go at a time. A
+/// gigabyte takes some five seconds.
+const RELEASE_MAX: Duration = Duration::from_millis(5);
 const RELEASED_AT_ONCE: u32 = 256;
 
 /// A block that is not lent.

@@ -5,7 +5,7 @@ use units::Duration;
 
 use super::flows::BUFFER;
 use crate::comparison::Comparison;
-use crate::load::{Held, Ping, Pings};
+use crate::load::{Computing, Held, Ping, Pings};
 use crate::results::Sample;
 use crate::stage::{Measure, Plan, Stage, metric};
 use crate::topology::NetworkOptions;
@@ -13,6 +13,9 @@ use crate::{BenchError, Way};
 
 /// Flows that move, one of which carries the pings.
 const FLOWS: [u32; 3] = [1_000, 10_000, 100_000];
+
+/// Flows that move while every processor is wanted by others, too.
+const LOADED: u32 = 100_000;
 
 /// Data that all of them hold together, bytes: each as much of it as the others.
 pub(super) const HELD: u32 = 1_000_000_000;
@@ -51,7 +54,7 @@ pub(crate) struct UpgradePart;
 
 impl Measure for UpgradePart {
     fn plan(&self) -> Plan {
-        let alone = |title: &str, metric, case: &'static str, bound| {
+        let alone = |title: &str, metric, case: &str, bound| {
             Comparison::alone(title, metric, case, Way::Adaptive).in_unit(" ms", 1).at_most(bound)
         };
         Plan {
@@ -62,7 +65,7 @@ impl Measure for UpgradePart {
                   move to it. *Wait* is the time from the old program's last packet to the new one's word that \
                   it has the flows. *Ping* is the longest round trip of a flow that exchanges 64 bytes a thousand \
                   times a second meanwhile. It includes what the start of the new program costs, on the same \
-                  processors. Then the clients read again, and everything that was sent has to arrive. *All there* is when it \
+                  processors. *Beside other load*, a thread for each processor computes meanwhile. Then the clients read again, and everything that was sent has to arrive. *All there* is when it \
                   had.",
             metrics: vec![
                 metric("wait_ms", "wait, ms", 1),
@@ -80,16 +83,36 @@ impl Measure for UpgradePart {
                 alone("Longest ping while 1,000 flows move", "ping_ms", "1,000 flows", 20.0),
                 alone("Longest ping while 10,000 flows move", "ping_ms", "10,000 flows", 20.0),
                 alone("Longest ping while 100,000 flows move", "ping_ms", "100,000 flows", 100.0),
+                alone(
+                    "Longest ping while 100,000 flows move beside other load",
+                    "ping_ms",
+                    &case(LOADED, true),
+                    300.0,
+                ),
             ],
         }
     }
 
     fn measure(&mut self, stage: &mut Stage<'_>, way: Way, round: u32) -> Result<Vec<Sample>, BenchError> {
-        FLOWS.into_iter().map(|flows| measure(stage, way, round, flows)).collect()
+        let quiet = FLOWS.map(|flows| (flows, false));
+        let all = quiet.into_iter().chain([(LOADED, true)]);
+        all.map(|(flows, is_loaded)| measure(stage, way, round, flows, is_loaded)).collect()
     }
 }
 
-fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sample, BenchError> {
+/// Name of a case.
+fn case(flows: u32, is_loaded: bool) -> String {
+    let flows = super::count_text(flows, "flow");
+    if is_loaded { format!("{flows}, beside other load") } else { flows }
+}
+
+fn measure(
+    stage: &mut Stage<'_>,
+    way: Way,
+    round: u32,
+    flows: u32,
+    is_loaded: bool,
+) -> Result<Sample, BenchError> {
     let nothing = || BenchError::Nothing(way.name().to_owned());
     let window = format!("{} B", HELD / flows);
     let arguments = [&MEMORY[..], &["--window-max", &window]].concat();
@@ -107,6 +130,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     fill(stage, &mut held, flows)?;
     let held_bytes = old.status()?.processor.counter("buffer_bytes_now");
     stage.step("moving them to another process");
+    let computing = is_loaded.then(Computing::start);
     let before = pings.run(BEFORE)?;
     let (new, during) = std::thread::scope(|scope| {
         let pinging = scope.spawn(|| pings.run(UPGRADE));
@@ -118,6 +142,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     });
     let (new, during) = (new?.ok_or_else(nothing)?, during?);
     let said = old.replaced(&mut stage.pause)?;
+    drop(computing);
     held.hear()?;
     stage.step("reading all of it");
     let heard = Clock::now();
@@ -132,7 +157,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
         ("held_mb", held_bytes as f64 / 1e6),
         ("missing_bytes", missing as f64),
     ];
-    let mut sample = Sample::new(super::count_text(flows, "flow"), way, round, values);
+    let mut sample = Sample::new(case(flows, is_loaded), way, round, values);
     sample.add("arrived_s", (missing == 0).then_some(arrived_s));
     Ok(sample)
 }
@@ -140,7 +165,7 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
 /// Has the servers send what the box may hold of each flow; a little of it waits in the sockets of clients that do not
 /// read. If there were more, it would wait in the servers' sockets, and those of 100,000 flows would ask for room all the
 /// time.
-fn fill(stage: &mut Stage<'_>, held: &mut Held, flows: u32) -> Result<(), BenchError> {
+pub(super) fn fill(stage: &mut Stage<'_>, held: &mut Held, flows: u32) -> Result<(), BenchError> {
     let len = (HELD / flows) as usize;
     held.fill(len)?;
     let (all, give_up) = (u64::from(flows - 1) * len as u64, Clock::now() + FILLING);
