@@ -53,6 +53,7 @@ fn start_in_background(words: &[OsString]) -> Result<ExitCode, String> {
 
 fn accelerate(job: Job) -> Result<(), RunError> {
     let mut log = Log::open(&job.config.instance_name());
+    run::take_niceness(job.config.niceness)?;
     // All files that others may not read have been read, and there is one thread.
     run::keep_needed_privileges(&job.config.state_directory)?;
     if job.engine.window_policy == WindowPolicy::Opportunistic {

@@ -47,6 +47,8 @@ pub struct Config {
     /// Time before a deadline at which to stop sleeping and spin, µs. 0 lets a packet leave up to about 0.1
     /// ms late; more costs processor time at every paced packet.
     pub spin_margin_us: u64,
+    /// Niceness of the process, −20 to 19; none for [`crate::NICENESS`] where it was started with the ordinary one.
+    pub niceness: Option<i32>,
     /// Settings of the watchdog: treatment of a hang.
     pub watchdog: WatchdogConfig,
     /// Longest time to deliver what is owed to clients when asked to stop, ms.
@@ -125,6 +127,7 @@ impl Default for Config {
             echo_markers: false,
             busy_poll: false,
             spin_margin_us: 0,
+            niceness: None,
             watchdog: WatchdogConfig::default(),
             drain_ms_max: 5_000,
             feedback: None,

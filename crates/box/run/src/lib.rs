@@ -90,7 +90,7 @@ pub use feedback::FeedbackConfig;
 pub use instances::{Found, choose, find};
 pub use log::{Log, flow_text};
 pub use pinned::{Pinned, certificates_of, tls_provider};
-pub use privileges::{keep_needed_privileges, keep_privileges_to_ask};
+pub use privileges::{NICENESS, keep_needed_privileges, keep_privileges_to_ask, take_niceness};
 pub use processor::{FlowState, FlowTransfer, Inspection, Processor, SubscriberHandover};
 pub use question::{Answer, Question};
 pub use settings::{Job, Settings, Task, engine_config_of, in_plain_words, read_key};

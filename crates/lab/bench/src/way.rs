@@ -23,6 +23,8 @@ listed! {
     Rate: "accelerate-rate", "accelerating, `rate`";
     /// The engine accelerating with its defaults.
     Adaptive: "accelerate", "accelerating";
+    /// The same before all else that the machine computes, as it is started where nothing is said.
+    AdaptiveFirst: "accelerate-first", "accelerating, niceness −10";
     /// The same, exchanging ordinary packets with the kernel.
     AdaptivePlain: "accelerate-no-gso", "accelerating, no GSO";
     /// The same as [`Way::Adaptive`], never sleeping.
@@ -83,6 +85,7 @@ impl Way {
             Self::Fixed
                 | Self::Rate
                 | Self::Adaptive
+                | Self::AdaptiveFirst
                 | Self::AdaptivePlain
                 | Self::AdaptiveBusy
                 | Self::AdaptiveAlone
@@ -112,6 +115,7 @@ impl Way {
             Self::Rate => (RUN, &["--controller", "rate", "--r-cap", NO_LIMIT]),
             // Room for shards of unequal size with 100,000 flows, which is the default.
             Self::Adaptive => (RUN, &["--flows-max", "200000"]),
+            Self::AdaptiveFirst => (RUN_FIRST, &["--flows-max", "200000"]),
             Self::AdaptivePlain => (RUN, &["--no-gso"]),
             Self::AdaptiveBusy => (RUN, &["--busy-poll"]),
             Self::AdaptiveAlone => (RUN, &["--flows-max", "200000", "--recover-within", "0 s"]),
@@ -166,4 +170,7 @@ impl Way {
 }
 
 const ECHO: &[&str] = &["bench", "echo"];
-const RUN: &[&str] = &["run"];
+/// With the niceness of all others here.
+const RUN: &[&str] = &["run", "--nice", "0"];
+/// With its own.
+const RUN_FIRST: &[&str] = &["run"];

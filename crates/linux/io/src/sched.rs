@@ -70,6 +70,29 @@ pub fn set_ordinary_priority() -> Result<(), IoError> {
     if done < 0 { Err(IoError::last("get the scheduling of ordinary threads")) } else { Ok(()) }
 }
 
+/// Niceness of the calling thread, −20 to 19: whoever has less goes first.
+#[must_use]
+pub fn niceness() -> i32 {
+    // SAFETY: takes numbers only; 0 is the calling thread. It fails for no thread that there is.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// Gives the calling thread another niceness, and with it each thread and process that it starts later.
+///
+/// # Errors
+/// When it is below what the thread has, without the privilege.
+pub fn set_niceness(niceness: i32) -> Result<(), IoError> {
+    // SAFETY: takes numbers only; 0 is the calling thread.
+    let done = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) };
+    if done < 0 {
+        return Err(IoError::NotPrivileged {
+            what: format!("take niceness {niceness}"),
+            capability: "CAP_SYS_NICE",
+        });
+    }
+    Ok(())
+}
+
 /// Keeps the calling thread on one processor, counted from 0.
 ///
 /// # Errors
@@ -121,6 +144,19 @@ mod tests {
             assert_eq!(of() == libc::SCHED_FIFO, is_realtime);
             set_ordinary_priority().unwrap();
             assert_eq!(of(), libc::SCHED_OTHER);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_can_be_nicer() {
+        std::thread::spawn(|| {
+            let nicer = (niceness() + 3).min(19);
+            set_niceness(nicer).unwrap();
+            assert_eq!(niceness(), nicer);
+            let heir = std::thread::spawn(niceness).join().unwrap();
+            assert_eq!(heir, nicer);
         })
         .join()
         .unwrap();

@@ -1,5 +1,7 @@
 //! [`MachineArgs`]: how the accelerator is attached to this machine.
 
+use core::str::FromStr;
+
 use scenario::Quantity;
 use serde::Deserialize;
 use units::Duration;
@@ -57,6 +59,10 @@ pub(super) struct MachineArgs {
     /// Never sleep: reacts fastest, but keeps one processor per shard busy all the time
     #[arg(long)]
     busy_poll: bool,
+    /// Niceness, −20 to 19, less goes first. Packets wait while others compute: below 0 takes CAP_SYS_NICE [default: -10
+    /// if it is started with 0 and may, else as it is started]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    nice: Option<Written<Niceness>>,
     /// Stop sleeping and spin this long before each deadline: more exact pacing, more processor time
     #[arg(long, value_name = "TIME", default_value = "0 us")]
     spin_margin: Quantity<Duration>,
@@ -71,6 +77,22 @@ pub(super) struct MachineArgs {
     /// Exchange ordinary packets with the kernel instead of super-packets
     #[arg(long)]
     no_gso: bool,
+}
+
+/// A niceness as the kernel has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Niceness(i32);
+
+impl FromStr for Niceness {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.parse().map_err(|error: core::num::ParseIntError| error.to_string())?;
+        (-20..=19)
+            .contains(&number)
+            .then_some(Self(number))
+            .ok_or_else(|| format!("{number} is not in -20..=19"))
+    }
 }
 
 /// Shortest silence that counts as a hang.
@@ -125,6 +147,7 @@ impl MachineArgs {
         config.shards =
             self.shards.map_or(Ok(0), |Written(Within(wanted))| shards(wanted, io::sched::cpu_count()))?;
         config.busy_poll = self.busy_poll;
+        config.niceness = self.nice.map(|Written(Niceness(nice))| nice);
         config.spin_margin_us = self.spin_margin.0.as_micros();
         config.watchdog.hang_after_ms = hang_after.as_millis();
         config.watchdog.is_wanted = !self.no_watchdog;
