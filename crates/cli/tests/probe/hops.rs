@@ -6,11 +6,11 @@ use std::process::{Child, Command, Stdio};
 use io::{Host, SpawnOptions, lay_cable};
 use serde_json::Value;
 
+use crate::probe::link::give_own_machine;
+
 const SCHEMA: &str = include_str!("../../../../schemas/probe-hops.schema.json");
 /// Client, four routers, server.
 const HOSTS: usize = 6;
-/// Real-time priority of their programs, which have machines of their own.
-const OWN_MACHINE_PRIORITY: u8 = 10;
 
 /// Hosts in a row, each in a namespace; host n has 10.80.n.1 towards the one before and 10.80.n+1.2 towards the
 /// one behind it.
@@ -52,8 +52,7 @@ impl Row {
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = self.hosts[host].spawn(command, SpawnOptions::default()).unwrap();
-        // What else this machine computes is not on the way: without a processor a load is none.
-        let _ = io::sched::set_realtime_priority_of(child.id(), OWN_MACHINE_PRIORITY);
+        give_own_machine(&child);
         child
     }
 

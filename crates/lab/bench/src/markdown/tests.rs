@@ -67,7 +67,7 @@ fn the_markdown_states_machine_command_noise_and_what_is_missing() {
         "HAProxy is left out: it is not installed.",
         "| 1 flow | accelerating | 10.00 (6.00–10.00) | 123,457 |",
         "| 1 flow | bare TUN echo | 24.00 (20.00–30.00) | – |",
-        "- accelerating, `fixed`: `cellerator run --wired IF --mobile IF --controller fixed --rate '100 \
+        "- accelerating, `fixed`: `cellerator run --nice 0 --wired IF --mobile IF --controller fixed --rate '100 \
          Gbit/s'`",
     ] {
         assert!(text.contains(wanted), "{wanted} is not in\n{text}");
