@@ -91,7 +91,10 @@ pub(crate) struct Inventory {
     /// Number of shards that have journals, two each.
     #[serde(default)]
     pub journals: usize,
-    /// Flows, by sink and source, that were being handled at the last death.
+    /// The process hung, and was killed for it.
+    #[serde(default)]
+    pub has_hung: bool,
+    /// Flows, by sink and source, that were being handled at the last death, if it was one by itself.
     pub suspects: Vec<(SocketAddr, SocketAddr)>,
     /// Program and arguments of a successor; the record of the dead one is appended.
     pub successor: Vec<String>,

@@ -454,7 +454,8 @@ impl Journals {
         left
     }
 
-    /// The flows of a shard that were being handled when its process ended: they may be what it died of.
+    /// The flows of a shard that were being handled when its process ended: they may be what it died of, if it died by
+    /// itself.
     pub fn read_in_hand(&self, shard: usize) -> Vec<(SocketAddr, SocketAddr)> {
         [0, 1].into_iter().filter_map(|at| in_hand(&self.words(shard, at)?)).collect()
     }

@@ -170,6 +170,25 @@ fn unheard(error: std::io::Error) -> RunError {
     RunError::Io(IoError::system("speak with the watchdog of the process that has died", error))
 }
 
+/// Name of a file in an instance's directory, which says that its process has panicked.
+const PANICKED: &str = "panicked";
+
+/// A panic ends the process at once, with its message and a mark: what unwinds would undo what a successor needs.
+pub(super) fn die_of_panics(directory: &Path) {
+    let (tell, mark) = (std::panic::take_hook(), directory.join(PANICKED));
+    std::panic::set_hook(Box::new(move |panic| {
+        // Where others have deleted the directory, it counts as killed.
+        drop(std::fs::write(&mark, []));
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
+/// True when the process of this directory has died of a panic.
+fn has_panicked(directory: &Path) -> bool {
+    directory.join(PANICKED).exists()
+}
+
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     /// Notes what of the shards a successor would need. `others` are further shards.
     pub(super) fn take_stock(&mut self, others: &[(PacketLoop<A::Path>, P)]) -> Result<(), IoError> {
@@ -360,11 +379,14 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let memories = kept.take_memories();
         let mut lost: Vec<Left> = Vec::new();
         let shards = 0..processors.len();
-        let in_hand: Vec<_> = shards.flat_map(|shard| journals.read_in_hand(shard)).collect();
+        // Who was killed has died of no flow.
+        let is_own_fault = kept.inventory.has_hung || has_panicked(directory);
+        let shards = shards.filter(|_| is_own_fault);
+        let suspects: Vec<_> = shards.flat_map(|shard| journals.read_in_hand(shard)).collect();
         // What was being handled at two deaths in a row is what they died of.
         let is_deadly = |left: &Left| {
             let flow = (left.entry.sink, left.entry.source);
-            in_hand.contains(&flow) && kept.inventory.suspects.contains(&flow)
+            suspects.contains(&flow) && kept.inventory.suspects.contains(&flow)
         };
         let pending_handovers =
             PendingHandovers::read(&self.ground.config.state_directory, self.ground.namespace, &crashed_name);
@@ -413,7 +435,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             ..kept.inventory.history
         };
         self.successor_needs.deaths_ms.clone_from(&kept.inventory.deaths_ms);
-        self.successor_needs.suspects = in_hand;
+        self.successor_needs.suspects = suspects;
         self.successor_needs.ends_within = kept.inventory.ends_within_ms.map(Duration::from_millis);
         if is_last(&self.successor_needs.deaths_ms, self.ground.config.watchdog.deaths_max) {
             let error = format!("that was death {} within a minute", self.successor_needs.deaths_ms.len());

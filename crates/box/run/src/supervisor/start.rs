@@ -14,7 +14,7 @@ use io::{Clock, Instance, Interest, Leftover, Lifeline, NamespaceId, Waiter};
 use units::Instant;
 
 use super::passing::Passing;
-use super::recover::{CrashedInstance, Stored, SuccessorNeeds};
+use super::recover::{CrashedInstance, Stored, SuccessorNeeds, die_of_panics};
 use super::standby::stand_by;
 use super::upgrade::Adopted;
 use super::{
@@ -202,7 +202,7 @@ fn run_at<S: Site, P: Processor + Send + 'static>(
     }
     prepare(&mut processors, &site, config, journals);
     if config.may_have_successor() {
-        die_of_panics();
+        die_of_panics(instance.path());
     }
     let ground = Ground { config, netlink: &netlink, instance: &instance, namespace };
     let start = Start {
@@ -290,15 +290,6 @@ fn stand_behind<S: Site>(config: &Config, why: String, events: &mut dyn EventSin
 /// Bytes that all of them together may hold.
 fn memory_of<P: Processor>(processors: &[P]) -> u64 {
     processors.iter().map(|processor| processor.memory().0).sum()
-}
-
-/// A panic ends the process at once, with its message: what unwinds would undo what a successor needs.
-fn die_of_panics() {
-    let tell = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        tell(panic);
-        std::process::abort();
-    }));
 }
 
 /// Parts that journals are made of.

@@ -165,7 +165,8 @@ pub(super) fn see_to(
         return remains.abandon(netlink);
     }
     let is_wanted = said.may_be_succeeded() && !said.ends && Need::of(&remains).is_some();
-    let kept = said.kept.take();
+    let mut kept = said.kept.take();
+    kept.iter_mut().for_each(|kept| kept.inventory.has_hung = said.has_hung);
     let lifeline = kept.as_ref().and_then(|kept| kept.lifeline.as_ref());
     let table = lifeline.and_then(|lifeline| record.owned_table(lifeline));
     let table = table.filter(|_| !is_anothers(record, directory));

@@ -26,6 +26,8 @@ pub(super) struct Said {
     pub ends: bool,
     /// Another process has all.
     pub is_given: bool,
+    /// It was silent for too long, and was killed for it.
+    pub has_hung: bool,
 }
 
 impl Said {

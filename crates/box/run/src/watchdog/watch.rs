@@ -222,6 +222,7 @@ impl<'a> Watch<'a> {
         }
         let kept = self.said.kept.as_ref().filter(|_| self.said.may_be_succeeded());
         if kept.is_some_and(|kept| death::fence(kept, &remains, &self.socket)) {
+            self.said.has_hung = true;
             return Ok(false);
         }
         self.take_steering_away(&remains)?;
