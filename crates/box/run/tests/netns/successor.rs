@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use run::{Config, RecoveryStatus, SteeringChoice, Wishes};
@@ -10,7 +11,7 @@ use crate::crash::{assert_reset, kill_with_watchdog, with_debt};
 use crate::firewall::by_state;
 use crate::nat::masquerade;
 use crate::topology::{
-    Connection, PATIENCE, Program, SERVER, SIGKILL, SIGSTOP, SIGTERM, Topology, pattern, wait_until,
+    Connection, PATIENCE, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Topology, pattern, wait_until,
 };
 
 /// One that is followed by another process, however long that takes on a loaded machine.
@@ -138,6 +139,61 @@ fn h02_who_goes_on_for_one_that_was_to_end_delivers_what_is_owed_and_ends() {
     wait_until("all is undone", || topology.leftovers().is_empty());
     let (_, said) = program.wait();
     assert!(!said.contains("flows reset") && !said.contains("resetting"), "{said}");
+}
+
+/// Kills a process in the middle of the handling of a packet of its only flow.
+fn kill_in_hand(topology: &Topology, process: u32) {
+    let journal = topology.state.join(format!("run-{process}/journal"));
+    // Its second word says which flow that is.
+    let is_in_hand = || std::fs::read(&journal).is_ok_and(|bytes| bytes[4..8] != [0; 4]);
+    wait_until("a packet is being handled", || {
+        signal(process, SIGSTOP);
+        let is_stopped_there = is_in_hand();
+        signal(process, if is_stopped_there { SIGKILL } else { SIGCONT });
+        is_stopped_there
+    });
+}
+
+/// Who is killed has died of no flow, whatever it was doing.
+#[test]
+fn h02_a_flow_that_was_in_hand_at_two_kills_goes_on() {
+    let topology = Topology::build("heirhand");
+    let mut program = Program::start_engine(&topology, &config(&topology));
+    let mut connection = topology.connect(&topology.server, SERVER[0]);
+    connection.exchange(b"opening.");
+    let Connection { mut client, mut server, .. } = connection;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let (block, mut sent) = ([0x5a; 65_536], 0);
+            while !is_over.load(Ordering::Relaxed) {
+                server.write_all(&block).unwrap();
+                sent += block.len();
+            }
+            server.shutdown(std::net::Shutdown::Write).unwrap();
+            sent
+        });
+        let receiver = scope.spawn(|| {
+            let (mut block, mut received) = (vec![0; 65_536], 0);
+            loop {
+                match client.read(&mut block).unwrap() {
+                    0 => return received,
+                    len => received += len,
+                }
+            }
+        });
+        kill_in_hand(&topology, program.pid());
+        let first = successor(&mut program);
+        kill_in_hand(&topology, first);
+        let second = successor(&mut program);
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(receiver.join().unwrap(), sender.join().unwrap());
+        signal(second, SIGTERM);
+    });
+    let (_, said) = program.wait();
+    assert_eq!(said.matches("held; 0 are lost").count(), 2, "{said}");
+    assert!(!said.contains("flows reset"), "{said}");
+    wait_until("all is undone", || topology.leftovers().is_empty());
 }
 
 #[test]
