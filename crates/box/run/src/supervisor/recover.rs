@@ -455,3 +455,27 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// The test starts itself once more, to panic in a process of its own.
+    #[test]
+    fn a_panic_leaves_a_mark_behind() {
+        const DIRECTORY: &str = "CELLERATOR_TEST_PANICS_IN";
+        if let Some(directory) = std::env::var_os(DIRECTORY) {
+            die_of_panics(Path::new(&directory));
+            panic!("as it should");
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        assert!(!has_panicked(scratch.path()));
+        let own = std::env::current_exe().unwrap();
+        let words = ["--exact", "supervisor::recover::tests::a_panic_leaves_a_mark_behind", "--nocapture"];
+        let output = Command::new(own).args(words).env(DIRECTORY, scratch.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("as it should"), "{said}");
+        assert!(has_panicked(scratch.path()), "{said}");
+    }
+}
