@@ -383,7 +383,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         let is_own_fault = kept.inventory.has_hung || has_panicked(directory);
         let shards = shards.filter(|_| is_own_fault);
         let suspects: Vec<_> = shards.flat_map(|shard| journals.read_in_hand(shard)).collect();
-        // What was being handled at two deaths in a row is what they died of.
+        // What was being handled at two such deaths in a row is what they died of.
         let is_deadly = |left: &Left| {
             let flow = (left.entry.sink, left.entry.source);
             suspects.contains(&flow) && kept.inventory.suspects.contains(&flow)

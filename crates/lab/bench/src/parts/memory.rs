@@ -1,6 +1,5 @@
 //! Resident memory of `run`: at rest, with data that clients do not read, and once they have read it.
 
-use io::Clock;
 use units::Duration;
 
 use super::count_text;
@@ -23,9 +22,8 @@ const SUBSCRIBERS: u32 = 1_000;
 /// Buffer of a socket of the load, bytes: small, so that nearly all of what is sent waits in the box.
 const BUFFER: usize = 4 * 1024;
 
-/// Time within which memory that is not needed any more is to be given back, and interval of the looks at it.
+/// Time within which memory that is not needed any more is to be given back.
 const GIVEN_BACK: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(250);
 
 /// Time until a program that has started has touched what it needs.
 const REST: Duration = Duration::from_secs(1);
@@ -94,12 +92,8 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     if lacking > 0 {
         return Err(BenchError::Load(format!("{lacking} B never arrived")));
     }
-    let give_up = Clock::now() + stage.time;
-    let mut after = resident(&boxed);
-    while Clock::now() < give_up {
-        stage.pause.wait(LOOK)?;
-        after = resident(&boxed);
-    }
+    stage.pause.wait(stage.time)?;
+    let after = resident(&boxed);
     drop(held);
     boxed.stop_after(u64::from(flows), &mut stage.pause)?;
     let mb = |bytes: u64| bytes as f64 / 1e6;
