@@ -65,7 +65,7 @@ fn round_trips_above_the_links_log() {
     let radio = Radio { rate: Rate::from_mbps(20), queue: Bytes::new(500_000), loss: LossModel::None };
     let bed = Bed::build("bench-bias", &radio);
     let rtt = bed.measure(&["rtt", "10.1.0.2", "--idle", "--time", "10 s"]);
-    let bias = bias_ms(&rtt["phases"][0], &bed.end());
+    let bias = bias_ms(&rtt["phases"], &bed.end());
     let at = |per_mille| figures::stats::percentile(&bias, per_mille).unwrap();
     let result = json!({"least_ms": bias[0], "median_ms": at(500), "p99_ms": at(990)});
     eprintln!("round trip above the link's: {result}");

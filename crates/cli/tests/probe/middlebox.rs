@@ -350,9 +350,8 @@ fn a_path_without_a_middlebox_is_clear_and_everything_follows_the_schema() {
     let (found, six) = in_lab(20, |lab| {
         lab.serve(&["--ports", "80,5201"]);
         lab.run(Role::Server, "sysctl", &["-qw", "net.ipv4.tcp_ecn=1"]);
-        let found = lab.measure(&["--delay", "500 ms"]);
-        let arguments =
-            ["probe", "middlebox", "fd00:1::2", "--delay", "300 ms", "--ports", "80", "--json", "-"];
+        let found = lab.measure(&["--delay", DELAY]);
+        let arguments = ["probe", "middlebox", "fd00:1::2", "--delay", DELAY, "--ports", "80", "--json", "-"];
         (found, document(&lab.cellerator(Role::Client, &arguments).wait_with_output().unwrap()))
     });
     assert_eq!((&six["server"]["ip_version"], six["connections"].as_array().unwrap().len()), (&6.into(), 20));
@@ -427,7 +426,7 @@ fn a_caching_proxy_of_port_80_is_found_and_nothing_at_other_ports() {
     let (found, plain) = in_lab(60, |lab| {
         lab.serve(&["--ports", "80"]);
         lab.put_cache();
-        let found = lab.measure(&["--delay", "500 ms", "--ports", "80,443"]);
+        let found = lab.measure(&["--delay", DELAY, "--ports", "80,443"]);
         let mut command = without_raw_sockets();
         command.args(["probe", "middlebox", SERVER, "--ports", "80", "--json", "-"]);
         (found, document(&lab.spawn(Role::Client, command).wait_with_output().unwrap()))
@@ -451,10 +450,10 @@ fn a_caching_proxy_of_port_80_is_found_and_nothing_at_other_ports() {
 
 #[test]
 fn without_root_the_rest_is_done_and_what_is_missing_is_said() {
-    // 50 ms of delay are above what the loopback device takes.
+    // Half a second of delay is above what the loopback device takes.
     let server = Server::start(&[]);
     let output = without_raw_sockets()
-        .args(["probe", "middlebox", "127.0.0.1", "--port", &server.port, "--delay", "50 ms", "--json", "-"])
+        .args(["probe", "middlebox", "127.0.0.1", "--port", &server.port, "--delay", "500 ms", "--json", "-"])
         .output()
         .unwrap();
     let found = document(&output);

@@ -116,7 +116,7 @@ fn a_blocked_port_is_named_and_nothing_else_of_it() {
              add rule ip t c tcp dport 80 {rule}"
         );
         bed.run(Role::Accelerator, "nft", &[&rules]);
-        let found = bed.measure(&["middlebox", SERVER, "--ports", "80,443", "--delay", "500 ms"]);
+        let found = bed.measure(&["middlebox", SERVER, "--ports", "80,443", "--delay", "1500 ms"]);
         let findings = found["findings"].as_array().unwrap();
         let of_80: Vec<&Value> = findings.iter().filter(|finding| finding["port"] == 80).collect();
         assert_eq!(of_80.len(), 1, "{of_80:?}");
