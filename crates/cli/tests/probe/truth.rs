@@ -322,12 +322,10 @@ fn round_trips_are_the_links() {
     let echoes = emulation.records[0].iter().filter(|record| record.size.get() == ECHO);
     let queued: Vec<PacketRecord> = echoes.copied().collect();
     let queue = variation_p95_ms(&queued[queued.len() - truth.len()..]);
-    assert!(
-        (p95("down") - queue).abs() < 15.0 && p95("up") < 50.0,
-        "{} for {queue}, {}",
-        p95("down"),
-        p95("up")
-    );
+    // A machine that stands still makes ways as much longer as it makes round trips.
+    let longer = at(950);
+    assert!((queue - 15.0..queue + 15.0 + longer).contains(&p95("down")), "{} for {queue} ms", p95("down"));
+    assert!(p95("up") < 50.0 + longer, "{} ms up, round trips are {longer} ms longer", p95("up"));
     // Both hosts have one clock: the truth is zero, and the interval as wide as the round trip.
     let clock = |name: &str| document["clock"][name].as_f64().unwrap();
     let (low, high) = (clock("offset_low_ms"), clock("offset_high_ms"));
