@@ -85,6 +85,11 @@ impl FlowKey {
         }
     }
 
+    /// The client, where data goes as `direction` says, as far as it makes a subscriber.
+    pub(crate) fn client(&self, direction: Direction, ipv6_prefix_len: u8) -> IpAddr {
+        subscriber_key(self.client_and_server(direction).0.ip(), ipv6_prefix_len)
+    }
+
     fn host(&self, at: usize, port: usize) -> SocketAddr {
         let mut octets = [0; 16];
         octets.copy_from_slice(&self.0[at..at + 16]);

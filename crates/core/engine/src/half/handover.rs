@@ -22,8 +22,7 @@ use crate::relay::departure::Departure;
 impl Half {
     /// The client of a flow, as far as it makes a subscriber.
     pub(super) fn client_of(&self, key: &FlowKey) -> IpAddr {
-        let (client, _) = key.client_and_server(self.direction);
-        subscriber_key(client.ip(), self.config.ipv6_prefix_len)
+        key.client(self.direction, self.config.ipv6_prefix_len)
     }
 
     /// Puts a flow in the table among those of its client.

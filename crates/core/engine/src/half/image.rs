@@ -6,12 +6,10 @@ use units::Instant;
 
 use super::Half;
 use super::broken::Broken;
-use super::handshakes::Opening;
+use super::handshakes::{OBSERVING, Opening};
 use crate::key::FlowKey;
-use crate::memory::index::{Index, Keyed};
-use crate::memory::slab::Slab;
+use crate::memory::index::Keyed;
 use crate::meters::Meters;
-use crate::path::family::Families;
 
 impl Half {
     /// Appends everything its flows need; not the settings. What is written is handed on to `take` by and by.
@@ -54,7 +52,7 @@ impl Half {
         let controller: ControllerConfig = from.value()?;
         (self.is_draining, self.mtu) = from.value()?;
         self.stats = from.value()?;
-        self.flows.fill(from)?;
+        self.fill_flows(from)?;
         self.subscribers.fill(from)?;
         self.paths.fill(from)?;
         self.memory.pool.fill(from)?;
@@ -75,10 +73,11 @@ impl Half {
         }
         self.stats.half_open_now = self.half_open.len() as u64;
         self.stats.flows_now = (self.flows.len() + self.half_open.len()) as u64;
-        self.reckon_levels();
-        index_all(&mut self.flow_index, &self.flows);
-        index_all(&mut self.clients.index, &self.subscribers);
-        self.find_families();
+        (0..self.half_open.len()).for_each(|_| self.meters.add(OBSERVING));
+        self.clients.index.reserve(self.subscribers.len());
+        for (place, subscriber) in self.subscribers.iter() {
+            self.clients.index.insert(subscriber.key(), place);
+        }
         self.want_anew();
         if controller != self.config.controller {
             self.outdate_controllers();
@@ -86,11 +85,20 @@ impl Half {
         Ok(())
     }
 
-    /// Counts the flows by state anew.
-    fn reckon_levels(&mut self) {
+    /// Fills the table of flows, and enters each where it is found, while the processor's caches have it.
+    fn fill_flows(&mut self, from: &mut Reader<'_>) -> Result<(), StoredError> {
+        let (direction, ipv6_prefix_len) = (self.direction, self.config.ipv6_prefix_len);
+        let (index, families) = (&mut self.flow_index, &mut self.clients.families);
         let mut meters = Meters::default();
-        meters.reckon(self.levels());
+        self.flows.fill_each(from, |place, flows| {
+            let Some(flow) = flows.get(place) else { return };
+            meters.add(flow.level());
+            index.insert(&flow.key, place);
+            let client = flow.key.client(direction, ipv6_prefix_len);
+            families.join(client, place, flows);
+        })?;
         self.meters = meters;
+        Ok(())
     }
 
     /// Has room for about `flows` flows, and the memory for it.
@@ -102,16 +110,9 @@ impl Half {
 
     /// Groups all flows by their clients anew.
     pub(super) fn find_families(&mut self) {
-        self.clients.families = Families::new(self.config.hash_seed);
+        self.clients.families.clear();
         for id in 0..self.flows.places() {
             self.join_family(id);
         }
-    }
-}
-
-fn index_all<T: Keyed>(index: &mut Index, slab: &Slab<T>) {
-    index.reserve(slab.len());
-    for (place, thing) in slab.iter() {
-        index.insert(thing.key(), place);
     }
 }

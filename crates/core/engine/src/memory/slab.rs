@@ -246,6 +246,18 @@ impl<T: Stored> Slab<T> {
     /// # Errors
     /// As [`Stored::restore`]; then it holds a part of it.
     pub(crate) fn fill(&mut self, from: &mut Reader<'_>) -> Result<(), StoredError> {
+        self.fill_each(from, |_, _| {})
+    }
+
+    /// The same; `each` is called for what has come to a place, while the processor's caches have it.
+    ///
+    /// # Errors
+    /// As [`Slab::fill`].
+    pub(crate) fn fill_each(
+        &mut self,
+        from: &mut Reader<'_>,
+        mut each: impl FnMut(u32, &mut Self),
+    ) -> Result<(), StoredError> {
         let at = from.at();
         let senseless = || Reader::senseless(at, "a table's places");
         let (used, free) = from.value::<(u32, Vec<u32>)>()?;
@@ -257,8 +269,12 @@ impl<T: Stored> Slab<T> {
         let mut places = places.into_iter().peekable();
         for place in 0..used {
             let thing = if places.next_if_eq(&place).is_some() { None } else { Some(from.value()?) };
-            self.len += usize::from(thing.is_some());
+            let is_there = thing.is_some();
+            self.len += usize::from(is_there);
             self.push(thing.map_or(Slot::Free { next: NONE }, Slot::Full));
+            if is_there {
+                each(place, self);
+            }
         }
         for &place in free.iter().rev() {
             let next = std::mem::replace(&mut self.free, place);

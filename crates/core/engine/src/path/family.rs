@@ -52,6 +52,11 @@ impl Families {
         Self { first: HashMap::with_hasher(FixedState::with_seed(seed)) }
     }
 
+    /// Forgets all; members still name each other.
+    pub(crate) fn clear(&mut self) {
+        self.first.clear();
+    }
+
     /// Has room for those of `count` clients, those of now included.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.first.reserve(count.saturating_sub(self.first.len()));
