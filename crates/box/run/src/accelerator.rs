@@ -23,8 +23,13 @@ use crate::{
 };
 
 mod handover;
+mod prepared_state;
 
 use self::handover::Early;
+use self::prepared_state::PreparedState;
+
+/// State of a flow that goes to another process, bytes: what it takes with 100,000 flows that hold data is 595.
+const FLOW_STATE_LEN: usize = 640;
 
 /// Smallest and largest room for held data, in bytes: only addresses, until it is used.
 const ARENA_MIN: u64 = 64 << 20;
@@ -59,6 +64,8 @@ pub struct Accelerator {
     mtus: [u32; 2],
     /// Counts at the time when the flows went to another process.
     given_up: Option<ProcessorStatus>,
+    /// Memory for the state of its flows, for another process.
+    prepared: PreparedState,
     /// Engine that is ready for flows of another process.
     expecting: Option<Arriving>,
     /// Flows of another process that are not ours yet.
@@ -127,6 +134,7 @@ impl Accelerator {
                 arena,
                 mtus: [u32::MAX; 2],
                 given_up: None,
+                prepared: PreparedState::default(),
                 expecting: None,
                 arriving: None,
                 measured: SharedTally::default(),
@@ -442,11 +450,15 @@ impl FlowTransfer for Accelerator {
         before.into_iter().flatten().for_each(|mut journal| journal.retire());
     }
 
+    fn prepare_to_store(&mut self) {
+        self.prepared = PreparedState::begin(self.flow_count() * FLOW_STATE_LEN);
+    }
+
     fn store(&self) -> Result<FlowState, String> {
         let memory = self.arena.as_ref().map(|arena| arena.as_fd().try_clone_to_owned()).transpose();
         let memory = memory.map_err(|error| format!("its held data cannot be shared: {error}"))?;
         let text = |error: IoError| error.to_string();
-        let mut state = StateFile::create().map_err(text)?;
+        let mut state = self.prepared.take().map_or_else(StateFile::create, Ok).map_err(text)?;
         let mut written = Ok(());
         self.engine.store_to(&mut |piece| {
             if written.is_ok() {

@@ -119,6 +119,9 @@ pub trait FlowTransfer {
     /// owed to it.
     fn resynchronise(&mut self, _now: Instant) {}
 
+    /// Prepares to [`FlowTransfer::store`] its flows soon: packets do not wait yet.
+    fn prepare_to_store(&mut self) {}
+
     /// Everything it knows of its flows, for another process to go on with; between two turns of the loop.
     ///
     /// # Errors

@@ -20,6 +20,9 @@ pub fn stored(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 
 fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
     let name = input.ident;
+    // A number with a unit is stored as the number.
+    let is_new_type = matches!(&input.data, Data::Struct(data) if data.fields.len() == 1);
+    let inline = is_new_type.then(|| quote!(#[inline]));
     let (store, restore, layout) = match &input.data {
         Data::Struct(data) => {
             let parts = Parts::of(&data.fields, Attributes::of(&input.attrs)?.order.as_deref())?;
@@ -56,10 +59,12 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
     Ok(quote! {
         #[automatically_derived]
         impl #impls ::stored::Stored for #name #types #wheres {
+            #inline
             fn store(&self, out: &mut ::stored::Writer) {
                 let _ = &out;
                 #store
             }
+            #inline
             fn restore(from: &mut ::stored::Reader<'_>) -> Result<Self, ::stored::StoredError> {
                 let _ = &from;
                 #restore

@@ -22,6 +22,7 @@ impl<T: Stored> Stored for Option<T> {
 }
 
 impl<T: Stored> Stored for Box<T> {
+    #[inline]
     fn store(&self, out: &mut Writer) {
         (**self).store(out);
     }
@@ -82,10 +83,12 @@ impl Stored for String {
 }
 
 impl<A: Stored, B: Stored> Stored for (A, B) {
+    #[inline]
     fn store(&self, out: &mut Writer) {
         self.0.store(out);
         self.1.store(out);
     }
+    #[inline]
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         Ok((from.value()?, from.value()?))
     }

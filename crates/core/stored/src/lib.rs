@@ -126,11 +126,13 @@ pub struct Writer {
 
 impl Writer {
     /// Appends bytes as they are.
+    #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Appends how many values follow.
+    #[inline]
     pub fn len_of_list(&mut self, len: usize) {
         u32::try_from(len).unwrap_or(u32::MAX).store(self);
     }
@@ -143,6 +145,7 @@ impl Writer {
 
     /// Hands on what was written so far, once it is a piece of some length, and goes on without it: what is
     /// handed on soon after it was written is in the processor's cache still.
+    #[inline]
     pub fn hand_on(&mut self, take: &mut dyn FnMut(&[u8])) {
         if self.bytes.len() >= PIECE_LEN {
             self.hand_on_rest(take);
@@ -190,12 +193,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The version of what is read.
+    #[inline]
     #[must_use]
     pub fn version(&self) -> u16 {
         self.version
     }
 
     /// Offset at which the next value begins.
+    #[inline]
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
@@ -205,6 +210,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// As [`Stored::restore`].
+    #[inline]
     pub fn value<T: Stored>(&mut self) -> Result<T, StoredError> {
         T::restore(self)
     }
@@ -213,11 +219,24 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// They end before that.
+    #[inline]
     pub fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], StoredError> {
         let bytes = self.bytes.get(self.at..).and_then(|rest| rest.get(..len));
         let bytes = bytes.ok_or(StoredError::End { at: self.bytes.len(), what })?;
         self.at += len;
         Ok(bytes)
+    }
+
+    /// The next `N` bytes, which are part of `what`.
+    ///
+    /// # Errors
+    /// They end before that.
+    #[inline]
+    pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], StoredError> {
+        let array = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk);
+        let array = array.ok_or(StoredError::End { at: self.bytes.len(), what })?;
+        self.at += N;
+        Ok(*array)
     }
 
     /// Number of values of `what` that follow; each takes a byte at least.

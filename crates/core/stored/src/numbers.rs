@@ -15,9 +15,7 @@ macro_rules! number {
             }
             #[inline]
             fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
-                let what = stringify!($type);
-                let bytes = from.bytes(size_of::<Self>(), what)?;
-                bytes.try_into().map(Self::from_le_bytes).map_err(|_| StoredError::End { at: from.at(), what })
+                from.array(stringify!($type)).map(Self::from_le_bytes)
             }
             fn restore_array<const N: usize>(from: &mut Reader<'_>) -> Result<[Self; N], StoredError> {
                 let bytes = from.bytes(N * size_of::<Self>(), stringify!($type))?;
@@ -50,9 +48,11 @@ number!(
 );
 
 impl Stored for usize {
+    #[inline]
     fn store(&self, out: &mut Writer) {
         (*self as u64).store(out);
     }
+    #[inline]
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         let at = from.at();
         Self::try_from(from.value::<u64>()?).map_err(|_| Reader::senseless(at, "usize"))

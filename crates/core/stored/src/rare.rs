@@ -46,6 +46,7 @@ impl<T: Absent> Rare<T> {
 }
 
 impl<T: Absent + Stored> Stored for Rare<T> {
+    #[inline]
     fn store(&self, out: &mut Writer) {
         T::store(self, out);
     }

@@ -200,10 +200,12 @@ impl Sub<Duration> for Instant {
 }
 /// As nanoseconds; the far end of time is the largest number.
 impl Stored for Instant {
+    #[inline]
     fn store(&self, out: &mut Writer) {
         let ns = if *self == Self::FAR_FUTURE { u64::MAX } else { self.nanos() };
         ns.store(out);
     }
+    #[inline]
     fn restore(from: &mut Reader<'_>) -> Result<Self, StoredError> {
         from.value().map(Self::of)
     }

@@ -1,7 +1,7 @@
 //! [`StateFile`] and [`MappedState`]: state that one process writes and another one reads, in memory.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -34,6 +34,23 @@ impl StateFile {
         Ok(Self { file: unsafe { File::from_raw_fd(fd) } })
     }
 
+    /// An empty one with memory for `len` bytes, which is not fetched any more when they are written.
+    ///
+    /// # Errors
+    /// When the kernel has no such file, or not so much memory.
+    pub fn with_memory_for(len: usize) -> Result<Self, IoError> {
+        const PIECE: [u8; 64 * 1024] = [0; 64 * 1024];
+        let mut state = Self::create()?;
+        let mut left = len;
+        while left > 0 {
+            let piece = PIECE.len().min(left);
+            state.append(&PIECE[..piece])?;
+            left -= piece;
+        }
+        state.file.rewind().doing(|| "go to the start of a file in memory".to_owned())?;
+        Ok(state)
+    }
+
     /// Appends `bytes`.
     ///
     /// # Errors
@@ -46,7 +63,10 @@ impl StateFile {
     ///
     /// # Errors
     /// When the kernel does not say so.
-    pub fn finish(self) -> Result<OwnedFd, IoError> {
+    pub fn finish(mut self) -> Result<OwnedFd, IoError> {
+        // There may have been memory for more.
+        let cut = self.file.stream_position().and_then(|len| self.file.set_len(len));
+        cut.doing(|| "cut a file in memory".to_owned())?;
         // SAFETY: takes an open descriptor and numbers.
         if unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
             return Err(IoError::last("fix what is in a file in memory"));
@@ -126,6 +146,10 @@ mod tests {
         assert_eq!((&mapped[..7], mapped.len(), mapped[100_006]), (&b"first, "[..], 100_007, 7));
         assert!(File::from(fd.try_clone().unwrap()).write_all(b"x").is_err());
         assert!(File::from(fd).set_len(10).is_err());
+        // The memory that was fetched before is no part of it.
+        let mut file = StateFile::with_memory_for(200_000).unwrap();
+        file.append(&[7; 100]).unwrap();
+        assert_eq!(MappedState::open(file.finish().unwrap().as_fd()).unwrap()[..], [7; 100]);
         let nothing = StateFile::create().unwrap().finish().unwrap();
         assert!(MappedState::open(nothing.as_fd()).is_err());
         assert!(MappedState::open(File::open("/dev/null").unwrap().as_fd()).is_err());

@@ -128,6 +128,10 @@ impl<P: Processor> FlowTransfer for Hanging<P> {
         self.inner.change_journals(downlink, uplink);
     }
 
+    fn prepare_to_store(&mut self) {
+        self.inner.prepare_to_store();
+    }
+
     fn store(&self) -> Result<FlowState, String> {
         self.inner.store()
     }

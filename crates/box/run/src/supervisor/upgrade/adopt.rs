@@ -14,6 +14,7 @@ use crate::journal::Journals;
 use crate::packet_loop::PacketLoop;
 use crate::question::{Answer, Question};
 use crate::record::Record;
+use crate::shards::Command;
 use crate::supervisor::Supervisor;
 use crate::supervisor::recover::Recipient;
 use crate::upgrade::predecessor::Predecessor;
@@ -114,6 +115,8 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         match sent {
             Ok(()) => {
                 self.successor_needs.is_shared = true;
+                self.processor.prepare_to_store();
+                self.shards.tell_all(|| Command::PrepareToStore);
                 Answer::Done("shared".to_owned())
             }
             Err(why) => Answer::Refused(why),

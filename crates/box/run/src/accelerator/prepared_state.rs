@@ -1,0 +1,38 @@
+//! [`PreparedState`]: memory for the state of flows that go to another process, fetched while no packet waits for it.
+//!
+//! The kernel clears each page that it gives, and a virtual machine may have to ask its host for it: with 100,000 flows
+//! that takes longer than to write them down.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use io::StateFile;
+
+/// Time for which it is kept: the other process asks for the flows sooner, or not at all.
+const KEPT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A file that is about to be there, for whoever comes first: its user, or the end of its time.
+#[derive(Debug, Default)]
+pub(super) struct PreparedState(Arc<Mutex<Option<StateFile>>>);
+
+impl PreparedState {
+    /// Begins to fetch memory for `len` bytes. Where that fails, there is none.
+    pub fn begin(len: usize) -> Self {
+        let prepared = Self::default();
+        let file = Arc::clone(&prepared.0);
+        let fetch = move || {
+            let Ok(fetched) = StateFile::with_memory_for(len) else { return };
+            *file.lock().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
+            thread::sleep(KEPT);
+            drop(file.lock().unwrap_or_else(PoisonError::into_inner).take());
+        };
+        // Nobody waits for it: it ends with the process, too.
+        drop(thread::Builder::new().name("prepare".to_owned()).spawn(fetch));
+        prepared
+    }
+
+    /// The file, if it is there; once.
+    pub fn take(&self) -> Option<StateFile> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
