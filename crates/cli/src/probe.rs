@@ -298,11 +298,11 @@ struct MiddleboxArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MiddleboxTest {
-    /// Does something acknowledge data in this machine's stead?
+    /// Acknowledgements of data in this machine's stead
     Split,
     /// Treatment of TCP options, flags and sequence numbers
     Options,
-    /// Are requests answered by a cache? And what the system's own TCP shows of the others.
+    /// Answers of a cache to requests, and what the system's own TCP shows of the others
     Requests,
     /// Hosts that answer at a port where nobody listens
     Refused,
