@@ -30,11 +30,11 @@ enum Command {
 struct StartArgs {
     #[command(flatten)]
     which: Which,
-    /// How long it lasts; at its end everybody is accelerated again
+    /// Duration of the phase; at its end everybody is accelerated again
     #[arg(long = "for", value_name = "TIME")]
     time: Quantity<Duration>,
-    /// Which half of the subscribers is the control group: the same number, the same half [default: another
-    /// one each time]
+    /// Seed that selects the half of the subscribers that is the control group: the same number, the same half
+    /// [default: another one each time]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
     /// Print JSON (schemas/ab.schema.json)

@@ -20,7 +20,7 @@ use crate::{interruption, outcome, writable};
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
-    /// What to measure [default: everything, about 15 minutes]
+    /// Parts to measure [default: everything, about 15 minutes]
     #[arg(value_enum, value_name = "PART")]
     parts: Vec<Name>,
     /// Rounds, instead of each part's own number. Each round measures every way through the box once, and

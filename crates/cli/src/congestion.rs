@@ -37,7 +37,7 @@ enum Command {
     Status(StatusArgs),
 }
 
-/// Who uses it.
+/// Connections that use it.
 #[derive(clap::Args)]
 struct UserArgs {
     /// Only connections with this local port
@@ -71,7 +71,7 @@ impl UserArgs {
 struct LoadArgs {
     #[command(flatten)]
     users: UserArgs,
-    /// When the kernel refuses the program, print the verifier's whole log
+    /// Print the verifier's whole log when the kernel refuses the program
     #[arg(long)]
     verbose: bool,
 }

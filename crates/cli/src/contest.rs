@@ -24,20 +24,19 @@ pub struct Args {
     /// presets. `+FILE` behind a trace gives the uplink its own trace
     #[arg(required = true, value_name = "TRACE[+UPLINK]")]
     traces: Vec<String>,
-    /// What controls the sending: direct:NAME (the server), kernel:adaptive, accel:NAME (the accelerator, per
+    /// Schemes that control the sending: direct:NAME (the server), kernel:adaptive, accel:NAME (the accelerator, per
     /// client), split:NAME (the accelerator, per flow). Parameters: accel:rate?alpha=40ms&beta=60ms
     #[arg(long, value_delimiter = ',', default_value = "direct:cubic,direct:bbr,accel:rate,accel:adaptive")]
     schemes: Vec<String>,
     /// Radio queues: sizes, bandwidth-delay products such as 2bdp, or `both` (4MB and 2bdp)
     #[arg(long, value_delimiter = ',', default_value = "4MB", value_name = "SIZE")]
     buffer: Vec<String>,
-    /// What to run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed
-    /// (four flows and a call), flows=N (N downloads),
-    /// beside=cubic|reno|bbr|bbr3|fixed|adaptive|quic|quic-bbr[:N] (a download beside others that pass), alone=… (those
-    /// others alone)
+    /// Parts to run: bulk (a download and a ping), short (downloads of 16 KB, 100 KB and 1 MB), mixed (four flows and
+    /// a call), flows=N (N downloads), beside=cubic|reno|bbr|bbr3|fixed|adaptive|quic|quic-bbr[:N] (a download beside
+    /// others that pass), alone=… (those others alone)
     #[arg(long, value_delimiter = ',', default_value = "bulk", value_name = "PART")]
     part: Vec<Part>,
-    /// How late the senders of the limit know capacity and queue; one limit for each
+    /// Delay with which the senders of the limit know capacity and queue; one limit for each
     #[arg(long, value_delimiter = ',', default_value = "20 ms,40 ms", value_name = "TIME")]
     limit_delay: Vec<Quantity<Duration>>,
     /// Leave out the limits
@@ -52,7 +51,7 @@ pub struct Args {
     /// Length of each run
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
-    /// Where in the traces the runs begin
+    /// Time in the traces at which the runs begin
     #[arg(long, default_value = "0 s", value_name = "TIME")]
     from: Quantity<Duration>,
     /// Set a controller's parameter in all schemes that have this controller

@@ -19,14 +19,14 @@ use wire::FeedbackKey;
 /// Arguments of `cellerator feedback-adapter`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What the input is
+    /// Format of the input
     #[arg(value_enum)]
     kind: Kind,
-    /// Where `cellerator run --feedback` listens
+    /// Address and port at which `cellerator run --feedback` listens
     #[arg(long, value_name = "ADDR:PORT")]
     to: SocketAddr,
-    /// Where the documents come from: `-` (standard input), a file, `udp:ADDR:PORT` to listen on, or
-    /// `tcp:ADDR:PORT` to connect to
+    /// Source of the documents: `-` (standard input), a file, `udp:ADDR:PORT` to listen on, or `tcp:ADDR:PORT` to
+    /// connect to
     #[arg(long, default_value = "-", value_name = "INPUT")]
     input: String,
     /// IP address of a device by its name in the input: `RNTI=ADDR` or `PCI/RNTI=ADDR` for srsran,
@@ -36,7 +36,7 @@ pub struct Args {
     /// Sign with the key in this file
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// How long each report may be used: a little more than the time between two reports
+    /// Time for which each report may be used: a little more than the time between two reports
     #[arg(long, value_name = "TIME", default_value = "3 s")]
     validity: Quantity<Duration>,
     /// mec-rnis: compute the queue from throughput and packet delay

@@ -26,7 +26,7 @@ use watch::WatchArgs;
 /// Interval at which a drain is looked at.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Which instance is meant.
+/// Instance to which a command applies.
 #[derive(clap::Args)]
 pub struct Which {
     /// The accelerator: its --name, its interfaces as WIRED-MOBILE, or its process number. Not needed if

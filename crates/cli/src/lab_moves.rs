@@ -21,7 +21,7 @@ pub struct Args {
     /// Run only this case
     #[arg(long)]
     case: Option<String>,
-    /// How long the transfers last [default: as the file says]
+    /// Duration of the transfers [default: as the file says]
     #[arg(long)]
     time: Option<Quantity<Duration>>,
     /// Name of the lab [default: the process's number]

@@ -28,7 +28,7 @@ enum ModelCommand {
 
 #[derive(clap::Args)]
 struct FigureArgs {
-    /// What controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client),
+    /// Scheme that controls the sending: direct:NAME (the server), accel:NAME (the accelerator, per client),
     /// split:NAME (the accelerator, per flow), drwa:NAME (the server, with a lowered window). Parameters:
     /// direct:cubic?beta_permille=800
     scheme: String,

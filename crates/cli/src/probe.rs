@@ -105,7 +105,7 @@ struct ServerArgs {
     clock_drift: i32,
 }
 
-/// What all measurements have in common.
+/// Arguments that all measurements have in common.
 #[derive(clap::Args)]
 struct ClientArgs {
     /// Name or address of a host on which `cellerator probe server` runs
@@ -122,7 +122,7 @@ struct ClientArgs {
     /// File with the server's key
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// How long the server may be silent before it is taken for gone
+    /// Silence of the server after which it is taken for gone
     #[arg(long, default_value = "15 s", value_name = "TIME")]
     patience: Quantity<Duration>,
     /// Write the results as JSON (schemas/probe-*.schema.json); - is standard output
@@ -141,7 +141,7 @@ enum Way {
     Up,
 }
 
-/// What loads a path.
+/// Load on a path.
 #[derive(clap::Args)]
 struct LoadArgs {
     /// Ways to measure
@@ -298,13 +298,13 @@ struct MiddleboxArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MiddleboxTest {
-    /// Does something acknowledge data in this machine's stead?
+    /// Acknowledgements of data in this machine's stead
     Split,
-    /// What happens to TCP options, flags and sequence numbers?
+    /// Treatment of TCP options, flags and sequence numbers
     Options,
-    /// Are requests answered by a cache? And what the system's own TCP shows of the others.
+    /// Answers of a cache to requests, and what the system's own TCP shows of the others
     Requests,
-    /// Who answers where nobody listens?
+    /// Hosts that answer at a port where nobody listens
     Refused,
 }
 

@@ -51,7 +51,7 @@ pub struct ReportArgs {
     /// Put an earlier report beside it: the JSON of another time, or of other settings
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
-    /// Where the history is
+    /// Directory of the history
     #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     directory: PathBuf,
     /// Write a page that needs nothing else

@@ -23,10 +23,10 @@ pub struct Served {
     /// The accelerators, by --name, interfaces as WIRED-MOBILE, or process number [default: all that run]
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// When started as root: the user whose rights the server has
+    /// User whose rights the server has when started as root
     #[arg(long, value_name = "USER", default_value = "nobody")]
     pub user: String,
-    /// Where accelerators keep their control sockets
+    /// Directory in which accelerators keep their control sockets
     #[arg(long, hide = true, value_name = "DIR", default_value = io::INSTANCE_DIRECTORY)]
     pub state_directory: PathBuf,
     /// Be the server: standard input is the way to the other process

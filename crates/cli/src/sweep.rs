@@ -74,7 +74,7 @@ struct EliminateArgs {
 
 #[derive(clap::Args)]
 struct RunArgs {
-    /// What to run (docs/contest.md)
+    /// Specification of the sweep to run (docs/contest.md)
     #[arg(value_name = "SPEC.toml")]
     spec: PathBuf,
     /// The table to write: .parquet, .csv or .jsonl

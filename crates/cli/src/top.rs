@@ -54,7 +54,7 @@ pub struct Args {
     /// The same as JSON (schemas/top.schema.json)
     #[arg(long, conflicts_with = "serve")]
     json: bool,
-    /// Where accelerators keep their control sockets
+    /// Directory in which accelerators keep their control sockets
     #[arg(long, hide = true, value_name = "DIR", default_value = io::INSTANCE_DIRECTORY)]
     state_directory: PathBuf,
     /// Be the server at this address: standard input is the way to the other process

@@ -47,7 +47,7 @@ struct Generate {
     process: ProcessArgs,
     #[command(flatten)]
     draw: Draw,
-    /// Which way the data flows
+    /// Direction of the data
     #[arg(long, value_enum, default_value = "down")]
     direction: Way,
     /// File to write; `-` is standard output

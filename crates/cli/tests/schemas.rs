@@ -165,7 +165,7 @@ fn event() -> File {
         "properties": {
             "at_ms": time,
             "event": { "type": "string", "description": "Its name; stable." },
-            "severity": { "enum": ["info", "notice", "warning"], "description": "How much attention it asks for." },
+            "severity": { "enum": ["info", "notice", "warning"], "description": "Severity: the attention it asks for." },
             "text": { "type": "string", "description": "One line for people." },
         },
         "required": ["at_ms", "event", "severity", "text"],

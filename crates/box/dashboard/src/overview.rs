@@ -42,7 +42,7 @@ pub struct Shown {
     pub subscribers: Vec<Listed>,
     /// All subscribers have been looked at.
     pub is_whole: bool,
-    /// What could not be found out, and why.
+    /// Problem that left figures unknown, and its cause.
     pub trouble: Option<String>,
 }
 

@@ -29,7 +29,7 @@ pub struct MadeBy {
     pub command: String,
 }
 
-/// What happened to live traffic in a stretch of time.
+/// Report of what happened to live traffic in a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
@@ -53,7 +53,7 @@ pub struct Report {
     pub flows: FlowsFigures,
     /// Flows that were passed.
     pub passed: PassedFigures,
-    /// What nobody can conclude from these figures.
+    /// Limits of these figures: conclusions that nobody can draw from them.
     pub limits: Vec<String>,
     /// A/B phases of which a part lies in the stretch, each as it was seen last.
     #[serde(default)]

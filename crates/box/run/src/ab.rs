@@ -112,7 +112,7 @@ pub struct AbPhase {
     /// Cause of the end: `time`, `request` or `upgrade`; none while it goes on.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = ["time", "request", "upgrade", null])))]
     pub ended_by: Option<String>,
-    /// Which half of the subscribers is the control group.
+    /// Seed that selects the half of the subscribers that is the control group.
     pub seed: u32,
     /// Time of the beginning, ms since 1970, by this machine's clock as it is.
     #[serde(default)]
@@ -151,7 +151,7 @@ pub struct AbGroup {
     pub subscribers: u64,
     /// Those flows: ended, or under way at the end of the phase.
     pub flows: u64,
-    /// What receiving hosts acknowledged.
+    /// Payload that receiving hosts acknowledged, bytes.
     pub delivered_bytes: u64,
 }
 
@@ -198,7 +198,7 @@ pub struct AbMetric {
     pub control: Option<Estimate>,
     /// Value of the accelerated group.
     pub accelerated: Option<Estimate>,
-    /// What acceleration changes: for goodput the factor, otherwise the difference in the unit.
+    /// Effect of acceleration: for goodput the factor, otherwise the difference in the unit.
     pub change: Option<Estimate>,
     /// Distribution of the values of the passed group: quantiles at 0, 5, … 100 % of the subscribers, in
     /// rising order and with four digits; all values where there are fewer.

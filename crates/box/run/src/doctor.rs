@@ -39,7 +39,7 @@ pub struct Finding {
     pub health: Health,
     /// State that was found.
     pub found: String,
-    /// What that means for the user.
+    /// Meaning of that state for the user.
     pub means: String,
     /// A command or a step that mends it.
     pub mend: String,

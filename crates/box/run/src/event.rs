@@ -82,7 +82,7 @@ macro_rules! events {
         }
 
         impl Event {
-            /// How much attention it asks for.
+            /// Severity: the attention it asks for.
             #[must_use]
             pub const fn severity(&self) -> Severity {
                 match self {
@@ -533,7 +533,7 @@ impl Serialize for Amount {
 /// An event for whoever reads JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventWithText<'a> {
-    /// How much attention it asks for.
+    /// Severity: the attention it asks for.
     pub severity: Severity,
     /// Its line, without the severity.
     pub text: String,

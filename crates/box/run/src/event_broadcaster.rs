@@ -107,7 +107,7 @@ pub enum FlowEvent {
     },
     /// A flow that was accelerated has ended, in one direction.
     FlowEnded(FlowRecord),
-    /// What this listener has missed, since it was too slow.
+    /// Lines are missing from this stream, because its listener was too slow.
     Lost {
         /// Lines that are not in the stream.
         lines: u64,
@@ -150,7 +150,7 @@ pub struct FlowRecord {
     pub reason: Option<String>,
     /// Time of its first packet, ms since 1970; none when that was before anybody listened for records.
     pub began_ms: Option<u64>,
-    /// When its last packet came, ms since 1970.
+    /// Arrival time of its last packet, ms since 1970.
     pub ended_ms: u64,
     /// Packets from the client, without its SYN; a super-packet is one.
     pub client_packets: u64,

@@ -54,7 +54,7 @@ pub struct Settings {
     /// to the servers
     #[arg(long, num_args = 2, value_names = ["WIRED", "MOBILE"], conflicts_with_all = ["wired", "mobile"])]
     inline: Option<Vec<String>>,
-    /// What joins the two interfaces of --inline if this process dies or hangs and no other one goes on
+    /// Connection between the two interfaces of --inline if this process dies or hangs and no other one goes on
     /// [default: none]
     #[arg(long, value_enum, value_name = "WHAT")]
     inline_fallback: Option<InlineFallback>,

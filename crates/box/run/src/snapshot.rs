@@ -77,7 +77,7 @@ pub struct Snapshot {
     pub are_up: [bool; 2],
     /// It was asked to stop and delivers what it owes.
     pub is_draining: bool,
-    /// Why it steers nothing, and waits: a packet filter is against it. Empty while it works.
+    /// Reason why it steers nothing, and waits: a packet filter is against it. Empty while it works.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stands_by: String,
     /// Time since its start, ms.

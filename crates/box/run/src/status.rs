@@ -34,7 +34,7 @@ pub struct Status {
     pub interfaces: [String; 2],
     /// It was asked to stop and delivers what it owes.
     pub is_draining: bool,
-    /// Why it steers nothing, and waits: a packet filter is against it. Empty while it works.
+    /// Reason why it steers nothing, and waits: a packet filter is against it. Empty while it works.
     #[serde(default)]
     pub stands_by: String,
     /// Time since its start, seconds.
@@ -44,7 +44,7 @@ pub struct Status {
     /// State of recovery: who goes on if this process dies, and what became of those before it that have died.
     #[serde(default)]
     pub recovery: RecoveryStatus,
-    /// What passed through, by the side it came from or left to: wired, then mobile.
+    /// Traffic that passed through, by the side it came from or left to: wired, then mobile.
     pub sides: [SideStatus; 2],
     /// Counts and state of each shard; one for each thread that handles packets.
     #[serde(default)]
@@ -136,7 +136,7 @@ pub struct ProcessorStatus {
     /// `unknown` are those of flows that began before the process, or passed too long ago.
     #[serde(default)]
     pub passed_bytes: BTreeMap<String, u64>,
-    /// How the rate towards a client is found, for new flows; empty without an engine.
+    /// Controller that finds the rate towards a client, for new flows; empty without an engine.
     #[serde(default)]
     pub controller: String,
 }

@@ -33,7 +33,7 @@ pub struct ReportOf {
     pub name: String,
     /// The program's version; none when it did not answer, as with all that follows.
     pub version: Option<String>,
-    /// How packets are steered into the process.
+    /// Method by which packets are steered into the process.
     pub steering: Option<String>,
     /// Time since its start, seconds.
     pub uptime_s: Option<u64>,
@@ -48,7 +48,7 @@ pub struct ReportOf {
     pub subscribers: Vec<Row>,
     /// All subscribers are there: more than 65,536 places of the table are not looked at.
     pub is_whole: bool,
-    /// What could not be found out, and why.
+    /// Problem that left figures unknown, and its cause.
     pub trouble: Option<String>,
 }
 

@@ -46,7 +46,7 @@ pub struct Sample {
     pub client: Option<IpAddr>,
     /// The same of its flows.
     pub are_flows_over: bool,
-    /// What could not be found out, and why.
+    /// Problem that left figures unknown, and its cause.
     pub trouble: Option<String>,
 }
 

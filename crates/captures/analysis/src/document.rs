@@ -140,7 +140,7 @@ pub struct CaptureFile {
     pub bad_blocks: u64,
     /// Packets that the capturing machine says it lost; none if it does not say.
     pub dropped: Option<u64>,
-    /// Where and why it could not be read to its end.
+    /// Error that kept it from being read to its end, with its position.
     pub problem: Option<String>,
     /// Packets that gave no TCP segment, by reason.
     pub skipped: Skipped,

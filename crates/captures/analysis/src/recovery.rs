@@ -13,7 +13,7 @@ use units::{Duration, Instant};
 use crate::smoothed_rtt::SmoothedRtt;
 use crate::timestamps::is_newer;
 
-/// Why a segment was sent again.
+/// Cause of the retransmission of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

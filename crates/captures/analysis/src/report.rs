@@ -41,7 +41,7 @@ pub struct FlowReport {
     pub resets: ResetCount,
     /// The handshake.
     pub handshake: Handshake,
-    /// Where the capture was made.
+    /// Place on the path where the capture was made.
     pub vantage: Option<Vantage>,
     /// Packets that a tool has cut and whose frame length no longer says the truth.
     pub cut_by_tool: u64,
@@ -53,11 +53,11 @@ pub struct FlowReport {
     /// echoes its timestamp; none but beside the receiver. No part of the JSON.
     #[serde(skip)]
     pub receiver_rtt: Option<SampleSummary>,
-    /// What held the flow back, with evidence.
+    /// Limits that held the flow back, with evidence.
     pub diagnoses: Vec<Diagnosis>,
 }
 
-/// How a flow ended in the capture.
+/// End state of a flow in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -124,7 +124,7 @@ pub struct DirectionReport {
     /// Unique bytes over time.
     #[serde(flatten)]
     pub throughput: ThroughputReport,
-    /// What was seen again, by cause.
+    /// Segments that were seen again, by cause.
     pub retransmissions: Retransmissions,
     /// Loss and reordering.
     pub loss: LossReport,

@@ -5,7 +5,7 @@ use units::Duration;
 
 use crate::direction::Direction;
 
-/// Where on the path a flow was captured, found from how the round-trip time divides.
+/// Place on the path where a flow was captured, found from how the round-trip time divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

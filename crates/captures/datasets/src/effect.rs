@@ -208,7 +208,7 @@ pub struct DatasetComparison {
     pub subscribers_in_both: usize,
     /// Samples of the bootstrap.
     pub samples: u32,
-    /// What they were drawn from.
+    /// Seed from which the samples were drawn.
     pub seed: u64,
     /// The measures.
     pub effects: Vec<Effect>,

@@ -35,7 +35,7 @@ pub struct RecordedFile {
     pub file: PathBuf,
     /// Its size.
     pub bytes: u64,
-    /// When it was last changed, nanoseconds since 1970.
+    /// Time of its last change, nanoseconds since 1970.
     pub modified_ns: u64,
     /// Digest of its length, its first and its last MiB: 16 hexadecimal digits.
     pub identity: String,

@@ -28,24 +28,25 @@ pub struct Args {
     /// Only connections of processes in this control group or below it: a folder in the tree of cgroup2
     #[arg(long, value_name = "FOLDER")]
     cgroup: Option<PathBuf>,
-    /// How long it lasts [default: until Ctrl-C]
+    /// Duration of the comparison [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Quantity<Duration>>,
-    /// What is put into one of the two groups, and counts once
+    /// Unit that is put into one of the two groups, and counts once
     #[arg(long, value_enum, default_value_t = By::Client)]
     by: By,
-    /// Which half uses which: the same number, the same half [default: another one each time]
+    /// Seed that decides which half uses which congestion control: the same number, the same half [default: another
+    /// one each time]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u32>,
     /// Print JSON at the end (schemas/congestion-compare.schema.json); words go to standard error
     #[arg(long)]
     json: bool,
-    /// When the kernel refuses a program, print the verifier's whole log
+    /// Print the verifier's whole log when the kernel refuses a program
     #[arg(long)]
     verbose: bool,
 }
 
-/// What the hash is of.
+/// Input of the hash that makes the two groups.
 #[derive(Clone, Copy, ValueEnum)]
 enum By {
     /// An IPv4 address, or the first 64 bits of an IPv6 one

@@ -15,7 +15,7 @@ use super::{Which, ask_status, find, heading_lines, print};
 /// Shortest time between two samples.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// How `cellerator status --watch` watches.
+/// Arguments of `cellerator status --watch`.
 #[derive(clap::Args)]
 pub struct WatchArgs {
     /// Show it again and again, with rates between two samples, until Ctrl-C

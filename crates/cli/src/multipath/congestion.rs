@@ -65,7 +65,7 @@ struct LoadArgs {
     /// Only register it: for programs that choose it by TCP_CONGESTION, and for sysctls
     #[arg(long)]
     register_only: bool,
-    /// When the kernel refuses the program, print the verifier's whole log
+    /// Print the verifier's whole log when the kernel refuses the program
     #[arg(long)]
     verbose: bool,
 }

@@ -30,7 +30,7 @@ pub struct Args {
     load_args: LoadArgs,
     #[command(flatten)]
     local: LocalArgs,
-    /// What to measure
+    /// Measurements to make
     #[arg(long, value_delimiter = ',', value_name = "NAME", default_values = measure::ALL_NAMES,
         value_parser = PossibleValuesParser::new(measure::ALL_NAMES))]
     parts: Vec<String>,

@@ -12,7 +12,7 @@ use units::{Bytes, Duration};
 
 use super::{Job, Unfinished};
 
-/// How runs are captured.
+/// Arguments for the capture of runs.
 #[derive(clap::Args)]
 pub(super) struct Captured {
     /// With --captures: at which host

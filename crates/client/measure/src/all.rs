@@ -68,7 +68,7 @@ pub struct PartRun {
     pub seconds: f64,
     /// In plain words; none where nothing was measured.
     pub verdict: Option<String>,
-    /// Why there is nothing, or not all; none of a part that is whole.
+    /// Reason why there is nothing, or not all; none of a part that is whole.
     pub error: Option<String>,
     /// The document of the command, with its own schema; none where nothing was measured.
     #[cfg_attr(feature = "schema", schemars(extend("type" = ["object", "null"])))]
@@ -84,7 +84,7 @@ pub type AllDocument = Document<AllFigures>;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AllFigures {
-    /// What was measured, in its order.
+    /// Parts that were measured, in their order.
     pub parts: Vec<PartRun>,
 }
 

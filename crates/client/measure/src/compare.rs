@@ -49,7 +49,7 @@ pub struct RttRow {
     pub distribution_ms: Vec<f64>,
 }
 
-/// What one environment carries one way.
+/// Capacity of one environment in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapacityRow {
@@ -67,7 +67,7 @@ pub struct CapacityRow {
     pub loaded_rtt_p95_ms: Option<f64>,
 }
 
-/// What TCP gets in one environment one way.
+/// Results of TCP transfers in one environment in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferRow {
@@ -89,7 +89,7 @@ pub struct TransferRow {
     pub loss_percent: Option<f64>,
     /// Mean round trip of the handshake.
     pub handshake_ms: Option<f64>,
-    /// What limited how many of them.
+    /// Limits of the transfers, and how many transfers each of them limited: `network 6×`.
     pub limited_by: String,
 }
 

@@ -39,7 +39,7 @@ pub struct Document<F> {
     pub server: Peer,
     /// In plain words.
     pub verdict: String,
-    /// Why it is not the whole; none of one that is.
+    /// Reason why it is not the whole; none of one that is.
     pub incomplete: Option<String>,
     /// Figures that were measured.
     #[serde(flatten)]

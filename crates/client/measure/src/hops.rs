@@ -70,7 +70,7 @@ pub struct Growth {
     pub hop: u8,
     /// Its address; none of the server, which is the last hop.
     pub address: Option<String>,
-    /// What the load adds there, median, ms.
+    /// Round-trip time that the load adds there: difference of the medians, ms.
     pub ms: f64,
     /// The same of the whole way.
     pub whole_ms: f64,
@@ -90,7 +90,7 @@ pub struct HopsPhase {
     pub hops: Vec<HopPhase>,
     /// Place at which the queue grows; none where it does not.
     pub growth: Option<Growth>,
-    /// Why it is not what it seems.
+    /// Reasons why the result is not what it seems.
     pub doubts: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ pub struct HopsPhase {
 pub struct Hop {
     /// 1 is the first.
     pub hop: u8,
-    /// Who answered; none where nobody did, several where the way divides.
+    /// Addresses that answered; none where nobody did, several where the way divides.
     pub addresses: Vec<String>,
     /// True of the server.
     pub is_server: bool,

@@ -10,7 +10,7 @@ pub struct Maker {
     pub cellerator: String,
     /// The command line.
     pub command: String,
-    /// When it began: seconds since 1970-01-01 UTC.
+    /// Time at which it began: seconds since 1970-01-01 UTC.
     pub started_unix_s: u64,
 }
 

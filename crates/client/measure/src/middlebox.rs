@@ -98,7 +98,7 @@ pub enum CheckOutcome {
     Unknown,
 }
 
-/// What was found at one port by one test.
+/// Finding of one test at one port.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
@@ -123,7 +123,7 @@ pub struct PortFigures {
     /// `open`, `random` or `refused`; `not the server's` of one that was asked for in vain. Servers of older
     /// programs also say `free`, `occupied` or `not permitted`.
     pub state: &'static str,
-    /// Why it was not tested; none of one that was.
+    /// Reason why it was not tested; none of one that was.
     pub untested: Option<String>,
 }
 
@@ -131,9 +131,9 @@ pub struct PortFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Piece {
-    /// When it was sent, after the first.
+    /// Time at which it was sent, ms after the first piece.
     pub at_ms: f64,
-    /// How long after that the server had its acknowledgement; none where it did not come.
+    /// Time from then until the server had its acknowledgement, ms; none where it did not come.
     pub acknowledged_after_ms: Option<f64>,
 }
 
@@ -163,7 +163,7 @@ pub struct Connection {
     pub syn_ack_sent: Option<String>,
     /// The SYN/ACK as it came.
     pub syn_ack_received: Option<String>,
-    /// How the server's data was acknowledged, in the test with delayed acknowledgements.
+    /// Pieces of the server's data and their acknowledgements, in the test with delayed acknowledgements.
     pub pieces: Vec<Piece>,
 }
 

@@ -61,7 +61,7 @@ pub struct RecordedWay {
     pub record: WayRecord,
     /// Name of the trace in Mahimahi's format, beside this document.
     pub trace: String,
-    /// Why it is not what it seems.
+    /// Reasons why the result is not what it seems.
     pub doubts: Vec<String>,
 }
 

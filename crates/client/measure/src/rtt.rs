@@ -93,7 +93,7 @@ pub struct Phase {
     pub local: Option<LocalFigures>,
     /// Times the client's address changed before the end of the phase.
     pub address_moves: u16,
-    /// Why it is not what it seems.
+    /// Reasons why the result is not what it seems.
     pub doubts: Vec<String>,
 }
 

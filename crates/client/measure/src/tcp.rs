@@ -136,7 +136,7 @@ pub struct TcpRow {
     pub loss_percent: Option<Spread>,
     /// Handshake at the client.
     pub handshake_ms: Option<Spread>,
-    /// What limited how many of them.
+    /// Limits of the transfers, and how many transfers each of them limited: `network 6×`.
     pub limited_by: String,
 }
 

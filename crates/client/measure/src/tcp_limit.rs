@@ -23,7 +23,7 @@ const STILL_SHARE: f64 = 0.2;
 /// The slow-start threshold of a sender that has met no congestion, or does not use it.
 const NO_THRESHOLD: u32 = 1 << 30;
 
-/// What kept a transfer from being faster.
+/// Limit that kept a transfer from being faster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {

@@ -90,7 +90,7 @@ pub struct EndedFlow {
     pub reason: Option<PassReason>,
     /// Time of its first packet; none when that was before records were wanted.
     pub began: Option<Instant>,
-    /// When its last packet came.
+    /// Arrival time of its last packet.
     pub ended: Instant,
     /// Traffic from the client, and from the server.
     pub sides: [Traffic; 2],

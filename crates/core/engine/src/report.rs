@@ -81,7 +81,7 @@ pub struct FlowReport {
     pub subscriber_rate: Option<Rate>,
     /// Bytes that the controller of its subscriber lets be in flight, over all the subscriber's flows.
     pub subscriber_window: Option<Bytes>,
-    /// When its last packet came.
+    /// Arrival time of its last packet.
     pub last_activity: Instant,
 }
 
@@ -117,7 +117,7 @@ pub struct PathReport {
     pub queueing: Option<Duration>,
     /// Rate at which its controller sends; [`Rate::MAX`] where a window alone limits it.
     pub rate: Rate,
-    /// What its controller lets be in flight.
+    /// Bytes that its controller lets be in flight.
     pub window: Bytes,
     /// Packets that pass to it in one schedule with its flows, if any ever did.
     pub opaque: Option<OpaqueReport>,

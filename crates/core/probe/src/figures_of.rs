@@ -74,8 +74,8 @@ pub struct Burst {
     pub first: u32,
     /// Number of packets.
     pub packets: u32,
-    /// When the next packet that was not lost came, s after the first arrival; that of the last arrival
-    /// where none came.
+    /// Arrival time of the next packet that was not lost, s after the first arrival; that of the last arrival where
+    /// none came.
     pub at_s: f64,
 }
 
@@ -109,7 +109,7 @@ pub struct BinnedSeries {
     pub lost: Vec<u32>,
 }
 
-/// How goodput and round trip go together ([MA] Fig 4).
+/// Correlation of goodput and round-trip time ([MA] Fig 4).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Correlation {
@@ -239,7 +239,7 @@ pub struct RunFigures {
     pub address_moves: u16,
     /// True when there is no doubt.
     pub is_valid: bool,
-    /// Why it is not what it seems.
+    /// Reasons why the result is not what it seems.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub doubts: Vec<Doubt>,
 }
@@ -559,7 +559,7 @@ fn doubts(figures: &RunFigures, log: &RunLog) -> Vec<Doubt> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outage {
-    /// When its first packet left, s after the run's first.
+    /// Departure time of its first packet, s after the run's first.
     pub at_s: f64,
     /// From there to the departure of the next packet that came back, s; to the last departure where none
     /// did.

@@ -199,7 +199,7 @@ pub struct Arrival {
     pub at: Instant,
 }
 
-/// How punctual the sender was.
+/// Timing errors of the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimerFigures {

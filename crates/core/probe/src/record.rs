@@ -105,15 +105,15 @@ pub struct Buffer {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Train {
-    /// When it left, s after the first.
+    /// Departure time, s after the first train.
     pub at_s: f64,
-    /// How much longer its first packet took than the path's least delay; none where it was lost.
+    /// Delay of its first packet beyond the path's least delay, ms; none where it was lost.
     pub wait_ms: Option<f64>,
-    /// When each packet came, after the first that came; none of a lost one.
+    /// Arrival time of each packet, ms after the first that came; none of a lost one.
     pub after_ms: Vec<Option<f64>>,
 }
 
-/// What trains say of one way.
+/// Results of the trains in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Light {
@@ -139,7 +139,7 @@ pub struct WayRecord {
     pub direction: &'static str,
     /// Length of the trace.
     pub seconds: f64,
-    /// What came, less headers of the link: mean of the trace.
+    /// Rate that arrived, less headers of the link, Mbit/s: mean of the trace.
     pub mean_mbps: f64,
     /// Rates in each 100 ms.
     pub rates_100ms_mbps: Vec<f64>,

@@ -88,7 +88,7 @@ pub struct MultiPathRun {
     pub flows: BTreeMap<String, Vec<u64>>,
     /// Longest queue of each radio in the same bins, ms.
     pub queues_ms: BTreeMap<String, Vec<u32>>,
-    /// What the path manager said.
+    /// Lines that the path manager printed, each with its time in s.
     pub events: Vec<String>,
     /// The emulator's lateness, 99th percentile, µs.
     pub late_p99_us: f64,

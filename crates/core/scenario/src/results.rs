@@ -39,7 +39,7 @@ pub struct Results {
 pub struct Picture {
     /// Its name, which files have.
     pub name: String,
-    /// What is seen, in a few words.
+    /// Title that says what is seen, in a few words.
     pub title: String,
     /// Text that says what is seen, where there is no gain, and how it was measured: a few sentences.
     pub text: String,
@@ -98,7 +98,7 @@ pub struct PictureLine {
     pub points: Vec<(f64, f64)>,
 }
 
-/// How far something came that the user ended. Prints as `interrupted after 3 of 8 runs`.
+/// Progress of something that the user ended. Prints as `interrupted after 3 of 8 runs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interrupted {
@@ -181,7 +181,7 @@ pub struct CaseResult {
     /// Figures that were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
-    /// What only the simulator knows.
+    /// Figures that only the simulator knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulation>,
 }
@@ -276,7 +276,7 @@ impl Figures {
     }
 }
 
-/// What was measured in one case.
+/// Figures that were measured in one case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figures {
@@ -318,19 +318,19 @@ pub struct Figures {
 pub struct BesideFigures {
     /// Kind of the flow.
     pub kind: BesideKind,
-    /// How its server sends, of downloads and QUIC.
+    /// Congestion control of its server, of downloads and QUIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub congestion_control: Option<CongestionControl>,
     /// Time of its start.
     pub start_s: f64,
-    /// When it ended, or the workload's last flow did.
+    /// Time at which it ended, or the workload's last flow did.
     pub end_s: f64,
     /// Bytes that arrived until then; of a call those towards the client.
     pub received_bytes: u64,
     /// Over that time.
     pub goodput_mbps: f64,
-    /// What the workload's flows got in the same time, together.
+    /// Goodput of the workload's flows in the same time, together.
     pub own_mbps: f64,
     /// Times of pages, from the SYNs to the last byte, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -344,7 +344,7 @@ pub struct BesideFigures {
     /// Of calls: share of the packets towards the client that did not arrive, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// What it got in each bin of the series.
+    /// Goodput in each bin of the series.
     pub goodput_series_mbps: Vec<f64>,
     /// Error that it ended with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -424,7 +424,7 @@ pub struct Flow {
     /// SHA-256 of what arrived, hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sha256_received: String,
-    /// What the client program said when it failed.
+    /// Error message of the client program when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -622,7 +622,7 @@ pub struct Series {
     pub queue_delay_ms: Vec<Option<f64>>,
     /// Longest queueing delay in the bin.
     pub queue_delay_max_ms: Vec<Option<f64>>,
-    /// What the receiving application got.
+    /// Goodput of the receiving application.
     pub goodput_mbps: Vec<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! What [MA] leaves open about `rate`, each choice varied by itself: utilisation and queueing delay
-//! of a long download, and the time a megabyte takes.
+//! Choices that [MA] leaves open about `rate`, each varied by itself: utilisation and queueing delay of a long
+//! download, and the time a megabyte takes.
 //!
 //! `cargo run --release -p cellerator-sim --example rate_choices`
 

@@ -59,9 +59,9 @@ pub struct Part {
     pub machine: Machine,
     /// The command line.
     pub command: String,
-    /// When it ended: seconds since 1970-01-01 UTC.
+    /// Time at which it ended: seconds since 1970-01-01 UTC.
     pub ended_unix_s: u64,
-    /// How long it took, seconds.
+    /// Duration of the part, seconds.
     pub took_s: f64,
     /// Rounds in which every way was measured once.
     pub rounds: u32,
@@ -103,7 +103,7 @@ pub struct WayNote {
     pub name: String,
     /// Title of the way.
     pub title: String,
-    /// What runs in the box, as Markdown.
+    /// Programs that run in the box, as Markdown.
     pub in_the_box: String,
 }
 
@@ -112,7 +112,7 @@ pub struct WayNote {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// What was measured, such as `4 flows`.
+    /// Case that was measured, such as `4 flows`.
     pub case: String,
     /// Name of the way that carried packets through the box.
     pub way: String,

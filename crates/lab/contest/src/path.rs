@@ -33,7 +33,7 @@ pub struct PathSettings {
     pub host_buffer: Bytes,
     /// Window scale of clients, which bounds what of their buffer their headers can express. 14.
     pub window_scale: WindowScale,
-    /// What the radio link loses. Nothing.
+    /// Losses of the radio link. None.
     pub radio: RadioSettings,
 }
 
@@ -116,7 +116,7 @@ pub struct PathDocument {
     pub host_buffer_bytes: u64,
     /// Window scale of clients.
     pub window_scale: u8,
-    /// What the radio link loses, in words.
+    /// Losses of the radio link, in words.
     pub radio: String,
 }
 

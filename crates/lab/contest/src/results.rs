@@ -27,7 +27,7 @@ pub struct Document {
     /// Runs that had ended when the user ended it; none when all was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<Interrupted>,
-    /// What is around the radio link.
+    /// Settings of the path around the radio link.
     #[serde(default)]
     pub path: PathDocument,
     /// The traces.

@@ -45,7 +45,7 @@ pub struct Reproduction {
     pub took_s: Option<u32>,
     /// Its scenario files.
     pub scenarios: Vec<UsedScenario>,
-    /// What the links do over time.
+    /// Figures that show what the links do over time.
     pub links: Vec<Figure>,
     /// Outcome of the experiment.
     pub outcome: Outcome,

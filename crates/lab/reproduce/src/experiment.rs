@@ -48,7 +48,7 @@ impl Paper {
 /// A file of `experiments/` that is built in.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltIn {
-    /// Where it lies in the repository.
+    /// Path in the repository.
     pub path: &'static str,
     /// Text of the file.
     pub text: &'static str,

@@ -15,7 +15,7 @@ pub struct Axis {
     /// Logarithmic instead of linear from zero.
     #[serde(default)]
     pub log: bool,
-    /// Where a linear axis begins, if not at zero.
+    /// Start of a linear axis, if not at zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<f64>,
     /// Names of the places 1, 2, … in place of numbers; what follows a comma stands in a line of its own.

@@ -17,13 +17,13 @@ pub fn fingerprint(bytes: &[u8]) -> String {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedScenario {
-    /// Where it lies in the repository.
+    /// Path in the repository.
     pub file: String,
     /// FNV-1a of its text.
     pub hash: String,
     /// Seed of its first repetition.
     pub seed: u64,
-    /// What it models, and what that was fitted to.
+    /// Description of what it models, and of what that was fitted to.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The whole text.
@@ -81,7 +81,7 @@ pub struct RunRecord {
     /// Reason why it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
-    /// What did not come out as it must.
+    /// Results that are not as they must be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }

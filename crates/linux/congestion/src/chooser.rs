@@ -20,16 +20,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use io::bpf::{
-    Attachment, Helper, Instruction, Program, Register, Selection, Width, for_new_connections, root_group,
+    Attachment, Instruction, Program, Selection, choose_congestion_control, for_new_connections, root_group,
 };
 use io::{IoError, Namespace};
 use serde::{Deserialize, Serialize};
-
-/// `IPPROTO_TCP`, `TCP_CONGESTION`.
-const LEVEL: i32 = 6;
-const TCP_CONGESTION: i32 = 13;
-/// `TCP_CA_NAME_MAX`.
-const NAME_LEN: usize = 16;
 
 /// Users of a congestion control that is loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,22 +136,7 @@ pub(crate) fn open_group(group: Option<&Path>) -> Result<OwnedFd, IoError> {
 }
 
 fn instructions(namespace: u64, selection: Selection, name: &str) -> Result<Vec<Instruction>, IoError> {
-    use Register::{R1, R2, R3, R4, R5, R6, R10};
-    let mut bytes = name.as_bytes().to_vec();
-    bytes.resize(NAME_LEN, 0);
-    for_new_connections(namespace, selection, |a| {
-        for (word, offset) in bytes.chunks_exact(4).zip((-16_i16..).step_by(4)) {
-            let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
-            a.store_number(Width::Word, R10, offset, word);
-        }
-        a.copy(R1, R6);
-        a.set(R2, LEVEL);
-        a.set(R3, TCP_CONGESTION);
-        a.point(R4, R10, -16);
-        a.set(R5, NAME_LEN as i32);
-        // What is refused stays as it is.
-        a.call(Helper::SetSocketOption);
-    })
+    for_new_connections(namespace, selection, |a| choose_congestion_control(a, name))
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! [`ControlProgram`]: the BPF program, loaded, and registered as a congestion control.
 
 use io::IoError;
-use io::bpf::{Load, MapView, Object, Registered, congestion_controls};
-
+use io::bpf::{CongestionControl, Load, MapView, congestion_controls};
 use units::Instant;
 
 use crate::layout::{Event, Shown, Trial, is_forgotten};
@@ -15,8 +14,8 @@ static ELF: &[u8] = &[];
 static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/congestion.bpf.o"));
 /// The congestion controls in it, by the arguments of the kernel's `cong_control`.
 const CONTROLS: [(usize, &str); 2] = [(4, "adaptive_four"), (2, "adaptive_two")];
-/// The only element of an array.
-const FIRST: [u8; 4] = [0; 4];
+/// Program in it that handles a trial.
+const TRIAL: &str = "adaptive_trial";
 
 /// The name by which the kernel knows it.
 pub const KERNEL_NAME: &str = "adaptive";
@@ -46,12 +45,7 @@ impl Setup {
 
 /// The program.
 #[derive(Debug)]
-pub struct ControlProgram {
-    object: Object,
-    control: &'static str,
-    name: String,
-    registered: Option<Registered>,
-}
+pub struct ControlProgram(CongestionControl);
 
 impl ControlProgram {
     /// Has the kernel verify and translate it.
@@ -69,15 +63,9 @@ impl ControlProgram {
             remedy: format!("its cong_control takes {arguments} arguments, and 2 or 4 are known"),
         })?;
         let constants = [u32::from(setup.is_test), 0].map(u32::to_ne_bytes).concat();
-        let object = Object::load_with(&Load {
-            name: "congestion",
-            elf: ELF,
-            constants: &constants,
-            also: if setup.is_test { &["adaptive_trial"] } else { &[] },
-            congestion_control: Some((control, &setup.name)),
-            btf: None,
-        })?;
-        Ok(Self { object, control, name: setup.name.clone(), registered: None })
+        let also: &[&str] = if setup.is_test { &[TRIAL] } else { &[] };
+        let load = Load { name: "congestion", elf: ELF, constants: &constants, also, ..Load::default() };
+        CongestionControl::load(&load, control, &setup.name).map(Self)
     }
 
     /// Registers it with the kernel, for all network namespaces, until the value goes.
@@ -85,14 +73,13 @@ impl ControlProgram {
     /// # Errors
     /// When one of that name is there ([`IoError::is_already_there`]).
     pub fn register(&mut self) -> Result<(), IoError> {
-        self.registered = Some(self.object.register(self.control)?);
-        Ok(())
+        self.0.register()
     }
 
     /// The congestion control's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.0.name()
     }
 
     /// The connections that use it, to read.
@@ -100,7 +87,7 @@ impl ControlProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn connections(&self) -> Result<MapView, IoError> {
-        self.object.map("connections")
+        self.0.map("connections")
     }
 
     /// Takes away what is known of destinations without connections that were not heard of for a minute.
@@ -108,7 +95,7 @@ impl ControlProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn sweep(&self, now: Instant) -> Result<(), IoError> {
-        let paths = self.object.map("paths")?;
+        let paths = self.0.map("paths")?;
         for (key, value) in paths.elements() {
             // A connection that comes in between begins the path anew.
             if is_forgotten(&value, now.as_nanos() / 1_000) {
@@ -123,7 +110,7 @@ impl ControlProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn paths(&self) -> Result<usize, IoError> {
-        Ok(self.object.map("paths")?.elements().len())
+        Ok(self.0.map("paths")?.elements().len())
     }
 
     /// Events since the last call, by connection and in order; and how many events found no room so far. Of a
@@ -133,11 +120,8 @@ impl ControlProgram {
     /// When the kernel refuses.
     pub fn events(&self) -> Result<(Vec<Event>, u64), IoError> {
         let mut found = Vec::new();
-        self.object.map("events")?.drain(|bytes| found.extend(Event::read(bytes)))?;
+        let lost = self.0.drain_events(|bytes| found.extend(Event::read(bytes)))?;
         found.sort_by_key(|event| (event.number, event.sequence));
-        let globals = self.object.map(".bss")?.get(&FIRST)?.unwrap_or_default();
-        // Behind the number of sockets.
-        let lost = globals.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
         Ok((found, lost))
     }
 
@@ -146,11 +130,8 @@ impl ControlProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn attempt(&self, trial: &mut Trial) -> Result<(), IoError> {
-        let trials = self.object.map("trials")?;
-        trials.set(&FIRST, &trial.bytes())?;
-        // Any frame will do.
-        self.object.test("adaptive_trial", &[0; 64])?;
-        trial.take(&trials.get(&FIRST)?.unwrap_or_default());
+        let handled = self.0.attempt(TRIAL, &trial.bytes())?;
+        trial.take(&handled);
         Ok(())
     }
 
@@ -159,7 +140,7 @@ impl ControlProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn value_lens(&self) -> Result<[u32; 2], IoError> {
-        Ok([self.connections()?.value_len()?, self.object.map("trials")?.value_len()?])
+        Ok([self.connections()?.value_len()?, self.0.map("trials")?.value_len()?])
     }
 }
 

@@ -10,14 +10,8 @@
 //!
 //! The program ends with the process, however that ends. Subflows that it has set keep what they have.
 
-use io::bpf::{Attachment, Helper, Instruction, Program, Register, Width, for_new_subflows, root_group};
+use io::bpf::{Attachment, Instruction, Program, choose_congestion_control, for_new_subflows, root_group};
 use io::{IoError, Namespace};
-
-/// `IPPROTO_TCP`, `TCP_CONGESTION`.
-const LEVEL: i32 = 6;
-const TCP_CONGESTION: i32 = 13;
-/// `TCP_CA_NAME_MAX`.
-const NAME_LEN: usize = 16;
 
 /// The program at work.
 #[derive(Debug)]
@@ -39,22 +33,7 @@ impl Chooser {
 }
 
 fn instructions(namespace: u64, name: &str) -> Result<Vec<Instruction>, IoError> {
-    use Register::{R1, R2, R3, R4, R5, R6, R10};
-    let mut bytes = name.as_bytes().to_vec();
-    bytes.resize(NAME_LEN, 0);
-    for_new_subflows(namespace, |a| {
-        for (word, offset) in bytes.chunks_exact(4).zip((-16_i16..).step_by(4)) {
-            let word = i32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
-            a.store_number(Width::Word, R10, offset, word);
-        }
-        a.copy(R1, R6);
-        a.set(R2, LEVEL);
-        a.set(R3, TCP_CONGESTION);
-        a.point(R4, R10, -16);
-        a.set(R5, NAME_LEN as i32);
-        // What is refused stays as it is.
-        a.call(Helper::SetSocketOption);
-    })
+    for_new_subflows(namespace, |a| choose_congestion_control(a, name))
 }
 
 #[cfg(test)]

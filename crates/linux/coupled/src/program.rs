@@ -5,7 +5,7 @@ use std::path::Path;
 
 use control::coupled::Scheme;
 use io::IoError;
-use io::bpf::{Load, MapView, Object, Registered, require_congestion_control};
+use io::bpf::{CongestionControl, Load, MapView, require_congestion_control};
 
 use crate::layout::{Connection, Event, Trial};
 
@@ -15,10 +15,8 @@ static ELF: &[u8] = &[];
 /// `bpf/coupled.bpf.c`, compiled.
 #[cfg(feature = "bpf")]
 static ELF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/coupled.bpf.o"));
-/// The congestion control in it.
-const CONTROL: &str = "coupled";
-/// The only element of an array.
-const FIRST: [u8; 4] = [0; 4];
+/// Program in it that handles a trial.
+const TRIAL: &str = "coupled_trial";
 
 /// The name by which the kernel knows a scheme; at most 15 bytes.
 #[must_use]
@@ -60,11 +58,7 @@ impl Setup {
 
 /// A scheme's program.
 #[derive(Debug)]
-pub struct SchemeProgram {
-    object: Object,
-    name: String,
-    registered: Option<Registered>,
-}
+pub struct SchemeProgram(CongestionControl);
 
 impl SchemeProgram {
     /// Has the kernel verify and translate it.
@@ -77,15 +71,9 @@ impl SchemeProgram {
         io::features::require(io::features::Feature::Bpf)?;
         require_congestion_control(None)?;
         let constants = [setup.scheme.number(), u32::from(setup.is_test)].map(u32::to_ne_bytes).concat();
-        let object = Object::load_with(&Load {
-            name: "coupled",
-            elf: ELF,
-            constants: &constants,
-            also: if setup.is_test { &["coupled_trial"] } else { &[] },
-            congestion_control: Some((CONTROL, &setup.name)),
-            btf: None,
-        })?;
-        Ok(Self { object, name: setup.name.clone(), registered: None })
+        let also: &[&str] = if setup.is_test { &[TRIAL] } else { &[] };
+        let load = Load { name: "coupled", elf: ELF, constants: &constants, also, ..Load::default() };
+        CongestionControl::load(&load, "coupled", &setup.name).map(Self)
     }
 
     /// The instructions of each of its programs, relocated by the BTF in a file, or by the running kernel's.
@@ -102,14 +90,13 @@ impl SchemeProgram {
     /// # Errors
     /// When one of that name is there ([`IoError::is_already_there`]).
     pub fn register(&mut self) -> Result<(), IoError> {
-        self.registered = Some(self.object.register(CONTROL)?);
-        Ok(())
+        self.0.register()
     }
 
     /// The congestion control's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.0.name()
     }
 
     /// The connections, to read.
@@ -117,7 +104,7 @@ impl SchemeProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn connections(&self) -> Result<MapView, IoError> {
-        self.object.map("connections")
+        self.0.map("connections")
     }
 
     /// Events since the last call, in the order of each connection's numbers; and how many events found no
@@ -127,11 +114,8 @@ impl SchemeProgram {
     /// When the kernel refuses.
     pub fn events(&self) -> Result<(Vec<Event>, u64), IoError> {
         let mut found = Vec::new();
-        self.object.map("events")?.drain(|bytes| found.extend(Event::read(bytes)))?;
+        let lost = self.0.drain_events(|bytes| found.extend(Event::read(bytes)))?;
         found.sort_by_key(|event| (event.token, event.sequence));
-        let globals = self.object.map(".bss")?.get(&FIRST)?.unwrap_or_default();
-        // Behind the number of sockets.
-        let lost = globals.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
         Ok((found, lost))
     }
 
@@ -140,11 +124,8 @@ impl SchemeProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn attempt(&self, trial: &mut Trial) -> Result<(), IoError> {
-        let trials = self.object.map("trials")?;
-        trials.set(&FIRST, &trial.bytes())?;
-        // Any frame will do.
-        self.object.test("coupled_trial", &[0; 64])?;
-        trial.take_subflows(&trials.get(&FIRST)?.unwrap_or_default());
+        let handled = self.0.attempt(TRIAL, &trial.bytes())?;
+        trial.take_subflows(&handled);
         Ok(())
     }
 
@@ -153,7 +134,7 @@ impl SchemeProgram {
     /// # Errors
     /// When the kernel refuses.
     pub fn value_lens(&self) -> Result<[u32; 2], IoError> {
-        Ok([self.object.map("connections")?.value_len()?, self.object.map("trials")?.value_len()?])
+        Ok([self.0.map("connections")?.value_len()?, self.0.map("trials")?.value_len()?])
     }
 }
 

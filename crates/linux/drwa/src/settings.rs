@@ -11,7 +11,7 @@ use crate::{DrwaError, Selection};
 /// Value to which `tcp_rmem`'s maximum is raised: 1 Gbit/s over 100 ms, and some.
 const RMEM_DEFAULT: &str = "16 MiB";
 
-/// How round trips are measured.
+/// Method by which round trips are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Method {
     /// By timestamps where a connection has them, else by windows
@@ -20,7 +20,7 @@ pub enum Method {
     Windows,
 }
 
-/// What holds the programs at an interface.
+/// Hook that holds the programs at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HookChoice {
     /// tcx where the kernel has it (Linux 6.6), else clsact
@@ -46,10 +46,10 @@ pub struct AttachArgs {
     /// λ: data that may be under way, in round trips of the empty path
     #[arg(long, value_name = "NUMBER", default_value = "3", value_parser = lambda)]
     pub lambda: u32,
-    /// How round trips are measured
+    /// Method by which round trips are measured
     #[arg(long, value_enum, default_value = "timestamps")]
     pub rtt: Method,
-    /// How long round trips must exceed what the window explains until RTT_min is learned anew; 0 s: never
+    /// Time for which round trips must exceed what the window explains until RTT_min is learned anew; 0 s: never
     #[arg(long, value_name = "TIME")]
     pub re_baseline: Option<Quantity<Duration>>,
     /// Do not let connections share what they know
@@ -61,7 +61,7 @@ pub struct AttachArgs {
     /// Leave tcp_rmem as it is
     #[arg(long, conflicts_with = "rmem")]
     pub keep_buffers: bool,
-    /// What holds the programs at the interface
+    /// Hook that holds the programs at the interface
     #[arg(long, value_enum, default_value = "any")]
     pub hook: HookChoice,
 }

@@ -7,6 +7,7 @@
 //! `bpf` needs neither clang nor libbpf: what would load an object says so there ([`require_objects`]).
 
 mod assembler;
+mod congestion_control;
 mod group;
 mod load;
 mod map;
@@ -22,6 +23,7 @@ mod system;
 mod without;
 
 pub use assembler::{Assembler, Condition, Helper, Instruction, Label, Operation, Register, Width};
+pub use congestion_control::{CongestionControl, choose_congestion_control};
 pub use group::root_group;
 pub use load::{FILTER_PRIORITY, Hook, Load};
 pub use map::{HashMap, SharedArray};

@@ -14,7 +14,7 @@ use super::feedback::WindowAdaptationArgs;
 use super::policy::PolicyArgs;
 use super::value::{Written, many};
 
-/// How flows are accelerated.
+/// Settings for the acceleration of flows.
 #[derive(clap::Args, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Acceleration")]
@@ -33,8 +33,8 @@ pub(super) struct EngineArgs {
     /// `fixed`]
     #[arg(long, value_name = "TIME")]
     in_flight_cap: Option<Written<Cap>>,
-    /// Which flows share a controller: all flows of a client address, which share one radio queue, or
-    /// none, as in conventional split TCP
+    /// Flows that share a controller: all flows of a client address, which share one radio queue, or none, as in
+    /// conventional split TCP
     #[arg(long, default_value = "subscriber")]
     sharing: Named<Sharing>,
     /// Set a parameter of the controller, such as `beta_permille=800` for `cubic` or `r_cap_memory=10s`
@@ -46,8 +46,8 @@ pub(super) struct EngineArgs {
     /// `opportunistic`
     #[arg(long, default_value = "honour")]
     window_policy: Named<WindowPolicy>,
-    /// What data to a client says of ECN, where it and the server agreed on ECN. With `ect0` a queue on the way may mark
-    /// data in place of dropping it, and the controller answers as to congestion; the server hears nothing of it
+    /// ECN codepoint of data to a client, where it and the server agreed on ECN. With `ect0` a queue on the way may
+    /// mark data in place of dropping it, and the controller answers as to congestion; the server hears nothing of it
     #[arg(long, default_value = "not-ect")]
     ecn: Named<ClientEcn>,
     /// Leave what passes (QUIC, other UDP, TCP that is not accelerated) to itself: it takes no turns with accelerated

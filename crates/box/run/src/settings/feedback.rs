@@ -12,7 +12,7 @@ use super::choice::Named;
 use super::value::{Within, Written};
 use crate::FeedbackConfig;
 
-/// Where reports come from.
+/// Source of the reports of base stations.
 #[derive(clap::Args, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Feedback of base stations")]
@@ -62,7 +62,7 @@ pub fn read_key(path: &Path) -> Result<Vec<u8>, String> {
 #[derive(clap::Args, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(super) struct WindowAdaptationArgs {
-    /// How `window-adaptation` reads the paper's w(n)
+    /// Meaning of the paper's w(n) in `window-adaptation`
     #[arg(long, default_value = "predictive", value_name = "LAW")]
     window_law: Named<Law>,
     /// The gain g of w = b·τ − g·(q − q0), in thousandths, for the first two laws

@@ -12,7 +12,7 @@ use super::file::in_plain_words;
 use super::value::{Written, many};
 use crate::{HandoverConfig, PeerConfig};
 
-/// Where subscribers go to, and come from.
+/// Other boxes that subscribers go to, and come from.
 #[derive(clap::Args, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Hand-over to other boxes")]
@@ -45,8 +45,8 @@ pub(super) struct HandoverArgs {
     /// Certificates (PEM) of those who vouch for the names of other boxes
     #[arg(long, value_name = "FILE", requires = "handover_listen")]
     handover_authorities: Option<PathBuf>,
-    /// How packets are encapsulated where they come to this box, in a word (`gtp-u`): subscribers move between boxes
-    /// with the same word only. Without it: not at all
+    /// Encapsulation of packets where they come to this box, in a word (`gtp-u`): subscribers move between boxes with
+    /// the same word only. Without it: none
     #[arg(long, value_name = "WORD", requires = "handover_listen")]
     handover_encapsulation: Option<String>,
     /// Other boxes in the table of a file, by their names.

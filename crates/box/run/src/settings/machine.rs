@@ -9,13 +9,13 @@ use units::Duration;
 use super::value::{Within, Written};
 use crate::{AfterHang, Config, Notrack, SteeringChoice};
 
-/// How the accelerator is attached to this machine.
+/// Attachment of the accelerator to this machine.
 #[derive(clap::Args, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "This machine")]
 pub(super) struct MachineArgs {
-    /// How packets get into this process: by BPF programs at the interfaces (`tcx`, needs Linux 6.6 and
-    /// no connection tracking on this machine), or by policy rules
+    /// Method that steers packets into this process: BPF programs at the interfaces (`tcx`, needs Linux 6.6 and no
+    /// connection tracking on this machine), or policy rules
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     steering: SteeringChoice,
     /// Let passed flows come through this process too. By default, tcx leaves them to the kernel
@@ -35,14 +35,14 @@ pub(super) struct MachineArgs {
     /// Silence of this process after which a watchdog removes the steering
     #[arg(long, value_name = "TIME", default_value = "1 s")]
     hang_after: Quantity<Duration>,
-    /// What to do after such a hang
+    /// Action after such a hang
     #[arg(long, value_enum, default_value = "resume", value_name = "WHAT")]
     after_hang: AfterHang,
     /// Run without the watchdog. Then a hang blocks TCP if rules steer, and after a crash nobody resets
     /// flows with debt before the next start
     #[arg(long)]
     no_watchdog: bool,
-    /// How long packets may wait for another process to go on with the flows when this one dies and owes them
+    /// Longest time that packets wait for another process to go on with the flows when this one dies and owes them
     /// something, or is a bridge with no other beside it; 0 to reset those at once
     #[arg(long, value_name = "TIME", default_value = "500 ms")]
     recover_within: Quantity<Duration>,

@@ -10,12 +10,12 @@ use units::{Bytes, Duration};
 use super::choice::{Named, OfUplink};
 use super::value::{Within, Written, many};
 
-/// Which flows are accelerated.
+/// Policy that decides which flows are accelerated.
 #[derive(clap::Args, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Policy and limits")]
 pub(super) struct PolicyArgs {
-    /// What to accelerate if no rule matches
+    /// Treatment of flows that no rule matches
     #[arg(long, visible_alias = "mode", default_value = "downlink", value_name = "WHAT")]
     direction: Named<Action>,
     /// A rule for flows, such as `pass port 22`, `both server 192.0.2.0/24 port 443` or `drwa client

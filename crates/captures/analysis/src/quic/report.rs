@@ -23,7 +23,7 @@ pub struct UdpReport {
     /// Flows that were ended though they may have gone on, because more than 65,536 at a time may have been
     /// QUIC; those that were silent longest.
     pub ended_early: u64,
-    /// What is not taken for QUIC.
+    /// UDP that is not taken for QUIC.
     pub other: OtherUdp,
     /// The QUIC flows, those with most data if there are very many, in the order of first packets.
     #[serde(skip)]
@@ -58,7 +58,7 @@ pub struct PortUdp {
     pub ip_bytes: u64,
 }
 
-/// Why a flow is taken for QUIC.
+/// Evidence for which a flow is taken for QUIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -106,7 +106,7 @@ pub struct QuicFlowReport {
     pub pauses: PauseReport,
     /// Payload over time.
     pub course: CourseReport,
-    /// What is not in any header, but follows from when packets came.
+    /// Properties that are not in any header, but follow from the times of packets.
     pub inferred: QuicInferred,
 }
 
@@ -210,7 +210,7 @@ pub struct CourseReport {
     pub bytes: [Vec<u64>; 2],
 }
 
-/// What is inferred of a QUIC flow.
+/// Properties that are inferred of a QUIC flow.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuicInferred {

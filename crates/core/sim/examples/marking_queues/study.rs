@@ -15,10 +15,10 @@ use units::{Bytes, Duration, Instant, Rate};
 /// A download that no run ends.
 const ENDLESS: u64 = 2_000_000_000;
 
-/// What is not counted: the start.
+/// Start of a run, which is not counted.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// What the radio link carries.
+/// Capacity of the radio link.
 #[derive(Clone, Copy, Debug)]
 pub enum Link {
     /// So many Mbit/s.
@@ -46,7 +46,7 @@ impl Link {
     }
 }
 
-/// What is between the wired segment and the radio link.
+/// Middlebox between the wired segment and the radio link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// Nothing.
@@ -107,7 +107,7 @@ impl Run {
     }
 }
 
-/// What came of it after the start.
+/// Results of a run after its start.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Goodput of each flow, Mbit/s.

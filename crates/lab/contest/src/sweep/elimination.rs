@@ -33,7 +33,7 @@ use crate::contest::Cell;
 /// A term that cost more in the round before is run again only when none of the cheaper ones may go.
 const FAR: f64 = 4.0;
 
-/// What may be lost of any cell.
+/// Largest loss that is tolerated in any cell.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tolerance {
@@ -150,7 +150,7 @@ pub struct Eliminated {
     pub schema: String,
     /// The command that made it.
     pub command: String,
-    /// What may be lost of any cell.
+    /// Largest loss that is tolerated in any cell.
     pub tolerance: Tolerance,
     /// Traces with a queue behind a path, each the mean of its seeds.
     pub cells: usize,

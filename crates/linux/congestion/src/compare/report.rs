@@ -13,11 +13,11 @@ use crate::split::Unit;
 pub struct CompareReport {
     /// Of this document: `cellerator/congestion-compare/1`.
     pub schema: &'static str,
-    /// Whose connections were compared, in words.
+    /// Connections that were compared, in words.
     pub users: String,
-    /// What the hash is of, and what counts once.
+    /// Input of the hash, and unit that counts once.
     pub by: Unit,
-    /// Which half uses which congestion control.
+    /// Seed that decides which half uses which congestion control.
     pub seed: u32,
     /// Time of the beginning, ms since 1970, by this machine's clock as it is.
     pub began_ms: u64,
@@ -27,7 +27,7 @@ pub struct CompareReport {
     pub elapsed_ms: u64,
     /// Cause of the end.
     pub ended_by: EndedBy,
-    /// Who used the other congestion control.
+    /// Group that used the other congestion control.
     pub other: Side,
     /// Group that used `adaptive`.
     pub adaptive: Side,
@@ -60,7 +60,7 @@ pub struct Side {
     pub connections: u64,
     /// Of these, those that went on at the end: as they were at their last round trip.
     pub running: u64,
-    /// What the other ends acknowledged.
+    /// Bytes that the other ends acknowledged.
     pub bytes: u64,
     /// Connections that the kernel did not give this congestion control; they are not measured.
     pub refused: u64,
@@ -112,7 +112,7 @@ pub struct Metric {
     pub other: Option<CompareEstimate>,
     /// Value of the group that used `adaptive`.
     pub adaptive: Option<CompareEstimate>,
-    /// What `adaptive` changes: for goodput the factor, otherwise the difference in the unit.
+    /// Effect of `adaptive`: for goodput the factor, otherwise the difference in the unit.
     pub change: Option<CompareEstimate>,
     /// Verdict by the interval of the change; none where there is none.
     pub shows: Option<Shows>,

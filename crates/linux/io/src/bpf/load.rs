@@ -5,6 +5,9 @@ use std::path::Path;
 /// Priority of our filters among those of an interface: behind nearly all others.
 pub const FILTER_PRIORITY: u16 = 49_000;
 
+/// `TCP_CA_NAME_MAX`: bytes of a congestion control's name, with the zero behind it.
+pub(super) const NAME_LEN: usize = 16;
+
 /// Kind of hook that holds a program at an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hook {

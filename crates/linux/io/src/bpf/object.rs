@@ -11,7 +11,7 @@ use libbpf_rs::{
     ProgramInput, RingBufferBuilder, TC_EGRESS, TC_INGRESS, TcHook,
 };
 
-use super::load::{FILTER_PRIORITY, Hook, Load};
+use super::load::{FILTER_PRIORITY, Hook, Load, NAME_LEN};
 use super::program::{Attachment, explained};
 use super::system;
 use super::system::TcDirection;
@@ -96,9 +96,9 @@ impl Load<'_> {
             }
             if let Some((control, wanted)) = self.congestion_control.filter(|(control, _)| *control == name) {
                 // `name` is the first member of struct tcp_congestion_ops as the programs write it.
-                let memory = map.initial_value_mut().and_then(|memory| memory.get_mut(..CONTROL_NAME_LEN));
+                let memory = map.initial_value_mut().and_then(|memory| memory.get_mut(..NAME_LEN));
                 let memory = memory.ok_or_else(|| self.invalid(format!("'{control}' has no name")))?;
-                if wanted.len() >= CONTROL_NAME_LEN {
+                if wanted.len() >= NAME_LEN {
                     return Err(self.invalid(format!("'{wanted}' is longer than 15 bytes")));
                 }
                 memory.fill(0);
@@ -142,9 +142,6 @@ pub fn relocated(load: &Load<'_>) -> Result<Vec<(String, Vec<u64>)>, IoError> {
     };
     Ok(open.progs().map(|program| (program.name().to_string_lossy().into_owned(), words(&program))).collect())
 }
-
-/// `TCP_CA_NAME_MAX`.
-const CONTROL_NAME_LEN: usize = 16;
 
 impl Object {
     /// Loads the compiled object `elf`, with `constants` at the start of its constants.
