@@ -95,11 +95,12 @@ times: deps ## What each check takes, from nothing, into CONTRIBUTING.md (as roo
 	tools/time-checks $(OUT)/docs/check-times.json
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/check-times.json)
 
-stress: deps ## Ten runs of tests in real time, one of all others, beside programs that take both processors (as root, hours): out/stress
+stress: deps ## Ten runs of tests in real time, one of all others, beside programs that take both processors, and with pauses (as root, hours): out/stress
 	@tools/need-root stress
 	@$(NEEDS_PYTHON)
 	@tools/install-deps --optional stress
 	tools/stress-tests $(OUT)/stress 10
+	tools/stress-tests $(OUT)/stress-pauses 3 pauses
 
 long-test: deps ## Tests of minutes: a million packets, ten thousand readers, five gigabytes (as root)
 	@tools/need-root long-test
