@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use ::handover::{Admission, ForwardingTable, NextHop, Note, Peer};
 use control::Feedback;
@@ -450,8 +450,8 @@ impl FlowTransfer for Accelerator {
         before.into_iter().flatten().for_each(|mut journal| journal.retire());
     }
 
-    fn prepare_to_store(&mut self) {
-        self.prepared = PreparedState::begin(self.flow_count() * FLOW_STATE_LEN);
+    fn prepare_to_store(&mut self, done: mpsc::Sender<()>) {
+        self.prepared = PreparedState::begin(self.flow_count() * FLOW_STATE_LEN, done);
     }
 
     fn store(&self) -> Result<FlowState, String> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::mpsc;
 
 use engine::{
     ControlGroup, Journal, JournalEntry, Middlebox, Notice, PassThrough, Port, Transmit, UnknownFlow,
@@ -119,8 +120,8 @@ pub trait FlowTransfer {
     /// owed to it.
     fn resynchronise(&mut self, _now: Instant) {}
 
-    /// Prepares to [`FlowTransfer::store`] its flows soon: packets do not wait yet.
-    fn prepare_to_store(&mut self) {}
+    /// Prepares to [`FlowTransfer::store`] its flows soon, and drops `done` when it is ready: no packet waits for that.
+    fn prepare_to_store(&mut self, _done: mpsc::Sender<()>) {}
 
     /// Everything it knows of its flows, for another process to go on with; between two turns of the loop.
     ///

@@ -87,8 +87,8 @@ pub(crate) enum Command<S> {
     ChangeJournals { journals: [Box<dyn Journal>; 2], answer: mpsc::Sender<()> },
     /// Packets may have gone past for a while.
     Resynchronise,
-    /// The state of all flows will be asked for soon.
-    PrepareToStore,
+    /// The state of all flows will be asked for soon; the sender goes when the shard is ready for it.
+    PrepareToStore(mpsc::Sender<()>),
     /// Give the state of all flows, and do nothing until it is said whether they are another process's now.
     Freeze { answer: mpsc::Sender<Result<FlowState, String>>, are_gone: mpsc::Receiver<FreezeEnd> },
     /// Move a subscriber's flows, or take in a packet of another box.

@@ -39,7 +39,7 @@ impl StateFile {
     /// # Errors
     /// When the kernel has no such file, or not so much memory.
     pub fn with_memory_for(len: usize) -> Result<Self, IoError> {
-        const PIECE: [u8; 64 * 1024] = [0; 64 * 1024];
+        static PIECE: [u8; 64 * 1024] = [0; 64 * 1024];
         let mut state = Self::create()?;
         let mut left = len;
         while left > 0 {

@@ -3,7 +3,7 @@
 //! The kernel clears each page that it gives, and a virtual machine may have to ask its host for it: with 100,000 flows
 //! that takes longer than to write them down.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
 use io::StateFile;
@@ -16,17 +16,18 @@ const KEPT: std::time::Duration = std::time::Duration::from_secs(10);
 pub(super) struct PreparedState(Arc<Mutex<Option<StateFile>>>);
 
 impl PreparedState {
-    /// Begins to fetch memory for `len` bytes. Where that fails, there is none.
-    pub fn begin(len: usize) -> Self {
+    /// Begins to fetch memory for `len` bytes; `done` goes when it is there. Where that fails, there is none.
+    pub fn begin(len: usize, done: mpsc::Sender<()>) -> Self {
         let prepared = Self::default();
         let file = Arc::clone(&prepared.0);
         let fetch = move || {
             let Ok(fetched) = StateFile::with_memory_for(len) else { return };
             *file.lock().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
+            drop(done);
             thread::sleep(KEPT);
             drop(file.lock().unwrap_or_else(PoisonError::into_inner).take());
         };
-        // Nobody waits for it: it ends with the process, too.
+        // It ends with the process, too.
         drop(thread::Builder::new().name("prepare".to_owned()).spawn(fetch));
         prepared
     }

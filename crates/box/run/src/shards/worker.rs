@@ -197,7 +197,7 @@ impl<P: Processor, T: PacketPath> Worker<P, T> {
                 _ = answer.send(());
             }
             Command::Resynchronise => self.processor.resynchronise(now),
-            Command::PrepareToStore => self.processor.prepare_to_store(),
+            Command::PrepareToStore(done) => self.processor.prepare_to_store(done),
             Command::Freeze { answer, are_gone } => {
                 // Who asked and has gone lets it go on.
                 let told = answer.send(self.processor.store()).is_ok();

@@ -104,7 +104,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
             },
             // The console has handed who asks so over to the broadcaster.
             Question::Listen(_) => said(Answer::Refused("nothing is told here".to_owned())),
-            Question::Share(offer) => said(self.share(offer)),
+            Question::Share(offer) => self.share(offer),
             Question::Upgrade(offer) => {
                 let offer = offer.clone();
                 // It answers before it begins.

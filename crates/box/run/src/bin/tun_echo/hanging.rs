@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::mpsc;
 
 use control::Feedback;
 use engine::{Journal, Middlebox, Port, Transmit, UnknownFlow, Verdict};
@@ -128,8 +129,8 @@ impl<P: Processor> FlowTransfer for Hanging<P> {
         self.inner.change_journals(downlink, uplink);
     }
 
-    fn prepare_to_store(&mut self) {
-        self.inner.prepare_to_store();
+    fn prepare_to_store(&mut self, done: mpsc::Sender<()>) {
+        self.inner.prepare_to_store(done);
     }
 
     fn store(&self) -> Result<FlowState, String> {

@@ -4,10 +4,12 @@
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 use io::{Clock, Instance};
 
 use crate::attachment::Attachment;
+use crate::console::Reply;
 use crate::feedback::{FeedbackConfig, FeedbackReceiver};
 use crate::inherited_resources::{InheritedResources, Inventory};
 use crate::journal::Journals;
@@ -32,6 +34,9 @@ pub(in crate::supervisor) struct Adopted {
     /// The processors go on with its journal.
     pub(in crate::supervisor) has_journal: bool,
 }
+
+/// Longest time that another process waits for memory for the flows' state: without it, packets wait a little longer.
+const PREPARED_WITHIN: std::time::Duration = std::time::Duration::from_millis(500);
 
 impl Adopted {
     /// Resources that the instance shares that `config` says to replace, for one of as many shards.
@@ -92,10 +97,12 @@ impl Adopted {
 }
 
 impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
-    /// Shares what leads packets here with the instance that makes `offer`, and goes on.
-    pub(in crate::supervisor) fn share(&mut self, offer: &Offer) -> Answer {
+    /// Shares what leads packets here with the instance that makes `offer`, and goes on. Who asks hears of it once
+    /// there is memory for the flows' state: the thread that answers waits for that.
+    pub(in crate::supervisor) fn share(&mut self, offer: &Offer) -> Reply {
+        let refused = |why: String| -> Reply { Box::new(move || Answer::Refused(why)) };
         if self.stop.is_some() {
-            return Answer::Refused("it is ending already".to_owned());
+            return refused("it is ending already".to_owned());
         }
         let theirs = self.shards.asker().reports();
         let sum = |name: &str| theirs.iter().map(|report| report.processor.counter(name)).sum::<u64>();
@@ -115,11 +122,16 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         match sent {
             Ok(()) => {
                 self.successor_needs.is_shared = true;
-                self.processor.prepare_to_store();
-                self.shards.tell_all(|| Command::PrepareToStore);
-                Answer::Done("shared".to_owned())
+                let (done, ready) = mpsc::channel();
+                self.shards.tell_all(|| Command::PrepareToStore(done.clone()));
+                self.processor.prepare_to_store(done);
+                Box::new(move || {
+                    // Nothing is ever sent: it ends with the last sender, or is too late to be of use.
+                    _ = ready.recv_timeout(PREPARED_WITHIN);
+                    Answer::Done("shared".to_owned())
+                })
             }
-            Err(why) => Answer::Refused(why),
+            Err(why) => refused(why),
         }
     }
 
