@@ -6,10 +6,11 @@
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-use io::StateFile;
+use io::{Clock, StateFile, Waiter};
+use units::Duration;
 
 /// Time for which it is kept: the other process asks for the flows sooner, or not at all.
-const KEPT: std::time::Duration = std::time::Duration::from_secs(10);
+const KEPT: Duration = Duration::from_secs(10);
 
 /// A file that is about to be there, for whoever comes first: its user, or the end of its time.
 #[derive(Debug, Default)]
@@ -24,7 +25,10 @@ impl PreparedState {
             let Ok(fetched) = StateFile::with_memory_for(len) else { return };
             *file.lock().unwrap_or_else(PoisonError::into_inner) = Some(fetched);
             drop(done);
-            thread::sleep(KEPT);
+            // Where it cannot wait, it is given back at once.
+            if let Ok(mut waiter) = Waiter::new(Duration::ZERO) {
+                drop(waiter.wait(Some(Clock::now() + KEPT)));
+            }
             drop(file.lock().unwrap_or_else(PoisonError::into_inner).take());
         };
         // It ends with the process, too.
