@@ -114,8 +114,10 @@ fn the_router_with_the_queue_is_named() {
     assert_eq!(phases[0]["growth"], Value::Null);
     for phase in phases {
         let load = &phase["load"];
+        // A load that comes in bursts, as from a busy machine, has the queue drop more of them.
+        let least = if load == "idle" { 15 } else { 8 };
         for hop in phase["hops"].as_array().unwrap() {
-            assert!(hop["answered"].as_u64().unwrap() >= 8, "{load}: {hop}");
+            assert!(hop["answered"].as_u64().unwrap() >= least, "{load}: {hop}");
         }
         if load != "idle" {
             let growth = &phase["growth"];

@@ -4,6 +4,7 @@
 //!   old                                             new
 //!    │◀────────────── Question::Share ────────────────│
 //!    │── queues, links, maps, lifeline, held data ───▶│  fits? no: it makes devices of its own (below)
+//!  fetches memory for the state, then answers         │
 //!    │                                                │  maps them, starts its watchdog
 //!    │◀──────────── Question::Upgrade ───────────────│
 //!  freeze: every shard stops after a turn             │

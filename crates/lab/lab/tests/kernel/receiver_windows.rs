@@ -179,9 +179,8 @@ fn an_unmodified_client_is_told_to_offer_less() {
         println!("RTT_min {rtt_min} ms");
         assert!((0.9 * 40.0..1.25 * 40.0).contains(&rtt_min), "{line:#}");
         assert!(line["rtt_ms"].as_f64().unwrap() > line["rtt_min_ms"].as_f64().unwrap(), "{line:#}");
-        // Four round trips of 20 Mbit/s, where the kernel itself would allow seconds; more came in the last one where this
-        // machine had stood still before it.
-        assert!(line["window_bytes"].as_u64().unwrap() < 600_000, "{line:#}");
+        // Four round trips of 20 Mbit/s, where the kernel itself would allow seconds.
+        assert!(line["window_bytes"].as_u64().unwrap() < 400_000, "{line:#}");
         assert!(line["told_bytes"].as_u64().unwrap() < line["own_bytes"].as_u64().unwrap() / 2, "{line:#}");
         assert_eq!(line["state"], "ended");
     }
