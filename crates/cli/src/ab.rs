@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use run::{AbReport, Answer, Question};
 use scenario::Quantity;
 use units::Duration;
@@ -53,7 +54,7 @@ struct ShowArgs {
 }
 
 /// Runs `cellerator ab`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let (which, json, question) = match &args.command {
         Command::Start(args) => {
             let time_ms = args.time.0.as_millis();

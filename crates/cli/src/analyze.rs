@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::{CaptureFile, Config, Event, Findings, FlowReport, MadeBy, PacketView, PairFinder, Sink};
+use anyhow::{Context, Result, bail};
 use report::Wanted;
 use serde_json::Value;
 use units::Duration;
@@ -121,7 +122,7 @@ pub struct Args {
 }
 
 /// Analyzes one file: a table, and a report if `html` names one.
-pub fn file(path: &Path, html: Option<&Path>) -> Result<ExitCode, String> {
+pub fn file(path: &Path, html: Option<&Path>) -> Result<ExitCode> {
     #[derive(clap::Parser)]
     struct Whole {
         #[command(flatten)]
@@ -131,25 +132,25 @@ pub fn file(path: &Path, html: Option<&Path>) -> Result<ExitCode, String> {
     if let Some(html) = html {
         words.extend(["--html".into(), html.into()]);
     }
-    let whole = <Whole as clap::Parser>::try_parse_from(words).map_err(|error| error.to_string())?;
+    let whole = <Whole as clap::Parser>::try_parse_from(words)?;
     main(&whole.args)
 }
 
 /// Reads one file into `sink`, with the settings that the command has by default.
-pub fn read_file<S: Sink>(path: &Path, sink: S) -> Result<S, String> {
+pub fn read_file<S: Sink>(path: &Path, sink: S) -> Result<S> {
     #[derive(clap::Parser)]
     struct Whole {
         #[command(flatten)]
         args: Args,
     }
     let words: [OsString; 2] = ["analyze".into(), path.into()];
-    let whole = <Whole as clap::Parser>::try_parse_from(words).map_err(|error| error.to_string())?;
+    let whole = <Whole as clap::Parser>::try_parse_from(words)?;
     let (sink, _) = read(&whole.args, inputs::inputs(&whole.args.files)?, sink)?;
     Ok(sink)
 }
 
 /// Runs the command.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(metric) = &args.explain {
         return print(explain(metric)?.as_bytes()).map(|()| ExitCode::SUCCESS);
     }
@@ -160,13 +161,13 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         return groups::compare(args);
     }
     if args.env != "none" && args.parquet.is_none() && args.write_manifest.is_none() {
-        return Err("--env names an environment in a dataset: give --parquet DIR".to_owned());
+        bail!("--env names an environment in a dataset: give --parquet DIR");
     }
     if many::is_meant(args) {
         return many::run(args);
     }
     if args.manifest.is_some() || args.shard.is_some() || args.write_manifest.is_some() {
-        return Err("series and shards make a dataset only: leave the other outputs out".to_owned());
+        bail!("series and shards make a dataset only: leave the other outputs out");
     }
     let inputs = inputs::inputs(&args.files)?;
     let made_by = MadeBy { cellerator: env!("CARGO_PKG_VERSION").to_owned(), command: command() };
@@ -177,28 +178,21 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
 }
 
 /// Writes to standard output; a reader that has gone is no failure.
-fn print(text: &[u8]) -> Result<(), String> {
+fn print(text: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(format!("writing the result failed: {error}"))
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing the result failed"),
     }
 }
 
 /// Reads all captures into `sink`; says on standard error what could not be read.
-fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> Result<(S, Findings), String> {
+fn read<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S) -> Result<(S, Findings)> {
     read_from(args, inputs, sink, 0)
 }
 
 /// As [`read`], with the number of the first flow.
-fn read_from<S: Sink>(
-    args: &Args,
-    inputs: Vec<Input>,
-    sink: S,
-    first_flow: u64,
-) -> Result<(S, Findings), String> {
+fn read_from<S: Sink>(args: &Args, inputs: Vec<Input>, sink: S, first_flow: u64) -> Result<(S, Findings)> {
     let (sink, findings) = found(args, args.threads, inputs, sink, first_flow)?;
     for capture in &findings.captures {
         if let Some(problem) = &capture.problem {
@@ -209,12 +203,7 @@ fn read_from<S: Sink>(
 }
 
 /// As [`read`], in this number of threads, and without a word on standard error.
-fn read_quietly<S: Sink>(
-    args: &Args,
-    threads: u16,
-    inputs: Vec<Input>,
-    sink: S,
-) -> Result<(S, Findings), String> {
+fn read_quietly<S: Sink>(args: &Args, threads: u16, inputs: Vec<Input>, sink: S) -> Result<(S, Findings)> {
     found(args, Some(threads), inputs, sink, 0)
 }
 
@@ -224,7 +213,7 @@ fn found<S: Sink>(
     inputs: Vec<Input>,
     sink: S,
     first_flow: u64,
-) -> Result<(S, Findings), String> {
+) -> Result<(S, Findings)> {
     let config = Config {
         idle: Duration::from_secs(args.idle),
         first_flow,
@@ -279,9 +268,9 @@ fn outcome(captures: &[CaptureFile]) -> ExitCode {
 
 /// Meanings of everything whose name contains `metric`: fields and values of the JSON, and columns of the
 /// tables.
-fn explain(metric: &str) -> Result<String, String> {
+fn explain(metric: &str) -> Result<String> {
     let schema: Value = serde_json::from_str(include_str!("../../../schemas/analysis.schema.json"))
-        .map_err(|error| format!("the schema of the results cannot be read: {error}"))?;
+        .context("the schema of the results cannot be read")?;
     let wanted = metric.to_lowercase().replace([' ', '-'], "_");
     let mut text = String::new();
     explain_fields(&mut text, "results", &schema, &wanted);
@@ -303,7 +292,7 @@ fn explain(metric: &str) -> Result<String, String> {
         }
     }
     if text.is_empty() {
-        return Err(format!("no field's name contains {metric:?}: docs/analyze.md lists what there is"));
+        bail!("no field's name contains {metric:?}: docs/analyze.md lists what there is");
     }
     Ok(text)
 }

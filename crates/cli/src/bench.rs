@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, bail};
 use bench::{BenchError, Benchmark, ClientSide, Interrupted, PartName, Progress, Results};
 use clap::builder::PossibleValue;
 use clap::{Subcommand, ValueEnum};
@@ -124,19 +125,15 @@ impl ValueEnum for Name {
 }
 
 /// Runs `cellerator bench`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     match &args.command {
         None => match &args.show {
             Some(path) => show_again(path, args),
             None => return measure(args),
         },
-        Some(HelperCommand::Echo(args)) => echo(args).map_err(|error| format!("bench: {error}")),
-        Some(HelperCommand::HoldServer { buffer }) => {
-            bench::hold_server(*buffer).map_err(|error| format!("bench: {error}"))
-        }
-        Some(HelperCommand::HoldClients(args)) => {
-            hold_clients(args).map_err(|error| format!("bench: {error}"))
-        }
+        Some(HelperCommand::Echo(args)) => echo(args).context("bench"),
+        Some(HelperCommand::HoldServer { buffer }) => bench::hold_server(*buffer).context("bench"),
+        Some(HelperCommand::HoldClients(args)) => hold_clients(args).context("bench"),
         Some(HelperCommand::EngineCost { flows }) => engine_cost(*flows),
     }
     .map(|()| ExitCode::SUCCESS)
@@ -166,27 +163,26 @@ fn hold_clients(args: &HoldArgs) -> Result<(), BenchError> {
     })
 }
 
-fn engine_cost(flows: u32) -> Result<(), String> {
-    let cost = bench::engine_cost(flows).map_err(|error| format!("bench: {error}"))?;
-    let json = serde_json::to_string(&cost).map_err(|error| format!("bench: {error}"))?;
-    writeln!(std::io::stdout(), "{json}").map_err(|error| format!("bench: {error}"))
+fn engine_cost(flows: u32) -> Result<()> {
+    let cost = bench::engine_cost(flows).context("bench")?;
+    let json = serde_json::to_string(&cost).context("bench")?;
+    writeln!(std::io::stdout(), "{json}").context("bench")
 }
 
-fn measure(args: &Args) -> Result<ExitCode, String> {
-    let text = |error: &dyn std::fmt::Display| format!("bench: {error}");
+fn measure(args: &Args) -> Result<ExitCode> {
     let parts: Vec<PartName> = match args.parts.as_slice() {
         [] => PartName::ALL.to_vec(),
         some => PartName::ALL.into_iter().filter(|part| some.contains(&Name(*part))).collect(),
     };
     // Once, not for each part: even the engine alone is measured in a network of its own.
-    require(Feature::Namespaces).map_err(|error| text(&error))?;
+    require(Feature::Namespaces).context("bench")?;
     // Before minutes of measuring: a path that cannot be written should not cost them.
     let words = Words::beside([args.json.as_deref(), args.markdown.as_deref()])?;
     [&args.json, &args.markdown].into_iter().flatten().try_for_each(|path| writable::file(path))?;
     let kept = args.json.as_deref().filter(|path| !is_standard_output(path));
     let mut results = kept.map_or(Ok(Results::new()), earlier)?;
-    let signals = Signals::terminating().map_err(|error| text(&error))?;
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let signals = Signals::terminating().context("bench")?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let benchmark = Benchmark {
         time: args.seconds.map(Duration::from_secs),
         rounds: args.pairs,
@@ -238,7 +234,7 @@ fn measure(args: &Args) -> Result<ExitCode, String> {
     }
     match failed.is_empty() {
         true => Ok(ExitCode::SUCCESS),
-        false => Err(format!("bench: these parts failed: {}", failed.join(", "))),
+        false => bail!("bench: these parts failed: {}", failed.join(", ")),
     }
 }
 
@@ -247,9 +243,9 @@ fn files(args: &Args) -> impl Iterator<Item = &Path> {
     [&args.json, &args.markdown, &args.plots].into_iter().flatten().map(PathBuf::as_path)
 }
 
-fn show_again(path: &Path, args: &Args) -> Result<(), String> {
+fn show_again(path: &Path, args: &Args) -> Result<()> {
     if !path.is_file() {
-        return Err(format!("bench: there is no file {}", path.display()));
+        bail!("bench: there is no file {}", path.display());
     }
     let results = earlier(path)?;
     save(args, &results)?;
@@ -259,15 +255,14 @@ fn show_again(path: &Path, args: &Args) -> Result<(), String> {
 }
 
 /// The results that an earlier run wrote to `path`, if it is there.
-fn earlier(path: &Path) -> Result<Results, String> {
+fn earlier(path: &Path) -> Result<Results> {
     let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Results::new()),
-        Err(e) => return Err(format!("bench: cannot read {}: {e}", path.display())),
+        text => text.with_context(|| format!("bench: cannot read {}", path.display()))?,
     };
     let results =
         serde_json::from_str(&text).ok().filter(|results: &Results| results.schema == bench::SCHEMA);
-    results.ok_or_else(|| {
+    results.with_context(|| {
         format!(
             "bench: {} is not of the form {}: delete it or name another file",
             path.display(),
@@ -290,9 +285,9 @@ fn show(step: Progress<'_>) {
 }
 
 /// Writes the files that were asked for.
-fn save(args: &Args, results: &Results) -> Result<(), String> {
+fn save(args: &Args, results: &Results) -> Result<()> {
     let write = |path: &Path, text: String| {
-        std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     };
     let file = |path: &Option<PathBuf>| path.clone().filter(|path| !is_standard_output(path));
     if let Some(path) = file(&args.markdown) {
@@ -301,7 +296,7 @@ fn save(args: &Args, results: &Results) -> Result<(), String> {
     }
     if let Some(directory) = &args.plots {
         std::fs::create_dir_all(directory)
-            .map_err(|e| format!("cannot create {}: {e}", directory.display()))?;
+            .with_context(|| format!("cannot create {}", directory.display()))?;
         for (name, svg) in results.plots() {
             write(&directory.join(format!("{name}.svg")), svg)?;
         }
@@ -313,7 +308,7 @@ fn save(args: &Args, results: &Results) -> Result<(), String> {
 }
 
 /// Writes the document that is to go to standard output, once and at the end.
-fn to_standard_output(args: &Args, results: &Results) -> Result<(), String> {
+fn to_standard_output(args: &Args, results: &Results) -> Result<()> {
     let goes = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_standard_output);
     if goes(&args.json) {
         output::save(Path::new("-"), &json(results)?)?;
@@ -324,11 +319,11 @@ fn to_standard_output(args: &Args, results: &Results) -> Result<(), String> {
     Ok(())
 }
 
-fn json(results: &Results) -> Result<String, String> {
-    serde_json::to_string_pretty(results).map(|json| json + "\n").map_err(|e| format!("results as JSON: {e}"))
+fn json(results: &Results) -> Result<String> {
+    serde_json::to_string_pretty(results).map(|json| json + "\n").context("results as JSON")
 }
 
-fn create_parent(path: &Path) -> Result<(), String> {
+fn create_parent(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))
+    std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::{Shell, generate};
 
@@ -27,7 +28,7 @@ enum ShellArg {
 }
 
 /// Runs `cellerator completions`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     // A reader who has gone away is no reason to complain.
     drop(std::io::stdout().write_all(&script(args.shell)));
     Ok(ExitCode::SUCCESS)

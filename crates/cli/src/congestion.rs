@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::congestion::{CongestionStatus, ConnectionStatus, Loaded, RunningComparison, Users};
+use anyhow::{Context, Result};
 use clap::Subcommand;
 use figures::Table;
 use io::{Clock, Signals};
@@ -96,7 +97,7 @@ struct StatusArgs {
 }
 
 /// Runs `cellerator congestion`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Load(args) => load(args),
         Command::Compare(args) => compare::main(args),
@@ -112,32 +113,30 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
 }
 
-fn load(args: &LoadArgs) -> Result<ExitCode, String> {
+fn load(args: &LoadArgs) -> Result<ExitCode> {
     let words = Words::default();
-    let signals = Signals::terminating().map_err(|error| error.to_string())?;
-    ::congestion::hold(&args.users.users(), &signals, &mut |line| words.say(line)).map_err(|error| {
-        show_log(error.log(), args.verbose);
-        error.to_string()
-    })?;
+    let signals = Signals::terminating()?;
+    ::congestion::hold(&args.users.users(), &signals, &mut |line| words.say(line))
+        .inspect_err(|error| show_log(error.log(), args.verbose))?;
     Ok(interruption::code(signals.taken()))
 }
 
-fn install(args: &InstallArgs) -> Result<(), String> {
+fn install(args: &InstallArgs) -> Result<()> {
     let words = Words::default();
     let place = Place::of(&args.root)?;
     if args.remove {
         words.say(&place.remove()?.join("\n"));
         return Ok(());
     }
-    let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    let program = std::env::current_exe().context("where this program is")?;
     words.say(&place.install(&program, &args.users.words())?.join("\n"));
     Ok(())
 }
 
-fn unload() -> Result<(), String> {
+fn unload() -> Result<()> {
     let place = Place::of(Path::new("/")).ok();
     let of_unit = place.as_ref().and_then(Place::process);
-    let mut lines = ::congestion::unload().map_err(|error| error.to_string())?;
+    let mut lines = ::congestion::unload()?;
     if of_unit.is_some()
         && let Some(command) = place.as_ref().and_then(Place::for_good)
     {
@@ -147,8 +146,8 @@ fn unload() -> Result<(), String> {
     Ok(())
 }
 
-fn status(args: &StatusArgs) -> Result<ExitCode, String> {
-    let status = ::congestion::status().map_err(|error| error.to_string())?;
+fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let status = ::congestion::status()?;
     if args.json {
         print_json(&status)?;
     } else {

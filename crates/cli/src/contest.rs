@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ::contest::{
     Buffer, Contest, Document, LabContest, Maker, Part, Scheme, Settings, TraceSource, page, tables,
 };
+use anyhow::{Context, Result, bail};
 use io::{Clock, Signals};
 use lab::Instance;
 use scenario::Quantity;
@@ -75,7 +76,7 @@ pub struct Args {
 }
 
 /// Runs `cellerator contest`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let contest = contest(args)?;
     let files = [args.json.as_deref(), args.html.as_deref()];
     let words = Words::beside(files)?;
@@ -92,7 +93,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         (in_lab(&contest, &progress)?, interruption::code(None))
     } else {
         let interruption = Interruption::listen()?;
-        let held = contest.hold(&progress, interruption.flag()).map_err(|e| e.to_string())?;
+        let held = contest.hold(&progress, interruption.flag())?;
         (held, interruption.code())
     };
     let document = Document {
@@ -108,7 +109,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         output::save(path, &page(&document))?;
     }
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&document).map_err(|e| format!("results as JSON: {e}"))?;
+        let json = serde_json::to_string_pretty(&document).context("results as JSON")?;
         output::save(path, &(json + "\n"))?;
     }
     if let Some(interrupted) = document.interrupted {
@@ -124,21 +125,19 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn contest(args: &Args) -> Result<Contest, String> {
-    let text = |e: ::contest::ContestError| e.to_string();
+fn contest(args: &Args) -> Result<Contest> {
     let length = Duration::from_secs(args.seconds);
-    let mut schemes: Vec<Scheme> =
-        args.schemes.iter().map(|s| s.trim().parse()).collect::<Result<_, _>>().map_err(text)?;
+    let mut schemes: Vec<Scheme> = args.schemes.iter().map(|s| s.trim().parse()).collect::<Result<_, _>>()?;
     for setting in &args.param {
         set(&mut schemes, setting)?;
     }
     let mut buffers: Vec<Buffer> = Vec::new();
     for buffer in &args.buffer {
         let names: &[&str] = if buffer == "both" { &["4MB", "2bdp"] } else { &[buffer] };
-        buffers.extend(names.iter().map(|n| n.parse()).collect::<Result<Vec<Buffer>, _>>().map_err(text)?);
+        buffers.extend(names.iter().map(|n| n.parse()).collect::<Result<Vec<Buffer>, _>>()?);
     }
     let seeds: Vec<u64> = (0..u64::from(args.seeds)).map(|number| args.seed.wrapping_add(number)).collect();
-    let open = |name: &String| TraceSource::open_all(name, args.from.0, length, &seeds).map_err(text);
+    let open = |name: &String| TraceSource::open_all(name, args.from.0, length, &seeds);
     let traces = args.traces.iter().map(open).collect::<Result<_, _>>()?;
     let threads = args.threads.unwrap_or_else(io::sched::cpu_count).max(1);
     let late = if args.no_limit { Vec::new() } else { args.limit_delay.iter().map(|q| q.0).collect() };
@@ -147,27 +146,26 @@ fn contest(args: &Args) -> Result<Contest, String> {
     Ok(Contest { settings, traces, schemes })
 }
 
-fn in_lab(contest: &Contest, progress: &(dyn Fn(&str) + Sync)) -> Result<Document, String> {
-    let signals = Signals::terminating().map_err(|e| e.to_string())?;
-    let instance = Instance::register(None, "contest").map_err(|e| e.to_string())?;
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+fn in_lab(contest: &Contest, progress: &(dyn Fn(&str) + Sync)) -> Result<Document> {
+    let signals = Signals::terminating()?;
+    let instance = Instance::register(None, "contest")?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let lab = LabContest { contest, instance: &instance, signals: &signals, program };
-    lab.hold(progress).map_err(|e| e.to_string())
+    Ok(lab.hold(progress)?)
 }
 
 /// Sets `controller.name=value` wherever that controller is.
-fn set(schemes: &mut [Scheme], setting: &str) -> Result<(), String> {
+fn set(schemes: &mut [Scheme], setting: &str) -> Result<()> {
     let wrong = || format!("--param `{setting}`: write CONTROLLER.NAME=VALUE, as in rate.alpha=40ms");
-    let (path, value) = setting.split_once('=').ok_or_else(wrong)?;
-    let (controller, name) = path.trim().split_once('.').ok_or_else(wrong)?;
+    let (path, value) = setting.split_once('=').with_context(wrong)?;
+    let (controller, name) = path.trim().split_once('.').with_context(wrong)?;
     let mut is_used = false;
     for scheme in schemes.iter_mut().filter(|scheme| scheme.controller.name() == controller) {
-        scheme.set(name, value).map_err(|e| e.to_string())?;
+        scheme.set(name, value)?;
         is_used = true;
     }
-    if is_used {
-        Ok(())
-    } else {
-        Err(format!("--param `{setting}`: no scheme has the controller `{controller}`"))
+    if !is_used {
+        bail!("--param `{setting}`: no scheme has the controller `{controller}`");
     }
+    Ok(())
 }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use top::{Gate, Secrets};
 use units::Duration;
 
@@ -32,21 +33,21 @@ pub struct Args {
 }
 
 /// Runs `cellerator dashboard`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let result = if args.served.serve { serve(args.listen) } else { start(args) };
-    result.map_err(|error| format!("dashboard: {error}"))
+    result.context("dashboard")
 }
 
 /// Starts the server without any rights, and answers it.
-fn start(args: &Args) -> Result<ExitCode, String> {
+fn start(args: &Args) -> Result<ExitCode> {
     let served = &args.served;
     let secrets = match (&args.certificate, &args.key, &args.token_file) {
         (Some(certificate), Some(key), Some(token)) => Some(Secrets::read(certificate, key, token)),
         _ => None,
     };
-    let secrets = secrets.transpose().map_err(|error| error.to_string())?;
+    let secrets = secrets.transpose()?;
     // Before there is a process for it.
-    dashboard::check_address(args.listen, secrets.is_some()).map_err(|error| error.to_string())?;
+    dashboard::check_address(args.listen, secrets.is_some())?;
     let mut gate = Gate::new(&served.state_directory, served.names.clone()).with_pause(PAUSE);
     let arguments = ["dashboard", "--serve", "--listen", &args.listen.to_string()];
     serve_beside(&arguments, &served.user, &served.state_directory, |server| {
@@ -54,11 +55,11 @@ fn start(args: &Args) -> Result<ExitCode, String> {
     })
 }
 
-fn serve(listen: SocketAddr) -> Result<ExitCode, String> {
+fn serve(listen: SocketAddr) -> Result<ExitCode> {
     let ready = |at: SocketAddr, has_tls: bool| {
         let scheme = if has_tls { "https" } else { "http" };
         say_ready(&format!("dashboard at {scheme}://{at}/"));
     };
-    dashboard::serve(listen, reader()?, ready).map_err(|error| error.to_string())?;
+    dashboard::serve(listen, reader()?, ready)?;
     Ok(ExitCode::SUCCESS)
 }

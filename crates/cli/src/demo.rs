@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 
+use anyhow::{Result, bail};
 use io::Signals;
 use lab::{LabError, Runner};
 use scenario::results::{Picture, Results, ScenarioResult};
@@ -13,6 +14,7 @@ use units::{Bytes, Duration, Rate};
 
 use crate::outcome::{self, Files};
 use crate::progress::Display;
+use crate::told;
 
 /// The parts, built in so that the program stands alone.
 const PARTS: [(&str, &str); 4] = [
@@ -39,7 +41,7 @@ pub struct Args {
 }
 
 /// Runs `cellerator demo`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let scenarios = PARTS.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let loss = read(&LOSS)?;
     println!("Real downloads over an emulated cellular link; about four minutes.\n");
@@ -55,8 +57,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     outcome::run(&scenarios, None, Path::new("."), None, &files)
 }
 
-fn read((file, text): &(&str, &str)) -> Result<Scenario, String> {
-    Scenario::from_toml(file, text).map_err(|e| e.to_string())
+fn read((file, text): &(&str, &str)) -> Result<Scenario> {
+    Ok(Scenario::from_toml(file, text)?)
 }
 
 /// Throughput against random loss, simulated; the ping during a download, beside that of the idle
@@ -108,9 +110,9 @@ fn simulated(scenario: &Scenario, signals: &Signals) -> Result<ScenarioResult, L
                 Err(RecvTimeoutError::Timeout) => {
                     is_over.fetch_or(signals.take().is_some(), Ordering::Relaxed)
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err("the simulation ended early".to_owned()),
+                Err(RecvTimeoutError::Disconnected) => bail!("the simulation ended early"),
             };
         }
     });
-    result.map_err(LabError::Which)?.ok_or(LabError::Interrupted)
+    result.map_err(|error| LabError::Which(told(&error)))?.ok_or(LabError::Interrupted)
 }

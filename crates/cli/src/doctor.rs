@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use run::{Diagnosis, Finding, Health};
 
 use crate::output::Words;
@@ -24,11 +25,11 @@ pub struct Args {
 ///
 /// The exit code is 0 if `cellerator run` can work here, 3 if something that it needs is missing, 1 if this
 /// cannot be found out, and 2 for wrong arguments.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
-    let diagnosis = run::examine(&args.interfaces).map_err(|error| error.to_string())?;
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let diagnosis = run::examine(&args.interfaces)?;
     let words = Words::default();
     if args.json {
-        words.say(&serde_json::to_string_pretty(&diagnosis).map_err(|error| error.to_string())?);
+        words.say(&serde_json::to_string_pretty(&diagnosis)?);
     } else {
         words.say(&text(&diagnosis));
     }

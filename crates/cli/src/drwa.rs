@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use ::drwa::{AttachArgs, DrwaStatus, Line, State};
+use anyhow::{Context, Result};
 use io::Signals;
 use units::Bytes;
 
@@ -44,13 +45,13 @@ struct StatusArgs {
 }
 
 /// Runs `cellerator drwa`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let result = match &args.command {
         Command::Attach(args) => attach(args),
         Command::Detach(args) => ::drwa::detach(args.interface.as_deref()).map(|lines| print(&lines)),
         Command::Status(args) => return status(args),
     };
-    result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("drwa: {error}"))
+    result.map(|()| ExitCode::SUCCESS).context("drwa")
 }
 
 fn attach(args: &AttachArgs) -> Result<(), ::drwa::DrwaError> {
@@ -67,8 +68,8 @@ fn print(lines: &[String]) {
     drop(out.flush());
 }
 
-fn status(args: &StatusArgs) -> Result<ExitCode, String> {
-    let mut status = ::drwa::status().map_err(|error| format!("drwa: {error}"))?;
+fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let mut status = ::drwa::status().context("drwa")?;
     if !args.all {
         for interface in &mut status.attached {
             interface.connections.retain(|line| line.state != State::Ended);

@@ -6,6 +6,7 @@ use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Error, Result};
 use clap::Subcommand;
 use io::Signals;
 use run::{FlowEvent, FlowRecord, Wishes};
@@ -68,8 +69,8 @@ struct FlowsArgs {
 }
 
 /// Runs `cellerator events`; an error is one clear line: what, where, what to do.
-pub fn events(args: &EventsArgs) -> Result<ExitCode, String> {
-    only_look(Path::new(io::INSTANCE_DIRECTORY), &[]).map_err(|error| format!("events: {error}"))?;
+pub fn events(args: &EventsArgs) -> Result<ExitCode> {
+    only_look(Path::new(io::INSTANCE_DIRECTORY), &[]).context("events")?;
     let wishes = Wishes { events: true, flows: args.flows, ended: false };
     let mut out = std::io::stdout().lock();
     let is_json = args.json;
@@ -81,14 +82,13 @@ pub fn events(args: &EventsArgs) -> Result<ExitCode, String> {
 }
 
 /// Runs `cellerator export`.
-pub fn export(args: &ExportArgs) -> Result<ExitCode, String> {
+pub fn export(args: &ExportArgs) -> Result<ExitCode> {
     let What::Flows(args) = &args.what;
     let mut file: Option<Box<dyn Write>> = match &args.json {
         None if args.ipfix.is_some() => None,
         Some(path) if !is_standard_output(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
-            let file =
-                file.map_err(|error| format!("export: cannot write to {}: {error}", path.display()))?;
+            let file = file.with_context(|| format!("export: cannot write to {}", path.display()))?;
             Some(Box::new(LineWriter::new(file)))
         }
         _ => Some(Box::new(std::io::stdout().lock())),
@@ -98,7 +98,7 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode, String> {
     let directory = Path::new(io::INSTANCE_DIRECTORY);
     let confined =
         if collector.is_some() { only_look_and_tell(directory) } else { only_look(directory, &[]) };
-    confined.map_err(|error| format!("export: {error}"))?;
+    confined.context("export")?;
     let wishes = Wishes { ended: true, ..Wishes::default() };
     let result = listen("export", args.name.as_deref(), wishes, &mut |line| {
         if let Some(line) = line {
@@ -131,28 +131,27 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode, String> {
     result
 }
 
-fn collector(to: &str, args: &FlowsArgs) -> Result<Collector, String> {
-    let unknown = |why: &str| format!("export: --ipfix {to}: {why}");
-    let mut addresses = to.to_socket_addrs().map_err(|error| unknown(&error.to_string()))?;
-    let address = addresses.next().ok_or_else(|| unknown("it has no address"))?;
+fn collector(to: &str, args: &FlowsArgs) -> Result<Collector> {
+    let at = || format!("export: --ipfix {to}");
+    let mut addresses = to.to_socket_addrs().with_context(at)?;
+    let address = addresses.next().context("it has no address").with_context(at)?;
     let exporter = Exporter::new(args.domain, args.enterprise);
-    Collector::open(address, args.tcp, exporter).map_err(|error| format!("export: {error}"))
+    Collector::open(address, args.tcp, exporter).context("export")
 }
 
 /// Takes in what the accelerator `name` tells, until it or this process is to end: lines, and pauses.
 fn listen(
-    command: &str,
+    command: &'static str,
     name: Option<&str>,
     wishes: Wishes,
     take: &mut dyn FnMut(Option<&str>) -> std::io::Result<()>,
-) -> Result<ExitCode, String> {
-    let text = |error: &dyn std::fmt::Display| format!("{command}: {error}");
+) -> Result<ExitCode> {
     let directory = Path::new(io::INSTANCE_DIRECTORY);
-    let signals = Signals::terminating().map_err(|error| text(&error))?;
-    let found = run::choose(run::find(directory).map_err(|error| error.to_string())?, name)?;
-    let mut stream = Stream::open(directory, &found, wishes).map_err(|error| text(&error))?;
+    let signals = Signals::terminating().context(command)?;
+    let found = run::choose(run::find(directory)?, name).map_err(Error::msg)?;
+    let mut stream = Stream::open(directory, &found, wishes).context(command)?;
     while signals.take().is_none() {
-        let taken = match stream.next_line().map_err(|error| text(&error))? {
+        let taken = match stream.next_line().context(command)? {
             Next::Line(line) => take(Some(&line)),
             Next::Nothing => take(None),
             Next::End => break,
@@ -160,7 +159,7 @@ fn listen(
         match taken {
             // A reader who has gone away is no error.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
-            taken => taken.map_err(|error| text(&error))?,
+            taken => taken.context(command)?,
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::ValueEnum;
 use io::Clock;
 use run::adapter::{Adapted, Mapping, mec_rnis, srsran};
@@ -53,9 +54,9 @@ enum Kind {
 }
 
 /// `NAME=ADDR`.
-fn map(text: &str) -> Result<(String, IpAddr), String> {
-    let (name, address) = text.split_once('=').ok_or("expected NAME=ADDR, as 0x4601=10.45.0.2")?;
-    let address = address.parse().map_err(|_| format!("`{address}` is no IP address"))?;
+fn map(text: &str) -> Result<(String, IpAddr)> {
+    let (name, address) = text.split_once('=').context("expected NAME=ADDR, as 0x4601=10.45.0.2")?;
+    let address = address.parse().map_err(|_| anyhow!("`{address}` is no IP address"))?;
     Ok((name.to_owned(), address))
 }
 
@@ -68,11 +69,11 @@ fn decimal(name: &str) -> String {
 }
 
 /// Runs `cellerator feedback-adapter`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
-    let key = args.key_file.as_deref().map(read_key).transpose()?;
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let key = args.key_file.as_deref().map(read_key).transpose().map_err(Error::msg)?;
     let any = if args.to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(args.to).map(|()| socket));
-    let socket = socket.map_err(|error| format!("feedback-adapter: no way to {}: {error}", args.to))?;
+    let socket = socket.with_context(|| format!("feedback-adapter: no way to {}", args.to))?;
     // Tunnels are named as the documents write them, radio identities as numbers.
     let named = |(name, address): &(String, IpAddr)| match args.kind {
         Kind::Srsran => (decimal(name), *address),
@@ -95,7 +96,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         sender.summarise();
     }
     let result = result.and_then(|()| sender.refuse_nothing());
-    result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("feedback-adapter: {error}"))
+    result.map(|()| ExitCode::SUCCESS).context("feedback-adapter")
 }
 
 struct Sender<'a> {
@@ -118,35 +119,34 @@ const DATAGRAM_MAX: usize = 65_535;
 const UNMAPPED_MAX: usize = 32;
 
 impl Sender<'_> {
-    fn read_all(&mut self) -> Result<(), String> {
+    fn read_all(&mut self) -> Result<()> {
         let input = self.args.input.as_str();
-        let failed = |error: std::io::Error| format!("cannot read {input}: {error}");
+        let failed = || format!("cannot read {input}");
         if let Some(address) = input.strip_prefix("udp:") {
-            let socket = UdpSocket::bind(address).map_err(failed)?;
+            let socket = UdpSocket::bind(address).with_context(failed)?;
             let mut buffer = vec![0; DATAGRAM_MAX];
             loop {
-                let (len, _) = socket.recv_from(&mut buffer).map_err(failed)?;
+                let (len, _) = socket.recv_from(&mut buffer).with_context(failed)?;
                 // What else arrives at an open port is no reason to end.
                 let _ = self.read(buffer.get(..len).unwrap_or_default());
             }
         }
         if let Some(address) = input.strip_prefix("tcp:") {
-            return self.read(TcpStream::connect(address).map_err(failed)?);
+            return self.read(TcpStream::connect(address).with_context(failed)?);
         }
         if input == "-" {
             self.read(std::io::stdin().lock())
         } else {
-            self.read(File::open(input).map_err(failed)?)
+            self.read(File::open(input).with_context(failed)?)
         }
     }
 
     /// JSON values one after the other, with anything JSON calls space between them.
-    fn read(&mut self, from: impl Read) -> Result<(), String> {
+    fn read(&mut self, from: impl Read) -> Result<()> {
         let documents = serde_json::Deserializer::from_reader(BufReader::new(from)).into_iter::<Value>();
         for document in documents {
             let number = self.documents + 1;
-            let document =
-                document.map_err(|error| format!("{}: document {number}: {error}", self.args.input))?;
+            let document = document.with_context(|| format!("{}: document {number}", self.args.input))?;
             self.documents = number;
             self.send(&document);
         }
@@ -200,15 +200,12 @@ impl Sender<'_> {
     }
 
     /// An input in which nothing was found is none of its kind.
-    fn refuse_nothing(&self) -> Result<(), String> {
+    fn refuse_nothing(&self) -> Result<()> {
         if self.known > 0 {
             return Ok(());
         }
         let (input, documents) = (&self.args.input, self.documents);
-        Err(format!(
-            "{input}: nothing found in {documents} documents: {} is needed; is KIND right?",
-            self.needed()
-        ))
+        bail!("{input}: nothing found in {documents} documents: {} is needed; is KIND right?", self.needed())
     }
 
     fn summarise(&self) {
@@ -226,9 +223,9 @@ mod tests {
     #[test]
     fn names_are_decimal_or_hexadecimal() {
         let address: IpAddr = "10.45.0.2".parse().unwrap();
-        assert_eq!(map("0x4601=10.45.0.2"), Ok(("0x4601".to_owned(), address)));
+        assert_eq!(map("0x4601=10.45.0.2").unwrap(), ("0x4601".to_owned(), address));
         assert_eq!(["0x4601", "17921", "1/0x4601", "1/7"].map(decimal), ["17921", "17921", "1/17921", "1/7"]);
-        assert!(map("4601").unwrap_err().contains("NAME=ADDR"));
-        assert!(map("1=x").unwrap_err().contains("no IP address"));
+        assert!(map("4601").unwrap_err().to_string().contains("NAME=ADDR"));
+        assert!(map("1=x").unwrap_err().to_string().contains("no IP address"));
     }
 }

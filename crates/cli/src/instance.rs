@@ -7,6 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Error, Result, anyhow};
 use engine::PassReason;
 use io::{Clock, Waiter};
 use run::{Answer, FlowLine, FlowList, Found, Question, RecoveryStatus, Status};
@@ -66,7 +67,7 @@ pub struct DrainArgs {
 }
 
 /// Runs `cellerator status`; an error is one clear line: what, where, what to do.
-pub fn status(args: &StatusArgs) -> Result<ExitCode, String> {
+pub fn status(args: &StatusArgs) -> Result<ExitCode> {
     let StatusArgs { show: args, watch } = args;
     only_look(Path::new(io::INSTANCE_DIRECTORY), &[])?;
     if watch.is_asked() {
@@ -83,7 +84,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, String> {
 }
 
 /// Runs `cellerator flows`.
-pub fn flows(args: &ShowArgs) -> Result<ExitCode, String> {
+pub fn flows(args: &ShowArgs) -> Result<ExitCode> {
     only_look(Path::new(io::INSTANCE_DIRECTORY), &[])?;
     let found = find(&args.which)?;
     let mut all = FlowList::default();
@@ -107,20 +108,20 @@ pub fn flows(args: &ShowArgs) -> Result<ExitCode, String> {
 }
 
 /// Runs `cellerator drain`: returns when the accelerator has ended.
-pub fn drain(args: &DrainArgs) -> Result<ExitCode, String> {
+pub fn drain(args: &DrainArgs) -> Result<ExitCode> {
     let found = find(&args.which)?;
     let time_ms_max = args.time.map(|Quantity(time)| time.as_millis());
     match ask(&found, &Question::Drain { time_ms_max })? {
         Answer::Done(_) => {}
         other => return Err(unexpected(&found, &other)),
     }
-    let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
     let mut last = None;
     while found.is_there() {
         if let Ok(Answer::Status(status)) = found.ask(&Question::Status) {
             last = Some(status);
         }
-        waiter.wait(Some(Clock::now() + POLL)).map_err(|error| error.to_string())?;
+        waiter.wait(Some(Clock::now() + POLL))?;
     }
     let owed = last.map_or(0, |status| status.processor.debt_bytes);
     print(&[format!("{}: drained and ended; {} were owed when last seen", found.name, Bytes::new(owed))]);
@@ -128,7 +129,7 @@ pub fn drain(args: &DrainArgs) -> Result<ExitCode, String> {
 }
 
 /// Runs `cellerator reload`.
-pub fn reload(which: &Which) -> Result<ExitCode, String> {
+pub fn reload(which: &Which) -> Result<ExitCode> {
     let found = find(which)?;
     match ask(&found, &Question::Reload)? {
         Answer::Done(line) => print(&[format!("{}: {line}", found.name)]),
@@ -158,9 +159,9 @@ pub struct HandoverArgs {
 }
 
 /// Runs `cellerator handover`: returns when the other box has the subscriber.
-pub fn handover(args: &HandoverArgs) -> Result<ExitCode, String> {
+pub fn handover(args: &HandoverArgs) -> Result<ExitCode> {
     if let (Some(at), Some(key_file)) = (args.order, &args.key_file) {
-        send_order(args, at, key_file).map_err(|error| format!("handover: {error}"))?;
+        send_order(args, at, key_file).context("handover")?;
         return Ok(ExitCode::SUCCESS);
     }
     let found = find(&args.which)?;
@@ -172,8 +173,8 @@ pub fn handover(args: &HandoverArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn send_order(args: &HandoverArgs, at: SocketAddr, key_file: &Path) -> Result<(), String> {
-    let key = FeedbackKey::new(&run::read_key(key_file)?).ok_or("the key is empty")?;
+fn send_order(args: &HandoverArgs, at: SocketAddr, key_file: &Path) -> Result<()> {
+    let key = FeedbackKey::new(&run::read_key(key_file).map_err(Error::msg)?).context("the key is empty")?;
     let order = HandoverOrder {
         // One order each: another sender is drawn every time.
         sender: RandomState::new().build_hasher().finish() as u32,
@@ -184,34 +185,34 @@ fn send_order(args: &HandoverArgs, at: SocketAddr, key_file: &Path) -> Result<()
     };
     let bytes = order
         .encode(&key)
-        .ok_or_else(|| format!("a peer has a name of 1 to {} bytes", HandoverOrder::PEER_LEN_MAX))?;
+        .with_context(|| format!("a peer has a name of 1 to {} bytes", HandoverOrder::PEER_LEN_MAX))?;
     let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let sent = UdpSocket::bind(any).and_then(|socket| socket.send_to(&bytes, at));
-    sent.map_err(|error| format!("no way to {at}: {error}"))?;
+    sent.with_context(|| format!("no way to {at}"))?;
     print(&[format!("ordered at {at}: {} to {}", args.subscriber, args.to)]);
     Ok(())
 }
 
-pub(crate) fn find(which: &Which) -> Result<Found, String> {
-    let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
-    run::choose(all, which.name.as_deref())
+pub(crate) fn find(which: &Which) -> Result<Found> {
+    let all = run::find(Path::new(io::INSTANCE_DIRECTORY))?;
+    run::choose(all, which.name.as_deref()).map_err(Error::msg)
 }
 
-pub(crate) fn ask(found: &Found, question: &Question) -> Result<Answer, String> {
-    found.ask(question).map_err(|error| error.to_string())
+pub(crate) fn ask(found: &Found, question: &Question) -> Result<Answer> {
+    Ok(found.ask(question)?)
 }
 
-fn ask_status(found: &Found) -> Result<Status, String> {
+fn ask_status(found: &Found) -> Result<Status> {
     match ask(found, &Question::Status)? {
         Answer::Status(status) => Ok(*status),
         other => Err(unexpected(found, &other)),
     }
 }
 
-pub(crate) fn unexpected(found: &Found, answer: &Answer) -> String {
+pub(crate) fn unexpected(found: &Found, answer: &Answer) -> Error {
     match answer {
-        Answer::Refused(why) => format!("{}: {why}", found.name),
-        _ => format!("{}: it is of another version; use the `cellerator` it was started with", found.name),
+        Answer::Refused(why) => anyhow!("{}: {why}", found.name),
+        _ => anyhow!("{}: it is of another version; use the `cellerator` it was started with", found.name),
     }
 }
 
@@ -220,8 +221,8 @@ pub(crate) fn print(lines: &[String]) {
     drop(writeln!(std::io::stdout(), "{}", lines.join("\n")));
 }
 
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
-    print(&[serde_json::to_string_pretty(value).map_err(|error| format!("as JSON: {error}"))?]);
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&[serde_json::to_string_pretty(value).context("as JSON")?]);
     Ok(())
 }
 

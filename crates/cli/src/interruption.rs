@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-use io::{Interest, IoError, Signals, Waiter};
+use anyhow::Result;
+use io::{Interest, Signals, Waiter};
 use units::Duration;
 
 /// Exit code that a shell reports of a program that a signal ended, less the signal's number: 130 for Ctrl-C.
@@ -25,7 +26,7 @@ impl Interruption {
     ///
     /// # Errors
     /// When no descriptor is left.
-    pub fn listen() -> Result<&'static Self, String> {
+    pub fn listen() -> Result<&'static Self> {
         Self::listen_and(|signal| process::exit(SIGNAL_BASE + signal))
     }
 
@@ -33,11 +34,11 @@ impl Interruption {
     ///
     /// # Errors
     /// When no descriptor is left.
-    pub fn listen_once() -> Result<&'static Self, String> {
+    pub fn listen_once() -> Result<&'static Self> {
         Self::listen_and(|_| {})
     }
 
-    fn listen_and(second: impl Fn(i32) + Send + 'static) -> Result<&'static Self, String> {
+    fn listen_and(second: impl Fn(i32) + Send + 'static) -> Result<&'static Self> {
         // It lives as long as the thread that listens: as long as the process.
         let this: &'static Self =
             Box::leak(Box::new(Self { signal: AtomicI32::new(0), is_asked: AtomicBool::new(false) }));
@@ -86,14 +87,10 @@ pub fn tell<'a>(what: &str, files: impl IntoIterator<Item = &'a Path>) {
 }
 
 /// Calls `act` in a thread of its own for each signal that comes.
-fn on_signals(act: impl Fn(i32) + Send + 'static) -> Result<(), String> {
-    let listen = || -> Result<(Signals, Waiter), IoError> {
-        let signals = Signals::terminating()?;
-        let waiter = Waiter::new(Duration::ZERO)?;
-        waiter.add(&signals, Interest::Read, 0)?;
-        Ok((signals, waiter))
-    };
-    let (signals, mut waiter) = listen().map_err(|error| error.to_string())?;
+fn on_signals(act: impl Fn(i32) + Send + 'static) -> Result<()> {
+    let signals = Signals::terminating()?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(&signals, Interest::Read, 0)?;
     std::thread::spawn(move || {
         while waiter.wait(None).is_ok() {
             if let Some(signal) = signals.take() {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Subcommand;
 use io::{Clock, Interest, Namespace, PidFd, Signals, SpawnOptions, Waiter};
 use lab::{AcceleratorCommand, Instance, Keep, Network, Role, Running, Session};
@@ -124,12 +125,12 @@ struct BenchmarkArgs {
     markdown: Option<PathBuf>,
 }
 
-fn host(text: &str) -> Result<Role, String> {
-    Role::from_name(text).ok_or_else(|| "allowed are server, accelerator and client".to_owned())
+fn host(text: &str) -> Result<Role> {
+    Role::from_name(text).context("allowed are server, accelerator and client")
 }
 
 /// Runs `cellerator lab`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: Args) -> Result<ExitCode> {
     match args.command {
         LabCommand::Up(args) => up(&args),
         LabCommand::Exec(args) => exec(args.name.as_deref(), args.host, &args.command),
@@ -140,7 +141,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
         LabCommand::Run(args) => run(&args),
         LabCommand::List => list(),
         LabCommand::Clean => {
-            for name in lab::instance::clean().map_err(text)? {
+            for name in lab::instance::clean()? {
                 println!("removed what lab `{name}` left behind");
             }
             Ok(ExitCode::SUCCESS)
@@ -151,11 +152,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     }
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-fn run(args: &RunArgs) -> Result<ExitCode, String> {
+fn run(args: &RunArgs) -> Result<ExitCode> {
     let (scenario, own) = outcome::read(&args.scenario)?;
     let traces = args.traces.clone().unwrap_or(own);
     let title = format!("Cellerator: {}", scenario.heading());
@@ -169,25 +166,25 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     outcome::run(&[scenario], args.case.as_deref(), &traces, args.name.as_deref(), &files)
 }
 
-fn up(args: &UpArgs) -> Result<ExitCode, String> {
+fn up(args: &UpArgs) -> Result<ExitCode> {
     let (scenario, traces) = match &args.scenario {
         Some(path) => outcome::read(path)?,
         None => (preset(&args.preset)?, PathBuf::from(".")),
     };
     let case = one_case(&scenario, args.case.as_deref())?;
-    let signals = Signals::terminating().map_err(text)?;
-    let instance = Instance::register(args.name.as_deref(), scenario.heading()).map_err(text)?;
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let signals = Signals::terminating()?;
+    let instance = Instance::register(args.name.as_deref(), scenario.heading())?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let is_accelerated = case.accelerator.enabled.unwrap_or(false);
     let has_feedback = case.feedback.base_station().is_some();
     let accelerator =
         is_accelerated.then(|| AcceleratorCommand::new(&program, &case).with_feedback(has_feedback));
     if let Some(lack) = accelerator.as_ref().and_then(AcceleratorCommand::lack) {
-        return Err(format!("case `{}` needs the accelerator: {lack}", case.name));
+        bail!("case `{}` needs the accelerator: {lack}", case.name);
     }
-    let plan = case.links(scenario.seed, &mut |file| lab::read_trace(&traces, file)).map_err(text)?;
-    let mut session = Session::build(&instance, &case, accelerator.as_ref()).map_err(text)?;
-    session.begin(&plan, Keep::Nothing).map_err(text)?;
+    let plan = case.links(scenario.seed, &mut |file| lab::read_trace(&traces, file))?;
+    let mut session = Session::build(&instance, &case, accelerator.as_ref())?;
+    session.begin(&plan, Keep::Nothing)?;
     let code = if args.command.is_empty() {
         announce(&instance, &scenario, &case, args.name.is_some());
         wait(&mut session, &signals)?;
@@ -195,7 +192,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
     } else {
         execute(session.network().namespace(args.on), &args.command, None)?
     };
-    let timing = session.end().map_err(text)?.judged(true);
+    let timing = session.end()?.judged(true);
     let late = timing.late_us;
     if late.count > 0 {
         eprintln!(
@@ -210,23 +207,24 @@ fn up(args: &UpArgs) -> Result<ExitCode, String> {
 }
 
 /// A network around a synthetic radio link.
-fn preset(name: &str) -> Result<Scenario, String> {
+fn preset(name: &str) -> Result<Scenario> {
     let toml = format!(
         "name = \"up\"\ntitle = \"{name}\"\nwan.delay = \"5 ms\"\n\
          radio.down = {{ preset = \"{name}\", delay = \"20 ms\" }}\nradio.up = {{ preset = \"{name}\", \
          delay = \"20 ms\" }}\n"
     );
     Scenario::from_toml("--preset", &toml).map_err(|e| match e {
-        scenario::Error::File { message, .. } => format!("--preset: {message}"),
-        other => other.to_string(),
+        scenario::Error::File { message, .. } => anyhow!("--preset: {message}"),
+        other => other.into(),
     })
 }
 
-fn one_case(scenario: &Scenario, name: Option<&str>) -> Result<Case, String> {
+fn one_case(scenario: &Scenario, name: Option<&str>) -> Result<Case> {
     let cases = scenario.resolved();
     let names: Vec<String> = cases.iter().map(|c| format!("`{}`", c.name)).collect();
     let found = cases.into_iter().find(|case| name.is_none_or(|name| case.name == name));
-    found.ok_or_else(|| format!("no case is named `{}`; there are {}", name.unwrap_or(""), names.join(", ")))
+    found
+        .with_context(|| format!("no case is named `{}`; there are {}", name.unwrap_or(""), names.join(", ")))
 }
 
 /// Says what is there and how to use it.
@@ -258,54 +256,54 @@ fn announce(instance: &Instance, scenario: &Scenario, case: &Case, is_named: boo
 }
 
 /// Waits for a signal, or for a part of the lab to fail.
-fn wait(session: &mut Session, signals: &Signals) -> Result<(), String> {
-    let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
-    waiter.add(signals, Interest::Read, 0).map_err(text)?;
+fn wait(session: &mut Session, signals: &Signals) -> Result<()> {
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(signals, Interest::Read, 0)?;
     while signals.take().is_none() {
-        session.check().map_err(text)?;
-        waiter.wait(Some(Clock::now() + Duration::from_secs(1))).map_err(text)?;
+        session.check()?;
+        waiter.wait(Some(Clock::now() + Duration::from_secs(1)))?;
     }
     Ok(())
 }
 
-fn exec(name: Option<&str>, host: Role, command: &[String]) -> Result<ExitCode, String> {
-    let running = Running::find(name).map_err(text)?;
+fn exec(name: Option<&str>, host: Role, command: &[String]) -> Result<ExitCode> {
+    let running = Running::find(name)?;
     // Ctrl-C is for the command, which ends or not as it likes; this process only waits for it.
-    let _signals = Signals::terminating().map_err(text)?;
-    execute(&running.namespace(host).map_err(text)?, command, Some(&running))
+    let _signals = Signals::terminating()?;
+    execute(&running.namespace(host)?, command, Some(&running))
 }
 
 /// Runs a command in a namespace to its end, or to that of the lab of another process, and gives its exit code,
 /// 128 + number for a signal.
-fn execute(namespace: &Namespace, command: &[String], lab: Option<&Running>) -> Result<ExitCode, String> {
-    let Some((program, arguments)) = command.split_first() else { return Err("no command given".to_owned()) };
+fn execute(namespace: &Namespace, command: &[String], lab: Option<&Running>) -> Result<ExitCode> {
+    let Some((program, arguments)) = command.split_first() else { bail!("no command given") };
     let mut child = Command::new(program);
     child.args(arguments);
     let options = SpawnOptions { death_signal: Some(1), own_process_group: false };
-    let mut child = namespace.spawn(child, options).map_err(text)?;
+    let mut child = namespace.spawn(child, options)?;
     if let Some(lab) = lab {
         watch(&mut child, lab)?;
     }
-    let status = child.wait().map_err(|e| format!("cannot wait for `{program}`: {e}"))?;
+    let status = child.wait().with_context(|| format!("cannot wait for `{program}`"))?;
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
 /// Waits until a command has ended, and ends it when its lab has: its network is gone, and it would stay.
-fn watch(child: &mut Child, lab: &Running) -> Result<(), String> {
+fn watch(child: &mut Child, lab: &Running) -> Result<()> {
     const TURN: Duration = Duration::from_millis(200);
     /// `SIGTERM`, and for how long it is given time to end.
     const TERM: i32 = 15;
     const PATIENCE: Duration = Duration::from_secs(3);
-    let process = PidFd::open(child.id()).map_err(text)?;
-    let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
-    waiter.add(&process, Interest::Read, 0).map_err(text)?;
-    while waiter.wait(Some(Clock::now() + TURN)).map_err(text)?.is_empty() {
+    let process = PidFd::open(child.id())?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(&process, Interest::Read, 0)?;
+    while waiter.wait(Some(Clock::now() + TURN))?.is_empty() {
         if !lab.is_running() {
             eprintln!("lab `{}` has ended, and the command in it is ended too", lab.name());
             let _ = process.send_signal(TERM);
-            if waiter.wait(Some(Clock::now() + PATIENCE)).map_err(text)?.is_empty() {
+            if waiter.wait(Some(Clock::now() + PATIENCE))?.is_empty() {
                 let _ = child.kill();
             }
             break;
@@ -314,8 +312,8 @@ fn watch(child: &mut Child, lab: &Running) -> Result<(), String> {
     Ok(())
 }
 
-fn list() -> Result<ExitCode, String> {
-    let running = lab::instance::list().map_err(text)?;
+fn list() -> Result<ExitCode> {
+    let running = lab::instance::list()?;
     let left = lab::instance::leftovers().unwrap_or_else(|error| {
         eprintln!("what killed labs left behind cannot be seen ({error}): run as root");
         Vec::new()
@@ -332,22 +330,22 @@ fn list() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn benchmark(args: &BenchmarkArgs) -> Result<ExitCode, String> {
+fn benchmark(args: &BenchmarkArgs) -> Result<ExitCode> {
     let words = Words::beside([args.json.as_deref(), args.markdown.as_deref()])?;
     [&args.json, &args.markdown].into_iter().flatten().try_for_each(|path| writable::file(path))?;
-    let signals = Signals::terminating().map_err(text)?;
-    let instance = Instance::register(None, "benchmark").map_err(text)?;
+    let signals = Signals::terminating()?;
+    let instance = Instance::register(None, "benchmark")?;
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), &outcome::command_line());
-    let program = std::env::current_exe().map_err(text)?;
+    let program = std::env::current_exe()?;
     let benchmark = lab::benchmark::Benchmark { instance: &instance, program: &program, signals: &signals };
-    let figures = benchmark.run(made_by, &args.trace, &mut |what| eprintln!("  {what} …")).map_err(text)?;
+    let figures = benchmark.run(made_by, &args.trace, &mut |what| eprintln!("  {what} …"))?;
     let markdown = figures.markdown();
     words.say(&figures::for_terminal(&markdown, words.columns()));
     if let Some(path) = &args.markdown {
         output::save(path, &markdown)?;
     }
     if let Some(path) = &args.json {
-        output::save(path, &(serde_json::to_string_pretty(&figures).map_err(text)? + "\n"))?;
+        output::save(path, &(serde_json::to_string_pretty(&figures)? + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

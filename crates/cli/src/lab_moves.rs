@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, bail};
 use io::Signals;
 use lab::moves::MovesRun;
 use lab::{Instance, LabError, Runner};
@@ -33,33 +34,33 @@ pub struct Args {
 }
 
 /// Runs `cellerator lab moves`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let words = Words::beside([args.json.as_deref(), None])?;
     args.json.iter().try_for_each(|path| writable::file(path))?;
     let path = &args.scenario;
-    let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    let mut scenario = Moves::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())?;
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut scenario = Moves::from_toml(&path.display().to_string(), &text)?;
     scenario.time = args.time.unwrap_or(scenario.time);
     if let Some(name) = &args.case {
         let names: Vec<String> = scenario.cases.iter().map(|case| case.name.clone()).collect();
         scenario.cases.retain(|case| case.name == *name);
         if scenario.cases.is_empty() {
             let names = names.join(", ");
-            return Err(format!("{}: no case is named `{name}`; there are {names}", path.display()));
+            bail!("{}: no case is named `{name}`; there are {names}", path.display());
         }
     }
-    let signals = Signals::terminating().map_err(|e| e.to_string())?;
-    let instance = Instance::register(args.name.as_deref(), "moves").map_err(|e| e.to_string())?;
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let signals = Signals::terminating()?;
+    let instance = Instance::register(args.name.as_deref(), "moves")?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let traces = path.parent().unwrap_or(Path::new(".")).to_owned();
     let runner = Runner { instance: &instance, signals: &signals, program, traces, captures: None };
     let result = match runner.run_moves(&scenario, &mut |run| words.say(&text_of(run))) {
         Ok(result) => result,
         Err(LabError::Interrupted) => return Ok(interruption::code(signals.taken())),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
     if let Some(path) = &args.json {
-        let json = serde_json::to_string(&result).map_err(|e| format!("as JSON: {e}"))?;
+        let json = serde_json::to_string(&result).context("as JSON")?;
         output::save(path, &(json + "\n"))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, bail};
 use io::Signals;
 use lab::radios::{MultiPathResult, MultiPathResults, MultiPathRun, SCHEMA};
 use lab::{Instance, LabError, Runner};
@@ -46,7 +47,7 @@ pub struct Args {
 }
 
 /// Runs `cellerator lab multipath`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let words = Words::beside([args.json.as_deref(), args.html.as_deref()])?;
     [&args.json, &args.html].into_iter().flatten().try_for_each(|path| writable::file(path))?;
     if args.from_json {
@@ -54,24 +55,20 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
     let mut scenarios = Vec::new();
     for path in &args.scenarios {
-        let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-        let mut read = MultiPath::from_toml(&path.display().to_string(), &text).map_err(|e| e.to_string())?;
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut read = MultiPath::from_toml(&path.display().to_string(), &text)?;
         read.repetitions = args.repetitions.unwrap_or(read.repetitions);
         if let Some(name) = args.case.as_deref().filter(|name| read.cases.iter().all(|c| c.name != *name)) {
             let names: Vec<&str> = read.cases.iter().map(|c| c.name.as_str()).collect();
-            return Err(format!(
-                "{}: no case is named `{name}`; there are {}",
-                path.display(),
-                names.join(", ")
-            ));
+            bail!("{}: no case is named `{name}`; there are {}", path.display(), names.join(", "));
         }
         scenarios.push((path, read));
     }
-    io::features::require(io::features::Feature::Namespaces).map_err(|e| e.to_string())?;
-    io::netlink::PathManager::open().map_err(|e| e.to_string())?;
-    let signals = Signals::terminating().map_err(|e| e.to_string())?;
-    let instance = Instance::register(args.name.as_deref(), "multi-path").map_err(|e| e.to_string())?;
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    io::features::require(io::features::Feature::Namespaces)?;
+    io::netlink::PathManager::open()?;
+    let signals = Signals::terminating()?;
+    let instance = Instance::register(args.name.as_deref(), "multi-path")?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut results = MultiPathResults {
         schema: SCHEMA.to_owned(),
         made_by: lab::made_by(env!("CARGO_PKG_VERSION"), &outcome::command_line()),
@@ -96,7 +93,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
                 results.scenarios.push(result);
             }
             Err(LabError::Interrupted) => return Ok(interruption::code(signals.taken())),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
     }
     write(args.json.as_deref(), args.html.as_deref(), &results)?;
@@ -137,11 +134,11 @@ pub(crate) fn line(run: &MultiPathRun) -> String {
     line
 }
 
-fn from_json(args: &Args, words: Words) -> Result<ExitCode, String> {
+fn from_json(args: &Args, words: Words) -> Result<ExitCode> {
     let mut results: Option<MultiPathResults> = None;
     for path in &args.scenarios {
-        let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-        let read = read_results(&text).map_err(|problem| format!("{}: {problem}", path.display()))?;
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let read = read_results(&text).with_context(|| path.display().to_string())?;
         match &mut results {
             None => results = Some(read),
             Some(all) => all.add(read),
@@ -154,25 +151,21 @@ fn from_json(args: &Args, words: Words) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read_results(text: &str) -> Result<MultiPathResults, String> {
-    let read: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
+fn read_results(text: &str) -> Result<MultiPathResults> {
+    let read: serde_json::Value = serde_json::from_str(text).context("no JSON")?;
     match read["schema"].as_str() {
-        Some(SCHEMA) => serde_json::from_str(text).map_err(|e| format!("not as `{SCHEMA}` says: {e}")),
+        Some(SCHEMA) => serde_json::from_str(text).with_context(|| format!("not as `{SCHEMA}` says")),
         other => {
             let what = other.map_or("something else".to_owned(), |schema| format!("`{schema}`"));
-            Err(format!("has {what}, not the results of `lab multipath --json` (`{SCHEMA}`)"))
+            bail!("has {what}, not the results of `lab multipath --json` (`{SCHEMA}`)")
         }
     }
 }
 
 /// Writes results and report to the files that are wanted.
-pub(crate) fn write(
-    json: Option<&Path>,
-    html: Option<&Path>,
-    results: &MultiPathResults,
-) -> Result<(), String> {
+pub(crate) fn write(json: Option<&Path>, html: Option<&Path>, results: &MultiPathResults) -> Result<()> {
     if let Some(path) = json {
-        let json = serde_json::to_string(results).map_err(|e| format!("as JSON: {e}"))?;
+        let json = serde_json::to_string(results).context("as JSON")?;
         output::save(path, &(json + "\n"))?;
     }
     if let Some(path) = html {

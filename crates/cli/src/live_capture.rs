@@ -5,6 +5,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, bail};
 use capture::{LinkType, PcapngWriter, Record};
 use io::netlink::Netlink;
 use io::{CaptureRing, Clock, Interest, Signals, Waiter};
@@ -37,19 +38,19 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
-    let netlink = Netlink::open().map_err(|error| error.to_string())?;
-    let index = netlink.index_of(&args.interface).map_err(|error| error.to_string())?;
-    let mut ring = CaptureRing::open(index).map_err(|error| error.to_string())?;
+pub fn main(args: &Args) -> Result<ExitCode> {
+    let netlink = Netlink::open()?;
+    let index = netlink.index_of(&args.interface)?;
+    let mut ring = CaptureRing::open(index)?;
     let (path, file) = create(args.write.as_deref())?;
     let name = path.display();
-    let failed = |error: std::io::Error| format!("{name}: writing failed: {error}");
-    let mut writer = PcapngWriter::new(BufWriter::new(file)).map_err(failed)?;
+    let failed = || format!("{name}: writing failed");
+    let mut writer = PcapngWriter::new(BufWriter::new(file)).with_context(failed)?;
     let link = if ring.has_link_header() { LinkType::ETHERNET } else { LinkType::RAW };
-    let written = run(args, &mut ring, link, &mut writer).map_err(|error| format!("{name}: {error}"))?;
-    let (seen, dropped) = ring.counts().map_err(|error| error.to_string())?;
-    writer.statistics(link, Clock::wall_nanos(), seen, dropped).map_err(failed)?;
-    writer.finish().map_err(failed)?;
+    let written = run(args, &mut ring, link, &mut writer).with_context(|| name.to_string())?;
+    let (seen, dropped) = ring.counts()?;
+    writer.statistics(link, Clock::wall_nanos(), seen, dropped).with_context(failed)?;
+    writer.finish().with_context(failed)?;
     eprintln!("{name}: {written} packets of {}, {dropped} dropped for want of room", args.interface);
     if args.analyze {
         return crate::analyze::file(&path, args.html.as_deref());
@@ -58,7 +59,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
 }
 
 /// Makes the file and gives its name: a capture that is there cannot be made again, so it is kept.
-fn create(wanted: Option<&Path>) -> Result<(PathBuf, File), String> {
+fn create(wanted: Option<&Path>) -> Result<(PathBuf, File)> {
     let unnamed = (2..).map(|number| PathBuf::from(format!("capture-{number}.pcapng")));
     let mut names: Box<dyn Iterator<Item = PathBuf>> = match wanted {
         Some(path) => Box::new(std::iter::once(path.to_owned())),
@@ -67,10 +68,9 @@ fn create(wanted: Option<&Path>) -> Result<(PathBuf, File), String> {
     let is_kept = |path: &PathBuf| path.metadata().is_ok_and(|data| data.is_file());
     let Some(path) = names.find(|path| !is_kept(path)) else {
         let name = wanted.unwrap_or(Path::new("capture.pcapng")).display();
-        return Err(format!("{name} is there already: choose another name with --write, or remove it"));
+        bail!("{name} is there already: choose another name with --write, or remove it");
     };
-    let file =
-        File::create(&path).map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+    let file = File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
     Ok((path, file))
 }
 
@@ -80,12 +80,11 @@ fn run(
     ring: &mut CaptureRing,
     link: LinkType,
     writer: &mut PcapngWriter<BufWriter<File>>,
-) -> Result<u64, String> {
-    let said = |error: io::IoError| error.to_string();
-    let signals = Signals::terminating().map_err(said)?;
-    let mut waiter = Waiter::new(Duration::ZERO).map_err(said)?;
-    waiter.add(&*ring, Interest::Read, 0).map_err(said)?;
-    waiter.add(&signals, Interest::Read, 1).map_err(said)?;
+) -> Result<u64> {
+    let signals = Signals::terminating()?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(&*ring, Interest::Read, 0)?;
+    waiter.add(&signals, Interest::Read, 1)?;
     let end = args.seconds.map(|seconds| Clock::now() + Duration::from_secs(seconds));
     let limit = args.packets.unwrap_or(u64::MAX);
     let mut written = 0;
@@ -103,14 +102,14 @@ fn run(
             })
         {}
         if let Some(error) = failure {
-            return Err(format!("writing failed: {error}"));
+            return Err(error).context("writing failed");
         }
         let is_over = end.is_some_and(|end| Clock::now() >= end) || signals.take().is_some();
         if written >= limit || is_over {
             return Ok(written);
         }
-        let has_failed = waiter.wait(end).map_err(said)?.iter().any(|ready| ready.token == 0 && ready.failed);
-        if has_failed && !ring.take_error().map_err(said)? {
+        let has_failed = waiter.wait(end)?.iter().any(|ready| ready.token == 0 && ready.failed);
+        if has_failed && !ring.take_error()? {
             eprintln!("  {} is gone; what was captured is kept", args.interface);
             return Ok(written);
         }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use anyhow::Result;
 use io::Allowed;
 
 /// Directory in which processes are looked up.
@@ -13,7 +14,7 @@ const NAMES: [&str; 2] = ["/etc", "/run"];
 
 /// Gives up all that a process does not need which asks the accelerators of `state_directory` and keeps what they tell below
 /// `write`. To be called before there are other threads.
-pub fn only_look(state_directory: &Path, write: &[&Path]) -> Result<(), String> {
+pub fn only_look(state_directory: &Path, write: &[&Path]) -> Result<()> {
     give_up(
         state_directory,
         &Allowed { read: &[state_directory, Path::new(PROCESSES)], write, network: false },
@@ -21,14 +22,15 @@ pub fn only_look(state_directory: &Path, write: &[&Path]) -> Result<(), String> 
 }
 
 /// The same for one that speaks to another machine, too.
-pub fn only_look_and_tell(state_directory: &Path) -> Result<(), String> {
+pub fn only_look_and_tell(state_directory: &Path) -> Result<()> {
     let [first, second] = NAMES.map(Path::new);
     let read = [state_directory, Path::new(PROCESSES), first, second];
     give_up(state_directory, &Allowed { read: &read, write: &[], network: true })
 }
 
-fn give_up(state_directory: &Path, allowed: &Allowed<'_>) -> Result<(), String> {
+fn give_up(state_directory: &Path, allowed: &Allowed<'_>) -> Result<()> {
+    run::keep_privileges_to_ask(state_directory)?;
     // How much the kernel can deny is no matter of who looks.
-    let confined = run::keep_privileges_to_ask(state_directory).and_then(|()| io::confine(allowed).map(drop));
-    confined.map_err(|error| error.to_string())
+    io::confine(allowed)?;
+    Ok(())
 }

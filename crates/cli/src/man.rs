@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
@@ -20,13 +21,13 @@ pub struct Args {
 }
 
 /// Runs `cellerator man`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let program = whole();
     let Some(folder) = &args.all else {
         let mut command = &program;
         for name in &args.command {
             let sub = command.get_subcommands().find(|sub| sub.get_name() == name && !sub.is_hide_set());
-            command = sub.ok_or_else(|| {
+            command = sub.with_context(|| {
                 let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
                 let names: Vec<&str> = shown.map(Command::get_name).collect();
                 format!("`{}` has no command `{name}`; there are {}", command.get_name(), names.join(", "))
@@ -35,7 +36,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         Words::default().say(&page(command)?);
         return Ok(ExitCode::SUCCESS);
     };
-    std::fs::create_dir_all(folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let count = write(&program, folder)?;
     Words::default().say(&format!("{count} pages in {}", folder.display()));
     Ok(ExitCode::SUCCESS)
@@ -58,16 +59,16 @@ fn named(command: Command, above: &str) -> Command {
     command.display_name(whole)
 }
 
-fn page(command: &Command) -> Result<String, String> {
+fn page(command: &Command) -> Result<String> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let mut text = Vec::new();
     let man = Man::new(command.clone()).title(name).manual("Cellerator");
-    man.render(&mut text).map_err(|error| format!("the manual page: {error}"))?;
+    man.render(&mut text).context("the manual page")?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Writes a command's page and those of its subcommands; how many.
-fn write(command: &Command, folder: &Path) -> Result<usize, String> {
+fn write(command: &Command, folder: &Path) -> Result<usize> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     output::save(&folder.join(format!("{name}.1")), &page(command)?)?;
     let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use telemetry::Gatherer;
 
 use crate::served::{Served, reader, say_ready, serve_beside};
@@ -18,7 +19,7 @@ pub struct Args {
 }
 
 /// Runs `cellerator metrics`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let served = &args.served;
     if served.serve {
         serve(args.listen)
@@ -27,11 +28,11 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         let arguments = ["metrics", "--serve", "--listen", &args.listen.to_string()];
         serve_beside(&arguments, &served.user, &served.state_directory, |server| gatherer.answer(server))
     }
-    .map_err(|error| format!("metrics: {error}"))
+    .context("metrics")
 }
 
-fn serve(listen: SocketAddr) -> Result<ExitCode, String> {
+fn serve(listen: SocketAddr) -> Result<ExitCode> {
     let ready = |at: SocketAddr| say_ready(&format!("metrics at http://{at}/metrics"));
-    telemetry::serve(listen, reader()?, ready).map_err(|error| error.to_string())?;
+    telemetry::serve(listen, reader()?, ready)?;
     Ok(ExitCode::SUCCESS)
 }

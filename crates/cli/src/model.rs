@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::contest::{Scheme, Study, TraceSource};
+use anyhow::{Context, Result};
 use clap::Subcommand;
 use figures::chart::Width;
 use scenario::Quantity;
@@ -51,24 +52,23 @@ struct FigureArgs {
 }
 
 /// Runs `cellerator model`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: Args) -> Result<ExitCode> {
     match args.command {
         ModelCommand::Figure(args) => figure(&args),
         ModelCommand::Stability(args) => stability::main(&args),
     }
 }
 
-fn figure(args: &FigureArgs) -> Result<ExitCode, String> {
-    let text = |e: ::contest::ContestError| e.to_string();
+fn figure(args: &FigureArgs) -> Result<ExitCode> {
     let length = Duration::from_secs(args.seconds);
     let trace = match &args.trace {
         Some(name) => TraceSource::open(name, Duration::ZERO, length, args.seed),
         None => TraceSource::steps(),
     };
-    let scheme: Scheme = args.scheme.parse().map_err(text)?;
-    let study = Study { scheme, trace: trace.map_err(text)?, queue: args.queue.0, length, seed: args.seed };
-    let svg = study.run(&outcome::command_line()).map_err(text)?.file(Width::Wide);
-    std::fs::write(&args.out, svg).map_err(|e| format!("cannot write {}: {e}", args.out.display()))?;
+    let scheme: Scheme = args.scheme.parse()?;
+    let study = Study { scheme, trace: trace?, queue: args.queue.0, length, seed: args.seed };
+    let svg = study.run(&outcome::command_line())?.file(Width::Wide);
+    std::fs::write(&args.out, svg).with_context(|| format!("cannot write {}", args.out.display()))?;
     println!("{}", args.out.display());
     Ok(ExitCode::SUCCESS)
 }

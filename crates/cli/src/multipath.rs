@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::multipath::{EventFile, SimulationOutcome, State, rules, simulate};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Subcommand, ValueEnum};
 use figures::Table;
 use io::{Clock, Interest, Signals, Waiter};
@@ -143,12 +144,8 @@ enum RulesAs {
     Thresholds,
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 /// Runs `cellerator multipath`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: Args) -> Result<ExitCode> {
     match args.command {
         MultipathCommand::Run(args) => run(&args),
         MultipathCommand::Status(args) => status(&args),
@@ -156,19 +153,19 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
         MultipathCommand::Congestion(args) => congestion::main(&args),
         MultipathCommand::Simulate(args) => simulation(&args),
         MultipathCommand::Guard { directory } => {
-            uplinks::guard::watch(&directory).map_err(text)?;
+            uplinks::guard::watch(&directory)?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-fn run(args: &RunArgs) -> Result<ExitCode, String> {
+fn run(args: &RunArgs) -> Result<ExitCode> {
     let settings = settings(args)?;
     if let Some(path) = &args.record {
         writable::file(path)?;
     }
-    let signals = Signals::terminating().map_err(text)?;
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let signals = Signals::terminating()?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let is_json = args.json;
     let mut tell = |line: &EventLine| {
         let line = if is_json { serde_json::to_string(line).unwrap_or_default() } else { line.to_string() };
@@ -176,7 +173,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
         let _ = std::io::Write::write_all(&mut std::io::stdout(), format!("{line}\n").as_bytes());
     };
     let daemon = Daemon::start(settings, Path::new(io::INSTANCE_DIRECTORY), &program, &mut tell);
-    let ended = daemon.map_err(text)?.run(&signals).map_err(text)?;
+    let ended = daemon?.run(&signals)?;
     for problem in &ended.problems {
         eprintln!("cellerator: not undone: {problem}");
     }
@@ -187,7 +184,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     Ok(if is_clean { interruption::code(Some(ended.signal)) } else { ExitCode::FAILURE })
 }
 
-fn settings(args: &RunArgs) -> Result<Settings, String> {
+fn settings(args: &RunArgs) -> Result<Settings> {
     let mut probes = Vec::new();
     for host in &args.server {
         probes.extend(resolve(host)?.into_iter().map(ProbeBy::Server));
@@ -197,21 +194,21 @@ fn settings(args: &RunArgs) -> Result<Settings, String> {
     thresholds.weak_dbm = args.weak.unwrap_or(thresholds.weak_dbm);
     if let Some(Quantity(every)) = args.probe_every {
         if every < Duration::from_millis(20) || every > Duration::from_secs(60) {
-            return Err("--probe-every: from 20 ms to 60 s".to_owned());
+            bail!("--probe-every: from 20 ms to 60 s");
         }
         thresholds.probe_idle = every;
     }
     let key = args.key_file.as_ref().map(|path| {
-        let bytes = io::read_secret(path).map_err(|error| format!("the key: {error}"))?;
+        let bytes = io::read_secret(path).context("the key")?;
         match bytes.trim_ascii_end() {
-            [] => Err(format!("{} is empty: a key has at least one byte", path.display())),
+            [] => bail!("{} is empty: a key has at least one byte", path.display()),
             key => Ok(key.to_vec()),
         }
     });
     let keep_alive = args.keep_alive.0;
     // What the kernel takes for TCP_KEEPIDLE.
     if keep_alive < Duration::from_secs(1) || keep_alive > Duration::from_secs(32_767) {
-        return Err("--keep-alive: from 1 s to 32767 s".to_owned());
+        bail!("--keep-alive: from 1 s to 32767 s");
     }
     let mut settings = Settings::default();
     settings.interfaces.clone_from(&args.interfaces);
@@ -230,8 +227,8 @@ fn settings(args: &RunArgs) -> Result<Settings, String> {
 }
 
 /// The first address of each IP version that a host has.
-fn resolve(host: &str) -> Result<Vec<SocketAddr>, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("--server {host}: no such host ({e})");
+fn resolve(host: &str) -> Result<Vec<SocketAddr>> {
+    let failed = |e: &dyn std::fmt::Display| anyhow!("--server {host}: no such host ({e})");
     let all: Vec<SocketAddr> = match host.parse::<SocketAddr>() {
         Ok(address) => vec![address],
         Err(_) => match host.parse::<IpAddr>() {
@@ -245,19 +242,19 @@ fn resolve(host: &str) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(failed(&"it has no address")) } else { Ok(found) }
 }
 
-fn ask(question: &Question) -> Result<Status, String> {
-    let running = Running::here(Path::new(io::INSTANCE_DIRECTORY)).map_err(text)?;
-    match running.ask(question).map_err(text)? {
+fn ask(question: &Question) -> Result<Status> {
+    let running = Running::here(Path::new(io::INSTANCE_DIRECTORY))?;
+    match running.ask(question)? {
         Answer::Status(status) => Ok(*status),
-        Answer::Refused(why) => Err(why),
-        Answer::Done => match running.ask(&Question::Status).map_err(text)? {
+        Answer::Refused(why) => bail!(why),
+        Answer::Done => match running.ask(&Question::Status)? {
             Answer::Status(status) => Ok(*status),
-            _ => Err("the path manager is of another version".to_owned()),
+            _ => bail!("the path manager is of another version"),
         },
     }
 }
 
-fn status(args: &StatusArgs) -> Result<ExitCode, String> {
+fn status(args: &StatusArgs) -> Result<ExitCode> {
     if args.json {
         return json(&ask(&Question::Status)?);
     }
@@ -267,18 +264,18 @@ fn status(args: &StatusArgs) -> Result<ExitCode, String> {
         words.say(&(summary(&status) + "\n" + &tables(&status) + &events(&status)));
         return Ok(ExitCode::SUCCESS);
     }
-    let signals = Signals::terminating().map_err(text)?;
-    let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
-    waiter.add(&signals, Interest::Read, 0).map_err(text)?;
+    let signals = Signals::terminating()?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
+    waiter.add(&signals, Interest::Read, 0)?;
     while signals.take().is_none() {
         let status = ask(&Question::Status)?;
         words.say(&format!("\x1b[2J\x1b[H{}\n{}{}", summary(&status), tables(&status), events(&status)));
-        waiter.wait(Some(Clock::now() + Duration::from_secs(1))).map_err(text)?;
+        waiter.wait(Some(Clock::now() + Duration::from_secs(1)))?;
     }
     Ok(interruption::code(signals.taken()))
 }
 
-fn paths(args: &PathsArgs) -> Result<ExitCode, String> {
+fn paths(args: &PathsArgs) -> Result<ExitCode> {
     let retire = |path: &String, is_retired| Question::Retire { path: path.clone(), is_retired };
     let question = match (&args.retire, &args.resume) {
         (Some(path), _) => retire(path, true),
@@ -293,7 +290,7 @@ fn paths(args: &PathsArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn json(value: &impl serde::Serialize) -> Result<ExitCode, String> {
+fn json(value: &impl serde::Serialize) -> Result<ExitCode> {
     print_json(value)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -409,7 +406,7 @@ fn events(status: &Status) -> String {
     if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
-fn simulation(args: &SimulateArgs) -> Result<ExitCode, String> {
+fn simulation(args: &SimulateArgs) -> Result<ExitCode> {
     let words = Words::default();
     let Some(path) = &args.file else {
         match args.rules {
@@ -421,15 +418,14 @@ fn simulation(args: &SimulateArgs) -> Result<ExitCode, String> {
                 let headings = vec![("threshold", ""), ("value", "")];
                 words.say(&Table { headings, rows }.to_string());
             }
-            None => return Err("name an event file, or --rules table, diagram or thresholds".to_owned()),
+            None => bail!("name an event file, or --rules table, diagram or thresholds"),
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let text = fs::read_to_string(path).map_err(|e| failed(&e))?;
-    let file = EventFile::parse(&text).map_err(|e| failed(&e))?;
+    let name = || path.display().to_string();
+    let file = EventFile::parse(&fs::read_to_string(path).with_context(name)?).with_context(name)?;
     if file.paths.is_empty() {
-        return Err(failed(&"no path is in it: begin with `0 path wifi rtt 20ms`"));
+        bail!("{}: no path is in it: begin with `0 path wifi rtt 20ms`", path.display());
     }
     let outcome = simulate(&file, ::multipath::Settings::default());
     if args.json {

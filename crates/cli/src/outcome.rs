@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Error, Result};
 use io::Signals;
 use lab::{Instance, LabError, Recording, Runner};
 use report::CaseFlow;
@@ -40,15 +41,15 @@ pub fn run(
     traces: &Path,
     name: Option<&str>,
     files: &Files<'_>,
-) -> Result<ExitCode, String> {
+) -> Result<ExitCode> {
     for scenario in scenarios {
         check(scenario, only, traces)?;
     }
     let (words, folders) = (files.words()?, files.prepare()?);
-    let signals = Signals::terminating().map_err(|e| e.to_string())?;
+    let signals = Signals::terminating()?;
     let titles: Vec<&str> = scenarios.iter().map(Scenario::heading).collect();
-    let instance = Instance::register(name, &titles.join(", ")).map_err(|e| e.to_string())?;
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
+    let instance = Instance::register(name, &titles.join(", "))?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let captures = files.captures.map(Path::to_owned);
     let runner =
         Runner { instance: &instance, signals: &signals, program, traces: traces.to_owned(), captures };
@@ -76,7 +77,7 @@ pub fn run(
             }
             Err(error) => {
                 folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
-                return Err(error.to_string());
+                return Err(error.into());
             }
         }
     }
@@ -87,7 +88,7 @@ pub fn run(
                 let Interrupted { finished, of } = reached(&results, scenarios, only)?;
                 results.interrupted = Some(Interrupted { finished, of: of + 1 });
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
     }
     if let Some(interrupted) = results.interrupted.filter(|interrupted| interrupted.finished == 0) {
@@ -106,12 +107,12 @@ pub fn run(
 }
 
 /// Progress of the runs of `scenarios`.
-fn reached(results: &Results, scenarios: &[Scenario], only: Option<&str>) -> Result<Interrupted, String> {
+fn reached(results: &Results, scenarios: &[Scenario], only: Option<&str>) -> Result<Interrupted> {
     let runs = |scenario: &Scenario| {
-        let cases = scenario.chosen(only).map_err(|e| e.to_string())?;
-        Ok::<_, String>(cases.len() * scenario.repetitions as usize)
+        let cases = scenario.chosen(only)?;
+        Ok(cases.len() * scenario.repetitions as usize)
     };
-    let of = scenarios.iter().map(runs).sum::<Result<usize, String>>()?;
+    let of = scenarios.iter().map(runs).sum::<Result<usize>>()?;
     Ok(Interrupted { finished: results.scenarios.iter().map(|result| result.cases.len()).sum(), of })
 }
 
@@ -121,18 +122,18 @@ pub fn is_good(result: &ScenarioResult) -> bool {
 }
 
 /// Refuses what a later case could not start with, before an earlier one costs its time.
-fn check(scenario: &Scenario, only: Option<&str>, traces: &Path) -> Result<(), String> {
-    for case in scenario.chosen(only).map_err(|e| e.to_string())? {
-        let at = |problem: String| format!("{}: case `{}`: {problem}", scenario.name, case.name);
+fn check(scenario: &Scenario, only: Option<&str>, traces: &Path) -> Result<()> {
+    for case in scenario.chosen(only)? {
+        let at = || format!("{}: case `{}`", scenario.name, case.name);
         if case.accelerator.enabled.unwrap_or(false) {
-            run::engine_config_of(&case.run_arguments())
-                .map_err(|problem| at(format!("accelerator: {problem}")))?;
+            let config = run::engine_config_of(&case.run_arguments()).map_err(Error::msg);
+            config.context("accelerator").with_context(at)?;
         }
         case.links(scenario.seed, &mut |file| {
             lab::read_trace(traces, file)
                 .map_err(|e| format!("cannot read {}: {e}", traces.join(file).display()))
         })
-        .map_err(|e| at(e.to_string()))?;
+        .with_context(at)?;
     }
     Ok(())
 }
@@ -158,7 +159,7 @@ pub fn print(words: Words, result: &ScenarioResult) {
 
 impl Files<'_> {
     /// Output for the words for people.
-    pub fn words(&self) -> Result<Words, String> {
+    pub fn words(&self) -> Result<Words> {
         Words::beside([self.json, self.html])
     }
 
@@ -169,7 +170,7 @@ impl Files<'_> {
 
     /// Makes the directories and tries the files: a path that cannot be written should not cost
     /// minutes. Gives those of captures that were not there, the innermost first.
-    pub fn prepare(&self) -> Result<Vec<PathBuf>, String> {
+    pub fn prepare(&self) -> Result<Vec<PathBuf>> {
         let inner = self.captures.into_iter().flat_map(Path::ancestors);
         let made: Vec<PathBuf> = inner.take_while(|folder| !folder.exists()).map(Path::to_owned).collect();
         [self.json, self.html].into_iter().flatten().try_for_each(writable::file)?;
@@ -178,7 +179,7 @@ impl Files<'_> {
     }
 
     /// Each case's largest flow as its first capture beside the server has it.
-    fn captured(&self, results: &Results) -> Result<Vec<CaseFlow>, String> {
+    fn captured(&self, results: &Results) -> Result<Vec<CaseFlow>> {
         let mut flows = Vec::new();
         let Some(folder) = self.captures else { return Ok(flows) };
         for result in &results.scenarios {
@@ -195,12 +196,12 @@ impl Files<'_> {
     }
 
     /// Writes the files wanted.
-    pub fn write(&self, results: &Results, flows: &[CaseFlow]) -> Result<(), String> {
+    pub fn write(&self, results: &Results, flows: &[CaseFlow]) -> Result<()> {
         if let Some(path) = self.html {
             output::save(path, &report::page_with_flows(self.title, results, flows))?;
         }
         if let Some(path) = self.json {
-            let json = serde_json::to_string_pretty(results).map_err(|e| format!("results as JSON: {e}"))?;
+            let json = serde_json::to_string_pretty(results).context("results as JSON")?;
             output::save(path, &(json + "\n"))?;
         }
         Ok(())
@@ -208,11 +209,11 @@ impl Files<'_> {
 }
 
 /// Reads a scenario file; the scenario, and where its trace files are.
-pub fn read(path: &Path) -> Result<(Scenario, PathBuf), String> {
+pub fn read(path: &Path) -> Result<(Scenario, PathBuf)> {
     let name = path.display().to_string();
-    let toml = fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
+    let toml = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     let traces = path.parent().unwrap_or(Path::new(".")).to_owned();
-    Ok((Scenario::from_toml(&name, &toml).map_err(|e| e.to_string())?, traces))
+    Ok((Scenario::from_toml(&name, &toml)?, traces))
 }
 
 /// This command as one would type it.

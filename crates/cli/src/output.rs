@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
+use anyhow::{Context, Result, bail};
 use console::Term;
 
 /// A network namespace in words.
@@ -61,12 +62,10 @@ impl Words {
     ///
     /// # Errors
     /// When two of them are standard output.
-    pub fn beside<'a>(files: impl IntoIterator<Item = Option<&'a Path>>) -> Result<Self, String> {
+    pub fn beside<'a>(files: impl IntoIterator<Item = Option<&'a Path>>) -> Result<Self> {
         let count = files.into_iter().flatten().filter(|path| is_standard_output(path)).count();
         if count > 1 {
-            return Err(
-                "only one document can go to standard output (`-`): name files for the others".to_owned()
-            );
+            bail!("only one document can go to standard output (`-`): name files for the others");
         }
         Ok(Self { is_beside: count == 1 })
     }
@@ -95,17 +94,15 @@ impl Words {
 ///
 /// # Errors
 /// It cannot be written; why, in one line.
-pub fn save(path: &Path, text: &str) -> Result<(), String> {
+pub fn save(path: &Path, text: &str) -> Result<()> {
     if is_standard_output(path) {
         let mut out = std::io::stdout().lock();
         return match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(format!("cannot write to standard output: {error}"))
-            }
-            _ => Ok(()),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => written.context("cannot write to standard output"),
         };
     }
-    fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("  wrote {}", path.display());
     Ok(())
 }
@@ -133,7 +130,7 @@ mod tests {
         let (out, file) = (Some(Path::new("-")), Some(Path::new("a.json")));
         assert!(!Words::beside([file, None]).unwrap().is_beside);
         assert!(Words::beside([file, out]).unwrap().is_beside);
-        assert!(Words::beside([out, out]).unwrap_err().contains("standard output"));
+        assert!(Words::beside([out, out]).unwrap_err().to_string().contains("standard output"));
     }
 
     #[test]

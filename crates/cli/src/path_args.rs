@@ -1,6 +1,7 @@
 //! Options about what is around the radio link of a contest.
 
 use ::contest::{Air, ContestError, PathSettings, RadioSettings};
+use anyhow::{Result, anyhow};
 use link::LossModel;
 use scenario::{Probability, Quantity};
 use units::{Bytes, Duration, Rate, WindowScale};
@@ -44,16 +45,16 @@ impl PathArgs {
     ///
     /// # Errors
     /// One that is out of range, as one line.
-    pub fn settings(&self) -> Result<PathSettings, String> {
+    pub fn settings(&self) -> Result<PathSettings> {
         let path = PathSettings {
             wan_rtt: self.wan_rtt.0,
             wan_rate: self.wan_rate.0,
             window_max: self.window_max.map(|q| q.0),
             host_buffer: self.host_buffer.0,
             window_scale: WindowScale::new(self.window_scale),
-            radio: self.radio().map_err(|e| format!("--{e}"))?,
+            radio: self.radio().map_err(|e| anyhow!("--{e}"))?,
         };
-        path.check().map(|()| path).map_err(|e| format!("--{e}"))
+        path.check().map(|()| path).map_err(|e| anyhow!("--{e}"))
     }
 
     fn radio(&self) -> Result<RadioSettings, ContestError> {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::probe::{ARRIVALS_MAX, CookieJar, Direction, Key, Limits, ServerConfig};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::{Subcommand, ValueEnum};
 use io::{Clock, Signals};
 use measure::{
@@ -182,17 +183,13 @@ struct LocalArgs {
 }
 
 impl LocalArgs {
-    fn signals(&self) -> Result<Signals, String> {
-        Signals::terminating().map_err(|e| e.to_string())
-    }
-
     /// Opens a session with it; none where there is none.
-    fn open<'a>(&self, client: &ClientArgs, signals: &'a Signals) -> Result<Option<LocalPeer<'a>>, String> {
+    fn open<'a>(&self, client: &ClientArgs, signals: &'a Signals) -> Result<Option<LocalPeer<'a>>> {
         let Some(peer) = &self.local_peer else { return Ok(None) };
         let options = SessionOptions { address: Address::Any, ..client.options()? };
         let (host, port) = host_and_port(peer);
         let options = SessionOptions { host: host.to_owned(), port, ..options };
-        LocalPeer::open(&options, signals).map(Some).map_err(|error| format!("the local peer: {error}"))
+        LocalPeer::open(&options, signals).map(Some).context("the local peer")
     }
 }
 
@@ -313,14 +310,14 @@ enum MiddleboxTest {
 struct TestedPort(Option<u16>);
 
 impl std::str::FromStr for TestedPort {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self> {
         if text == "random" {
             return Ok(Self(None));
         }
         let port = text.parse::<u16>().ok().filter(|port| *port > 0);
-        port.map(|port| Self(Some(port))).ok_or_else(|| "a port is 1 to 65535, or `random`".to_owned())
+        port.map(|port| Self(Some(port))).context("a port is 1 to 65535, or `random`")
     }
 }
 
@@ -369,7 +366,7 @@ struct CompareArgs {
 }
 
 /// Runs `cellerator probe`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Server(args) => server(&args),
         Command::All(args) => all::main(&args),
@@ -384,13 +381,13 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     }
 }
 
-fn server(args: &ServerArgs) -> Result<ExitCode, String> {
+fn server(args: &ServerArgs) -> Result<ExitCode> {
     if args.rate_max.0.is_zero() || args.time_max.0.is_zero() {
-        return Err("--rate-max and --time-max must be more than zero".to_owned());
+        bail!("--rate-max and --time-max must be more than zero");
     }
     let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|e| format!("cannot get random bytes: {e}"))?;
-    let secret = CookieJar::new(&secret).ok_or("no random bytes")?;
+    getrandom::fill(&mut secret).context("cannot get random bytes")?;
+    let secret = CookieJar::new(&secret).context("no random bytes")?;
     let config = ServerConfig {
         key: args.key_file.as_deref().map(read_key).transpose()?,
         secret,
@@ -407,7 +404,7 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
     if config.key.is_none() {
         eprintln!("  no --key-file: anyone who reaches the port may measure, up to the limits");
     }
-    let signals = Signals::terminating().map_err(|e| e.to_string())?;
+    let signals = Signals::terminating()?;
     let options =
         ServeOptions { listen: args.listen, ports: args.ports.clone(), config, drift_ppm: args.clock_drift };
     let counters = measure::serve(options, &signals, &mut |line| eprintln!("  {line}")).map_err(|error| {
@@ -416,10 +413,10 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
         const IN_USE: i32 = 98;
         const NOT_HERE: i32 = 99;
         match error.raw_os_error() {
-            Some(PERMISSION) => format!("{error}: a port below 1024 needs root, or CAP_NET_BIND_SERVICE"),
-            Some(IN_USE) => format!("{error}: another program has the port, choose another with --listen"),
-            Some(NOT_HERE) => format!("{error}: --listen with an address of this machine"),
-            _ => error.to_string(),
+            Some(PERMISSION) => anyhow!("{error}: a port below 1024 needs root, or CAP_NET_BIND_SERVICE"),
+            Some(IN_USE) => anyhow!("{error}: another program has the port, choose another with --listen"),
+            Some(NOT_HERE) => anyhow!("{error}: --listen with an address of this machine"),
+            _ => error.into(),
         }
     })?;
     eprintln!(
@@ -429,10 +426,10 @@ fn server(args: &ServerArgs) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn sweep(args: &SweepArgs) -> Result<ExitCode, String> {
+fn sweep(args: &SweepArgs) -> Result<ExitCode> {
     positive(&[("--time", args.time.0), ("--search-time", args.load_args.search_time.0)])?;
     if args.rates.iter().any(|rate| rate.0.is_zero()) {
-        return Err("--rates must be more than zero".to_owned());
+        bail!("--rates must be more than zero");
     }
     let plan = SweepPlan {
         directions: directions(&args.load_args.ways),
@@ -448,7 +445,7 @@ fn sweep(args: &SweepArgs) -> Result<ExitCode, String> {
     )
 }
 
-fn rtt(args: &RttArgs) -> Result<ExitCode, String> {
+fn rtt(args: &RttArgs) -> Result<ExitCode> {
     positive(&[
         ("--time", args.time.0),
         ("--search-time", args.load_args.search_time.0),
@@ -458,7 +455,7 @@ fn rtt(args: &RttArgs) -> Result<ExitCode, String> {
     if args.idle {
         plan.loads = Vec::new();
     }
-    let signals = args.local.signals()?;
+    let signals = Signals::terminating()?;
     let local = args.local.open(&args.client, &signals)?;
     args.client.measure(
         |session, made_by, display| measure::rtt_beside(session, &plan, local, made_by, display),
@@ -466,13 +463,13 @@ fn rtt(args: &RttArgs) -> Result<ExitCode, String> {
     )
 }
 
-fn tcp(args: &TcpArgs) -> Result<ExitCode, String> {
+fn tcp(args: &TcpArgs) -> Result<ExitCode> {
     positive(&[("--time", args.time.0)])?;
     if let Some(long) = args.cc.iter().find(|name| name.len() > 15) {
-        return Err(format!("--cc {long}: names of congestion controls have at most 15 letters"));
+        bail!("--cc {long}: names of congestion controls have at most 15 letters");
     }
-    let sizes: Result<Vec<u32>, _> = args.window.iter().map(|window| u32::try_from(window.0.get())).collect();
-    let mut windows = sizes.map_err(|_| "--window must be less than 4 GiB".to_owned())?;
+    let sizes = args.window.iter().map(|window| u32::try_from(window.0.get()).ok());
+    let mut windows = sizes.collect::<Option<Vec<u32>>>().context("--window must be less than 4 GiB")?;
     let mut congestion_controls = args.cc.clone();
     if windows.is_empty() {
         windows.push(0);
@@ -494,13 +491,13 @@ fn tcp(args: &TcpArgs) -> Result<ExitCode, String> {
     )
 }
 
-fn middlebox(args: &MiddleboxArgs) -> Result<ExitCode, String> {
+fn middlebox(args: &MiddleboxArgs) -> Result<ExitCode> {
     // Connections of one client at the server: a few for each port.
     const PORTS_MAX: usize = 16;
     positive(&[("--delay", args.delay.0)])?;
     let ports: Vec<u16> = args.ports.iter().filter_map(|port| port.0).collect();
     if ports.len() > PORTS_MAX {
-        return Err(format!("--ports: at most {PORTS_MAX}"));
+        bail!("--ports: at most {PORTS_MAX}");
     }
     let part = |test: &MiddleboxTest| match test {
         MiddleboxTest::Split => MiddleboxPart::Split,
@@ -521,16 +518,16 @@ fn middlebox(args: &MiddleboxArgs) -> Result<ExitCode, String> {
     )
 }
 
-fn timeout(args: &TimeoutArgs) -> Result<ExitCode, String> {
+fn timeout(args: &TimeoutArgs) -> Result<ExitCode> {
     let key = args.client.key()?;
     let plan = match &args.resume {
         Some(path) => {
             let document = document(path)?;
             let host = document["server"]["host"].as_str().unwrap_or_default();
             if host != args.client.host {
-                return Err(format!("{} is of {host}, not of {}", path.display(), args.client.host));
+                bail!("{} is of {host}, not of {}", path.display(), args.client.host);
             }
-            TimeoutPlan::resumed(&document, key).map_err(|e| format!("{}: {e}", path.display()))?
+            TimeoutPlan::resumed(&document, key).map_err(|e| anyhow!("{}: {e}", path.display()))?
         }
         None => TimeoutPlan {
             silences: silences(&args.silences)?,
@@ -546,24 +543,24 @@ fn timeout(args: &TimeoutArgs) -> Result<ExitCode, String> {
     )
 }
 
-fn silences(given: &[Quantity<Duration>]) -> Result<Vec<Duration>, String> {
+fn silences(given: &[Quantity<Duration>]) -> Result<Vec<Duration>> {
     const SILENCES_MAX: usize = 60;
     let silences: Vec<Duration> = given.iter().map(|silence| silence.0).collect();
     if silences.len() > SILENCES_MAX
         || silences.iter().any(|silence| *silence > Duration::from_secs(3 * 3_600))
     {
-        return Err(format!("--silences: at most {SILENCES_MAX}, each of at most 3 hours"));
+        bail!("--silences: at most {SILENCES_MAX}, each of at most 3 hours");
     }
     Ok(silences)
 }
 
-fn compare(args: &CompareArgs) -> Result<ExitCode, String> {
+fn compare(args: &CompareArgs) -> Result<ExitCode> {
     let files = [args.json.as_deref(), args.html.as_deref()];
     let words = Words::beside(files)?;
     files.into_iter().flatten().try_for_each(writable::file)?;
     let environments =
         args.results.iter().map(|result| environment(result)).collect::<Result<Vec<_>, _>>()?;
-    let comparison = measure::compare(&environments, maker())?;
+    let comparison = measure::compare(&environments, maker()).map_err(Error::msg)?;
     words.say(&measure::compare_summary(&comparison, words.columns()));
     if let Some(path) = &args.html {
         output::save(path, &measure::compare_page(&comparison))?;
@@ -575,7 +572,7 @@ fn compare(args: &CompareArgs) -> Result<ExitCode, String> {
 }
 
 /// Reads `NAME=FILE` or `FILE`.
-fn environment(result: &str) -> Result<Environment, String> {
+fn environment(result: &str) -> Result<Environment> {
     let named = result.split_once('=').filter(|(name, _)| !name.is_empty() && !Path::new(result).exists());
     let (name, path) = match named {
         Some((name, path)) => (Some(name), Path::new(path)),
@@ -587,9 +584,9 @@ fn environment(result: &str) -> Result<Environment, String> {
     Ok(Environment { name: name.map_or_else(stem, str::to_owned), document })
 }
 
-fn document(path: &Path) -> Result<serde_json::Value, String> {
-    let text = fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    serde_json::from_str(&text).map_err(|e| format!("{} is not JSON: {e}", path.display()))
+fn document(path: &Path) -> Result<serde_json::Value> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 fn maker() -> Maker {
@@ -600,8 +597,8 @@ fn maker() -> Maker {
     }
 }
 
-fn json_of(document: &impl Serialize) -> Result<String, String> {
-    let json = serde_json::to_string_pretty(document).map_err(|e| format!("results as JSON: {e}"))?;
+fn json_of(document: &impl Serialize) -> Result<String> {
+    let json = serde_json::to_string_pretty(document).context("results as JSON")?;
     Ok(json + "\n")
 }
 
@@ -610,29 +607,29 @@ fn directions(ways: &[Way]) -> Vec<Direction> {
     ways.iter().map(of).collect()
 }
 
-fn positive(times: &[(&str, Duration)]) -> Result<(), String> {
+fn positive(times: &[(&str, Duration)]) -> Result<()> {
     match times.iter().find(|(_, time)| *time < Duration::from_millis(1)) {
-        Some((name, time)) => Err(format!("{name} {time} is too short: at least 1 ms")),
+        Some((name, time)) => bail!("{name} {time} is too short: at least 1 ms"),
         None => Ok(()),
     }
 }
 
 /// The key in a file: all of it but the end of the last line.
-fn read_key(path: &Path) -> Result<Key, String> {
-    let text = io::read_secret(path).map_err(|error| format!("the key: {error}"))?;
+fn read_key(path: &Path) -> Result<Key> {
+    let text = io::read_secret(path).context("the key")?;
     Key::new(text.trim_ascii_end())
-        .ok_or_else(|| format!("{} is empty: a key has at least one byte", path.display()))
+        .with_context(|| format!("{} is empty: a key has at least one byte", path.display()))
 }
 
 /// Outcome of a measurement: its document, and why it is not the whole.
 type Outcome<F, E> = Result<(Document<F>, Option<MeasureError>), E>;
 
 impl ClientArgs {
-    fn key(&self) -> Result<Option<Key>, String> {
+    fn key(&self) -> Result<Option<Key>> {
         self.key_file.as_deref().map(read_key).transpose()
     }
 
-    fn options(&self) -> Result<SessionOptions, String> {
+    fn options(&self) -> Result<SessionOptions> {
         Ok(SessionOptions {
             host: self.host.clone(),
             port: self.port,
@@ -648,43 +645,41 @@ impl ClientArgs {
     }
 
     /// Opens a session, measures, and writes what is wanted.
-    fn measure<F: Figures, E: ToString>(
+    fn measure<F: Figures, E: std::error::Error + Send + Sync + 'static>(
         &self,
         act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<F, E>,
         is_something: impl Fn(&F) -> bool,
-    ) -> Result<ExitCode, String> {
+    ) -> Result<ExitCode> {
         self.measure_and(act, is_something, |_| Ok(()))
     }
 
     /// The same, and saves more.
-    fn measure_and<F: Figures, E: ToString>(
+    fn measure_and<F: Figures, E: std::error::Error + Send + Sync + 'static>(
         &self,
         act: impl FnOnce(&mut Session<'_>, Maker, &mut Display) -> Outcome<F, E>,
         is_something: impl Fn(&F) -> bool,
-        save: impl FnOnce(&Document<F>) -> Result<(), String>,
-    ) -> Result<ExitCode, String> {
+        save: impl FnOnce(&Document<F>) -> Result<()>,
+    ) -> Result<ExitCode> {
         let files = [self.json.as_deref(), self.html.as_deref()];
         let words = Words::beside(files)?;
         files.into_iter().flatten().try_for_each(writable::file)?;
         let options = self.options()?;
-        let signals = Signals::terminating().map_err(|e| e.to_string())?;
-        let mut session = Session::open(&options, &signals).map_err(|e| e.to_string())?;
+        let signals = Signals::terminating()?;
+        let mut session = Session::open(&options, &signals)?;
         let mut display = Display::default();
         let done = act(&mut session, maker(), &mut display);
         drop(display);
-        let (document, failure) = done.map_err(|e| e.to_string())?;
-        session.close().map_err(|e| e.to_string())?;
+        let (document, failure) = done?;
+        session.close()?;
         if !is_something(&document) {
-            let why = failure.map_or("nothing was measured".to_owned(), |failure| failure.to_string());
-            return Err(why);
+            return Err(failure.map_or_else(|| anyhow!("nothing was measured"), Error::from));
         }
         words.say(&document.summary(words.columns()));
         if let Some(path) = &self.html {
             output::save(path, &document.page())?;
         }
         if let Some(path) = &self.json {
-            let json =
-                serde_json::to_string_pretty(&document).map_err(|e| format!("results as JSON: {e}"))?;
+            let json = serde_json::to_string_pretty(&document).context("results as JSON")?;
             output::save(path, &(json + "\n"))?;
         }
         save(&document)?;

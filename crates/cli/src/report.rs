@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Error, Result, anyhow, bail};
 use history::{About, HistoryFile, MadeBy, Recorder, Report, Slice};
 use io::{Clock, Signals};
 use scenario::Quantity;
@@ -70,45 +71,43 @@ fn wall_ms() -> u64 {
 }
 
 /// Runs `cellerator history` until it is asked to end.
-pub fn history(args: &HistoryArgs) -> Result<ExitCode, String> {
-    let text = |error: &dyn std::fmt::Display| format!("history: {error}");
-    let signals = Signals::terminating().map_err(|error| text(&error))?;
+pub fn history(args: &HistoryArgs) -> Result<ExitCode> {
+    let signals = Signals::terminating().context("history")?;
     let keep_ms = args.keep.0.as_millis();
-    let mut file = HistoryFile::open(&args.directory, &args.name, keep_ms).map_err(|error| text(&error))?;
+    let mut file = HistoryFile::open(&args.directory, &args.name, keep_ms).context("history")?;
     let directory = Path::new(io::INSTANCE_DIRECTORY);
-    only_look(directory, &[&args.directory]).map_err(|error| text(&error))?;
+    only_look(directory, &[&args.directory]).context("history")?;
     let mut recorder = Recorder::new(directory, &args.name, args.every.0);
     let path = HistoryFile::path(&args.directory, &args.name);
     let is_there = run::find(directory).unwrap_or_default().iter().any(|found| found.name == args.name);
     let wait = if is_there { "" } else { " as soon as it runs: this user sees none of that name now" };
     Words::default().say(&format!("recording '{}' into {}{wait}", args.name, path.display()));
     while signals.take().is_none() {
-        if let Some(slice) = recorder.turn().map_err(|error| text(&error))? {
-            file.add(&slice).map_err(|error| text(&error))?;
+        if let Some(slice) = recorder.turn().context("history")? {
+            file.add(&slice).context("history")?;
         }
     }
     if let Some(slice) = recorder.look() {
-        file.add(&slice).map_err(|error| text(&error))?;
+        file.add(&slice).context("history")?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `cellerator report`; an error is one clear line: what, where, what to do.
-pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
-    let text = |error: &dyn std::fmt::Display| format!("report: {error}");
+pub fn report(args: &ReportArgs) -> Result<ExitCode> {
     let words = Words::beside([args.html.as_deref(), args.json.as_deref(), args.pdf.as_deref()])?;
     let printer = match &args.pdf {
         Some(path) if output::is_standard_output(path) => {
-            return Err("report: --pdf needs a file".to_owned());
+            bail!("report: --pdf needs a file");
         }
-        Some(_) => Some(history::printer(&std::env::var_os("PATH").unwrap_or_default()).ok_or(
+        Some(_) => Some(history::printer(&std::env::var_os("PATH").unwrap_or_default()).context(
             "report: --pdf needs a browser that prints, and there is none in the PATH: install Debian's package \
              chromium, or use --html and print the page elsewhere",
         )?),
         None => None,
     };
     let files = [args.html.as_deref(), args.json.as_deref(), args.pdf.as_deref()];
-    files.into_iter().flatten().try_for_each(writable::file).map_err(|error| text(&error))?;
+    files.into_iter().flatten().try_for_each(writable::file).context("report")?;
     let before = args.before.as_deref().map(read).transpose()?;
     let name = name(args)?;
     let (slices, from_ms, to_ms) = match args.during {
@@ -123,7 +122,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
     let about = About { accelerator: &name, from_ms, to_ms, phase: phase.as_ref() };
     let report = Report::of(&slices, about, made_by).map_err(|error| {
         let hint = "`cellerator history NAME` records from when it is started; --during TIME records now";
-        format!("report: {error}: {hint}")
+        anyhow!("report: {error}: {hint}")
     })?;
     let report = match &before {
         Some(before) => report.beside(before),
@@ -133,11 +132,11 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
         output::save(path, &history::html(&report))?;
     }
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&report).map_err(|error| text(&error))?;
+        let json = serde_json::to_string_pretty(&report).context("report")?;
         output::save(path, &(json + "\n"))?;
     }
     if let (Some(path), Some(printer)) = (&args.pdf, &printer) {
-        history::print(printer, &history::one_page(&report), path).map_err(|error| text(&error))?;
+        history::print(printer, &history::one_page(&report), path).context("report")?;
         eprintln!("  wrote {}", path.display());
     }
     words.say(&said(&report));
@@ -145,56 +144,55 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, String> {
 }
 
 /// The accelerator that is meant. One that does not run any more may have a history.
-fn name(args: &ReportArgs) -> Result<String, String> {
+fn name(args: &ReportArgs) -> Result<String> {
     let has_history = |name: &&String| HistoryFile::path(&args.directory, name).exists();
     if let Some(name) = args.name.as_ref().filter(|_| args.during.is_none()).filter(has_history) {
         return Ok(name.clone());
     }
-    let all = run::find(Path::new(io::INSTANCE_DIRECTORY)).map_err(|error| error.to_string())?;
-    run::choose(all, args.name.as_deref()).map(|found| found.name)
+    let all = run::find(Path::new(io::INSTANCE_DIRECTORY))?;
+    run::choose(all, args.name.as_deref()).map(|found| found.name).map_err(Error::msg)
 }
 
 /// Slices that `cellerator history` has kept of the time that is meant.
-fn kept(args: &ReportArgs, name: &str) -> Result<(Vec<Slice>, u64, u64), String> {
+fn kept(args: &ReportArgs, name: &str) -> Result<(Vec<Slice>, u64, u64)> {
     let path = HistoryFile::path(&args.directory, name);
     if !path.exists() {
-        return Err(format!(
+        bail!(
             "report: there is no history of '{name}' in {}: `cellerator history {name}` records one, or --during TIME \
              records now",
             args.directory.display()
-        ));
+        );
     }
-    let slices = HistoryFile::read(&path).map_err(|error| format!("report: {error}"))?;
+    let slices = HistoryFile::read(&path).context("report")?;
     let ago = |span: Quantity<Duration>| wall_ms().saturating_sub(span.0.as_millis());
     let (from_ms, to_ms) = (ago(args.since), ago(args.until));
     if from_ms >= to_ms {
-        return Err("report: --until must be less than --since".to_owned());
+        bail!("report: --until must be less than --since");
     }
     Ok((slices, from_ms, to_ms))
 }
 
 /// Records an accelerator for so long.
-fn record(name: &str, time: Duration) -> Result<(Vec<Slice>, u64, u64), String> {
-    let text = |error: &dyn std::fmt::Display| format!("report: {error}");
+fn record(name: &str, time: Duration) -> Result<(Vec<Slice>, u64, u64)> {
     // Sixty slices, of a second at least and of a minute at most.
     let every = Duration::from_millis((time.as_millis() / 60).clamp(1_000, 60_000));
-    let signals = Signals::terminating().map_err(|error| text(&error))?;
+    let signals = Signals::terminating().context("report")?;
     let mut recorder = Recorder::new(Path::new(io::INSTANCE_DIRECTORY), name, every);
     let (from_ms, end) = (wall_ms(), Clock::now() + time);
     let mut slices = Vec::new();
     while Clock::now() < end && signals.take().is_none() {
-        slices.extend(recorder.turn().map_err(|error| text(&error))?);
+        slices.extend(recorder.turn().context("report")?);
     }
     slices.extend(recorder.look());
     Ok((slices, from_ms, wall_ms()))
 }
 
-fn read(path: &Path) -> Result<Report, String> {
-    let why = |error: &dyn std::fmt::Display| format!("report: --before {}: {error}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| why(&error))?;
-    let report: Report = serde_json::from_str(&text).map_err(|error| why(&error))?;
+fn read(path: &Path) -> Result<Report> {
+    let what = || format!("report: --before {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(what)?;
+    let report: Report = serde_json::from_str(&text).with_context(what)?;
     if report.schema != history::SCHEMA {
-        return Err(why(&format!("its schema is '{}' and not '{}'", report.schema, history::SCHEMA)));
+        bail!("{}: its schema is '{}' and not '{}'", what(), report.schema, history::SCHEMA);
     }
     Ok(report)
 }

@@ -8,6 +8,7 @@ use ::reproduce::{
     Context, Experiment, Maker, ReproduceError, Reproduction, Step, Store, Where, all, chosen, fingerprint,
     html, in_words, lab_markdown, markdown,
 };
+use anyhow::{Context as _, Result, anyhow, bail};
 use io::{Clock, Signals};
 use lab::{Instance, Runner};
 use scenario::results::MadeBy;
@@ -15,7 +16,7 @@ use scenario::results::MadeBy;
 use crate::interruption::{self, Interruption};
 use crate::output::Words;
 use crate::progress::Line;
-use crate::writable;
+use crate::{told, writable};
 
 /// Arguments of `cellerator reproduce`.
 #[derive(clap::Args)]
@@ -68,23 +69,21 @@ pub struct Args {
     threads: Option<usize>,
 }
 
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
 /// Runs `cellerator reproduce`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let has_choice = args.all || args.list || args.pages || !args.names.is_empty();
     if !has_choice {
-        return Err("reproduce: name an experiment, a paper (ma, wa, mp, ev, dr) or --all; --list shows what there is".to_owned());
+        bail!(
+            "reproduce: name an experiment, a paper (ma, wa, mp, ev, dr) or --all; --list shows what there is"
+        );
     }
-    let wanted = if args.all || args.names.is_empty() { all() } else { chosen(&args.names).map_err(text)? };
+    let wanted = if args.all || args.names.is_empty() { all() } else { chosen(&args.names)? };
     if args.list {
-        print!("{}", list(&wanted, Words::default().columns()).map_err(text)?);
+        print!("{}", list(&wanted, Words::default().columns())?);
         return Ok(ExitCode::SUCCESS);
     }
     try_outputs(args)?;
-    let store = Store::open(&args.out).map_err(text)?;
+    let store = Store::open(&args.out)?;
     let interruption = if args.lab { Interruption::listen_once()? } else { Interruption::listen()? };
     let end = match (args.pages, args.lab) {
         (true, _) => None,
@@ -126,8 +125,9 @@ impl Ended {
 }
 
 /// Refuses at once what could not be written in the end.
-fn try_outputs(args: &Args) -> Result<(), String> {
-    writable::folder(&args.out).map_err(|problem| format!("{problem}; choose another folder by --out"))?;
+fn try_outputs(args: &Args) -> Result<()> {
+    writable::folder(&args.out)
+        .map_err(|error| anyhow!("{}; choose another folder by --out", told(&error)))?;
     let pages = [&args.html, &args.markdown].into_iter().flatten();
     pages.map(PathBuf::as_path).try_for_each(writable::file)?;
     writable::folder(&pictures_of(&markdown_of(args)))?;
@@ -151,12 +151,11 @@ fn threads(args: &Args) -> usize {
 }
 
 /// A line for each; what it shows stands behind where that fits.
-fn list(experiments: &[&Experiment], columns: usize) -> Result<String, ReproduceError> {
+fn list(experiments: &[&Experiment], columns: usize) -> Result<String> {
     let line =
         |name: &str, place: &str, sim: &str, lab: &str| format!("{name:<23} {place:<27} {sim:>7} {lab:>7}");
     let heading = line("experiment", "paper", "sim", "lab");
-    let title = |e: &&Experiment| Ok::<_, ReproduceError>(e.prose()?.title);
-    let titles: Vec<String> = experiments.iter().map(title).collect::<Result<_, _>>()?;
+    let titles = experiments.iter().map(|e| Ok(e.prose()?.title)).collect::<Result<Vec<_>>>()?;
     let longest = titles.iter().map(|title| title.chars().count()).max().unwrap_or(0);
     let has_titles = heading.chars().count() + 2 + longest <= columns;
     let titled =
@@ -182,20 +181,20 @@ fn in_lab(
     wanted: &[&'static Experiment],
     store: &Store,
     interruption: &Interruption,
-) -> Result<Option<Ended>, String> {
+) -> Result<Option<Ended>> {
     let there: Vec<&'static Experiment> =
         wanted.iter().copied().filter(|experiment| experiment.lab.seconds().is_some()).collect();
     for experiment in wanted {
         if experiment.lab.seconds().is_none() {
-            let why = experiment.prose().map_err(text)?.not_in_lab.unwrap_or_default();
+            let why = experiment.prose()?.not_in_lab.unwrap_or_default();
             eprintln!("  {} is the simulator's alone: {why}", experiment.name);
         }
     }
     if there.is_empty() {
         return Ok(None);
     }
-    let signals = Signals::terminating().map_err(text)?;
-    let instance = Instance::register(None, "reproduce").map_err(text)?;
+    let signals = Signals::terminating()?;
+    let instance = Instance::register(None, "reproduce")?;
     let program = program()?;
     let made_by = lab::made_by(env!("CARGO_PKG_VERSION"), "");
     let (traces, captures) = (PathBuf::from("."), None);
@@ -206,8 +205,8 @@ fn in_lab(
     run(args, &there, (store, interruption), place, made_by)
 }
 
-fn program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))
+fn program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
 }
 
 fn run(
@@ -216,9 +215,9 @@ fn run(
     (store, interruption): (&Store, &Interruption),
     place: Where<'_>,
     made_by: MadeBy,
-) -> Result<Option<Ended>, String> {
+) -> Result<Option<Ended>> {
     let path = program()?;
-    let own = fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let own = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let cellerator = env!("CARGO_PKG_VERSION").to_owned();
     let is_lab = args.lab;
     let processor = is_lab.then(|| bench::Machine::here().processor);
@@ -227,9 +226,8 @@ fn run(
     let folder = args.experiments.as_deref();
     let mut left = Vec::new();
     for experiment in wanted {
-        let kept = if args.resume { store.load(experiment.name, is_lab).map_err(text)? } else { None };
-        let is_current =
-            kept.map(|result| result.is_current(experiment, folder, &maker)).transpose().map_err(text)?;
+        let kept = if args.resume { store.load(experiment.name, is_lab)? } else { None };
+        let is_current = kept.map(|result| result.is_current(experiment, folder, &maker)).transpose()?;
         if is_current == Some(true) {
             eprintln!("  {} is there already", experiment.name);
         } else {
@@ -252,7 +250,7 @@ fn run(
             experiment.name,
             experiment.paper.key(),
             experiment.part,
-            experiment.prose().map_err(text)?.title,
+            experiment.prose()?.title,
             in_words(seconds(experiment))
         );
         let line = Line::of_words();
@@ -269,12 +267,12 @@ fn run(
             let (finished, of) = (wanted.len() - left.len() + number, wanted.len());
             return Ok(Some(Ended { finished, of, experiment: experiment.name }));
         }
-        let mut result = made.map_err(text)?;
+        let mut result = made?;
         // What virtual time takes belongs to no result: it would differ from run to run.
         let took = Clock::now().saturating_since(experiment_began);
         result.took_s = is_lab.then(|| took.as_secs() as u32);
         tell(&result);
-        store.save(&result).map_err(text)?;
+        store.save(&result)?;
     }
     eprintln!("  took {}", in_words(Clock::now().saturating_since(began).as_secs() as u32));
     Ok(None)
@@ -308,35 +306,35 @@ fn pages(
     store: &Store,
     wanted: &[&'static Experiment],
     interrupted: Option<&str>,
-) -> Result<Pages, String> {
+) -> Result<Pages> {
     let experiments = all();
     let mut results = Vec::new();
     for experiment in &experiments {
         for is_lab in [false, true] {
-            results.extend(store.told(experiment, is_lab).map_err(text)?);
+            results.extend(store.told(experiment, is_lab)?);
         }
     }
     if results.is_empty() {
-        return Err(format!("{}: there are no results yet: run an experiment first", args.out.display()));
+        bail!("{}: there are no results yet: run an experiment first", args.out.display());
     }
     let is_there = |experiment: &&Experiment| results.iter().any(|r| r.experiment == experiment.name);
     if let Some(missing) =
         wanted.iter().filter(|_| args.pages && !args.names.is_empty()).find(|e| !is_there(e))
     {
         let (out, name) = (args.out.display(), missing.name);
-        return Err(format!("{out}: there is no result of {name}: run `cellerator reproduce {name}` first"));
+        bail!("{out}: there is no result of {name}: run `cellerator reproduce {name}` first");
     }
     let page = args.html.clone().unwrap_or_else(|| args.out.join("reproduction.html"));
-    write(&page, &html(&experiments, &results, interrupted).map_err(text)?)?;
+    write(&page, &html(&experiments, &results, interrupted)?)?;
     let path = markdown_of(args);
     let folder = pictures_of(&path);
     let stem = folder.file_name().map_or_else(|| "reproduction".into(), |name| name.to_string_lossy());
     let write_page = if args.lab { lab_markdown } else { markdown };
-    let document = write_page(&experiments, &results, &stem, interrupted).map_err(text)?;
-    fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+    let document = write_page(&experiments, &results, &stem, interrupted)?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     for (name, picture) in &document.pictures {
         let path = folder.join(name);
-        fs::write(&path, picture).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        fs::write(&path, picture).with_context(|| format!("cannot write {}", path.display()))?;
     }
     write(&path, &document.text)?;
     let own = |result: &&Reproduction| wanted.iter().any(|e| e.name == result.experiment);
@@ -348,10 +346,10 @@ fn pages(
     Ok(Pages { files: [page, path], passed, aims })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
+fn write(path: &Path, text: &str) -> Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
-    fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("  wrote {}", path.display());
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use anyhow::{Context, Result, bail};
 use io::Confinement;
 use telemetry::User;
 
@@ -36,16 +37,14 @@ pub struct Served {
 
 /// Starts this program with `arguments` as a server without any rights, and has `answer` answer it until it has gone.
 /// `state_directory` is where accelerators are.
-pub fn serve_beside<E: std::fmt::Display>(
+pub fn serve_beside<E: std::error::Error + Send + Sync + 'static>(
     arguments: &[&str],
     user_name: &str,
     state_directory: &Path,
     answer: impl FnOnce(&UnixStream) -> Result<(), E>,
-) -> Result<ExitCode, String> {
-    let text = |error: &dyn std::fmt::Display| error.to_string();
-    let user =
-        if telemetry::is_root() { Some(User::find(user_name).map_err(|error| text(&error))?) } else { None };
-    let (own, other) = UnixStream::pair().map_err(|error| text(&error))?;
+) -> Result<ExitCode> {
+    let user = if telemetry::is_root() { Some(User::find(user_name)?) } else { None };
+    let (own, other) = UnixStream::pair()?;
     // Whatever the program's own file is called by then, and whoever may look at the path to it.
     let mut server = Command::new("/proc/self/exe");
     server.args(arguments);
@@ -56,7 +55,7 @@ pub fn serve_beside<E: std::fmt::Display>(
         say(&format!("the server runs as {user_name} ({}:{})", user.uid, user.gid));
     }
     io::set_death_signal(&mut server, KILL);
-    let started = server.spawn().map_err(|error| format!("cannot start the server: {error}"));
+    let started = server.spawn().context("cannot start the server");
     // With it goes the other end, which the server alone is to have.
     drop(server);
     let mut server = started?;
@@ -64,28 +63,28 @@ pub fn serve_beside<E: std::fmt::Display>(
     only_look(state_directory, &[])?;
     let answered = answer(&own);
     drop(own);
-    let ended = server.wait().map_err(|error| text(&error))?;
-    answered.map_err(|error| text(&error))?;
+    let ended = server.wait()?;
+    answered?;
     match ended.code() {
         Some(0) => Ok(ExitCode::SUCCESS),
         // It has said why, in a line.
         Some(1) => Ok(ExitCode::FAILURE),
-        _ => Err(format!("the server has ended: {ended}")),
+        _ => bail!("the server has ended: {ended}"),
     }
 }
 
 /// The way to the other process, which is standard input. From here on this process is the server.
-pub fn reader() -> Result<UnixStream, String> {
-    io::forgo_privileges().map_err(|error| error.to_string())?;
+pub fn reader() -> Result<UnixStream> {
+    io::forgo_privileges()?;
     let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned();
-    let input = UnixStream::from(input.map_err(|error| error.to_string())?);
-    let watched = input.try_clone().map_err(|error| error.to_string())?;
+    let input = UnixStream::from(input?);
+    let watched = input.try_clone()?;
     let watch = move || {
         io::await_hang_up(std::os::fd::AsFd::as_fd(&watched));
         // Whoever answers has ended, however that came: nobody is left to serve.
         std::process::exit(0);
     };
-    std::thread::Builder::new().name("reader".to_owned()).spawn(watch).map_err(|error| error.to_string())?;
+    std::thread::Builder::new().name("reader".to_owned()).spawn(watch)?;
     Ok(input)
 }
 

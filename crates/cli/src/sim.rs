@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use anyhow::{Context, Error, Result};
 use clap::Subcommand;
 use engine::EngineConfig;
 use io::Clock;
 use parallel::in_parallel_until;
 use scenario::results::{CaseResult, Interrupted, MadeBy, Results, SCHEMA, ScenarioResult};
 use scenario::{Case, Scenario};
-use sim::{CaseRun, LogMode};
+use sim::{CaseOutcome, CaseRun, LogMode, SimError};
 use units::{Bytes, Duration};
 
 use crate::interruption::{self, Interruption};
@@ -77,16 +78,12 @@ struct RunArgs {
 }
 
 /// Runs `cellerator sim`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: Args) -> Result<ExitCode> {
     match args.command {
         SimCommand::Run(args) => run(&args),
         SimCommand::Soak(args) => soak::main(&args),
         SimCommand::Digest(args) => digest::main(&args),
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Number of runs at the same time.
@@ -104,7 +101,7 @@ struct Job {
     accelerator_command: Option<String>,
 }
 
-fn run(args: &RunArgs) -> Result<ExitCode, String> {
+fn run(args: &RunArgs) -> Result<ExitCode> {
     if let Some(scenario) = radios::read(&args.scenario)? {
         return radios::run(args, scenario);
     }
@@ -132,7 +129,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
     let mut cases = Vec::new();
     for (job, outcome) in jobs.into_iter().zip(outcomes) {
         let Some(outcome) = outcome else { continue };
-        let (result, packets) = job.result(outcome)?;
+        let (result, packets) = job.result(outcome?);
         progress::tell(&result);
         tell_replay(args, &result);
         if let Some(out) = args.out.as_ref().filter(|_| args.packets) {
@@ -169,22 +166,22 @@ fn run(args: &RunArgs) -> Result<ExitCode, String> {
 
 /// Every case and repetition of `scenario`, which has no trace files, on all processors; nothing
 /// where `is_over` ended it.
-pub(crate) fn simulated(scenario: &Scenario, is_over: &AtomicBool) -> Result<Option<ScenarioResult>, String> {
+pub(crate) fn simulated(scenario: &Scenario, is_over: &AtomicBool) -> Result<Option<ScenarioResult>> {
     let jobs = jobs(scenario, None, LogMode::Hash, Path::new("."))?;
     let outcomes = run_all(&jobs, &captures::Captured::default(), threads(None), is_over);
     let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
-    let cases = jobs.into_iter().zip(outcomes).map(|(job, outcome)| Ok(job.result(outcome)?.0));
-    Ok(Some(ScenarioResult { scenario: scenario.clone(), cases: cases.collect::<Result<_, String>>()? }))
+    let cases = jobs.into_iter().zip(outcomes).map(|(job, outcome)| Ok(job.result(outcome?).0));
+    Ok(Some(ScenarioResult { scenario: scenario.clone(), cases: cases.collect::<Result<_>>()? }))
 }
 
-fn jobs(scenario: &Scenario, only: Option<&str>, log: LogMode, traces: &Path) -> Result<Vec<Job>, String> {
-    let cases = scenario.chosen(only).map_err(text)?;
+fn jobs(scenario: &Scenario, only: Option<&str>, log: LogMode, traces: &Path) -> Result<Vec<Job>> {
+    let cases = scenario.chosen(only)?;
     let mut jobs = Vec::new();
     for repetition in 1..=scenario.repetitions {
         let seed = scenario.seed.wrapping_add(u64::from(repetition - 1));
         for case in &cases {
-            let plan = case.links(seed, &mut |file| lab::read_trace(traces, file)).map_err(text)?;
-            let engine = engine(case)?;
+            let plan = case.links(seed, &mut |file| lab::read_trace(traces, file))?;
+            let engine = engine(case).map_err(Error::msg)?;
             let arguments = engine.as_ref().map(|_| case.run_arguments());
             jobs.push(Job {
                 run: CaseRun::new(case, &plan, engine, (seed, scenario.time_limit.0), log),
@@ -200,7 +197,8 @@ fn jobs(scenario: &Scenario, only: Option<&str>, log: LogMode, traces: &Path) ->
     Ok(jobs)
 }
 
-/// The engine that `cellerator run` would be started with, by the same reading of its arguments.
+/// The engine that `cellerator run` would be started with, by the same reading of its arguments. Its error is text:
+/// so do crates take it that make runs of cases.
 pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
     if !case.accelerator.enabled.unwrap_or(false) {
         return Ok(None);
@@ -212,22 +210,11 @@ pub(crate) fn engine(case: &Case) -> Result<Option<EngineConfig>, String> {
     Ok(Some(EngineConfig { hash_seed: 0, ..config }))
 }
 
-type Outcome = Result<sim::CaseOutcome, Unfinished>;
+type Outcome = Result<CaseOutcome>;
 
-/// Reason why a run came to no end.
-enum Unfinished {
-    /// Nobody waits for it any more.
-    Stopped,
-    Failed(String),
-}
-
-impl From<sim::SimError> for Unfinished {
-    fn from(error: sim::SimError) -> Self {
-        match error {
-            sim::SimError::Stopped => Self::Stopped,
-            error => Self::Failed(error.to_string()),
-        }
-    }
+/// True of a run that nobody waits for any more.
+fn is_stopped(outcome: &Outcome) -> bool {
+    outcome.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(SimError::Stopped)))
 }
 
 /// Outcome of each job; nothing of those that the user did not wait for.
@@ -251,22 +238,17 @@ fn run_all(
             Some(file) => captured.run(&jobs[index], file, is_over, &mut tell_progress),
             None => jobs[index].run.run_until(is_over, &mut tell_progress).map_err(Into::into),
         };
-        if !matches!(outcome, Err(Unfinished::Stopped)) {
+        if !is_stopped(&outcome) {
             line.say(progress(ended.fetch_add(1, Ordering::Relaxed) + 1));
         }
         outcome
     });
     drop(line);
-    let is_stopped = |outcome: &Outcome| matches!(outcome, Err(Unfinished::Stopped));
     outcomes.into_iter().map(|outcome| outcome.filter(|outcome| !is_stopped(outcome))).collect()
 }
 
 impl Job {
-    fn result(self, outcome: Outcome) -> Result<(CaseResult, String), String> {
-        let outcome = outcome.map_err(|unfinished| match unfinished {
-            Unfinished::Failed(why) => why,
-            Unfinished::Stopped => text(sim::SimError::Stopped),
-        })?;
+    fn result(self, outcome: CaseOutcome) -> (CaseResult, String) {
         let result = CaseResult {
             accelerator_command: self.accelerator_command,
             problems: outcome.problems,
@@ -275,7 +257,7 @@ impl Job {
             simulation: Some(outcome.simulation),
             ..CaseResult::new(self.case, self.repetition, self.seed)
         };
-        Ok((result, outcome.log))
+        (result, outcome.log)
     }
 }
 
@@ -290,11 +272,11 @@ fn tell_replay(args: &RunArgs, result: &CaseResult) {
     }
 }
 
-fn save_packets(out: &Path, result: &CaseResult, packets: &str) -> Result<(), String> {
+fn save_packets(out: &Path, result: &CaseResult, packets: &str) -> Result<()> {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = result.name.chars().map(plain).collect();
     let path = out.join(format!("packets-{name}-seed-{}.txt", result.seed));
-    fs::write(&path, packets).map_err(|e| format!("cannot write {}: {e}", path.display()))
+    fs::write(&path, packets).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Maker of the results. Neither the time nor the machine is named: the same command gives the same bytes.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, bail};
 use figures::chart::{Axis, Chart, Ink, Mark, Range, Series, Width};
 use figures::page;
 use maud::html;
@@ -69,24 +70,21 @@ const ORDER_MAX: usize = 32;
 const DRAWN_MAX: f64 = 200.0;
 
 /// Runs `cellerator model stability`; an error is one line.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let numbers =
         args.alpha.iter().chain(&args.beta).chain([&args.gain, &args.bandwidth_noise, &args.report_noise]);
     if numbers.clone().any(|x| !x.is_finite() || x.abs() > 100.0) || args.gain <= 0.0 {
-        return Err(
-            "model stability: coefficients must be between −100 and 100, and the gain above 0".to_owned()
-        );
+        bail!("model stability: coefficients must be between −100 and 100, and the gain above 0");
     }
     if args.alpha.len().max(args.beta.len()) > ORDER_MAX {
-        return Err(format!("model stability: at most {ORDER_MAX} coefficients of a kind"));
+        bail!("model stability: at most {ORDER_MAX} coefficients of a kind");
     }
     let words = Words::beside([&args.json, &args.html, &args.svg].map(Option::as_deref))?;
     let cases = cases(args);
     let table = table(&cases);
     words.say(&format!("{NOTE}\n\n{}", listed(&cases)));
     let command = outcome::command_line();
-    let write =
-        |path: &PathBuf, text: &str| output::save(path, text).map_err(|e| format!("model stability: {e}"));
+    let write = |path: &PathBuf, text: &str| output::save(path, text).context("model stability");
     let chart = chart(&cases, &command);
     if let Some(path) = &args.json {
         let document = json!({ "command": command, "cases": cases.iter().map(document).collect::<Vec<_>>() });

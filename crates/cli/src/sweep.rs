@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use ::contest::{CaseCell, Elimination, Progress, Shard, Sweep, SweepSpec, Tolerance, merge};
+use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use figures::Table;
 use io::Clock;
@@ -92,23 +93,22 @@ struct RunArgs {
 }
 
 /// Runs `cellerator sweep`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
-    let text = |e: ::contest::ContestError| e.to_string();
+pub fn main(args: Args) -> Result<ExitCode> {
     match (args.command, args.run) {
         (Some(SweepCommand::Merge { parts, out }), _) => {
-            println!("{}", merge(&parts, &out).map_err(text)?);
+            println!("{}", merge(&parts, &out)?);
             Ok(ExitCode::SUCCESS)
         }
         (Some(SweepCommand::Eliminate(args)), _) => eliminate(&args),
         (None, Some(args)) => {
-            let spec = SweepSpec::read(&args.spec).map_err(text)?;
+            let spec = SweepSpec::read(&args.spec)?;
             run(&args, spec)
         }
-        (None, None) => Err("sweep: name a specification, or `merge`".to_owned()),
+        (None, None) => bail!("sweep: name a specification, or `merge`"),
     }
 }
 
-fn run(args: &RunArgs, spec: SweepSpec) -> Result<ExitCode, String> {
+fn run(args: &RunArgs, spec: SweepSpec) -> Result<ExitCode> {
     let interruption = Interruption::listen()?;
     let (threads, out) = (args.threads.unwrap_or_else(io::sched::cpu_count).max(1), args.out.clone());
     let notes = vec![
@@ -119,7 +119,7 @@ fn run(args: &RunArgs, spec: SweepSpec) -> Result<ExitCode, String> {
     let pace = Pace::begin();
     let ran = sweep.run(&|progress| pace.show(progress), interruption.flag());
     drop(pace);
-    let (summary, interrupted) = ran.map_err(|e| e.to_string())?;
+    let (summary, interrupted) = ran?;
     println!("{summary}");
     if let Some(interrupted) = interrupted {
         let what = format!("sweep: {interrupted}, to go on with --resume");
@@ -130,12 +130,11 @@ fn run(args: &RunArgs, spec: SweepSpec) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
+fn eliminate(args: &EliminateArgs) -> Result<ExitCode> {
     let words = Words::beside([args.json.as_deref(), args.markdown.as_deref()])?;
     let interruption = Interruption::listen()?;
-    let text = |e: ::contest::ContestError| e.to_string();
     let mut specs: Vec<SweepSpec> =
-        args.specs.iter().map(|spec| SweepSpec::read(spec)).collect::<Result<_, _>>().map_err(text)?;
+        args.specs.iter().map(|spec| SweepSpec::read(spec)).collect::<Result<_, _>>()?;
     if let Some(folder) = &args.traces {
         specs.iter_mut().for_each(|spec| spec.folder.clone_from(folder));
     }
@@ -158,7 +157,7 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
         interruption.flag(),
     );
     drop(pace);
-    let result = result.map_err(text)?;
+    let result = result?;
     let tables = result.tables();
     if let Some(file) = &args.markdown {
         let text: String =
@@ -166,7 +165,7 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
         output::save(file, &text)?;
     }
     if let Some(file) = &args.json {
-        let json = serde_json::to_string_pretty(&result).map_err(|e| format!("terms as JSON: {e}"))?;
+        let json = serde_json::to_string_pretty(&result).context("terms as JSON")?;
         output::save(file, &(json + "\n"))?;
     }
     let files = [args.json.as_deref(), args.markdown.as_deref()];
@@ -179,16 +178,15 @@ fn eliminate(args: &EliminateArgs) -> Result<ExitCode, String> {
 }
 
 /// The cases of a scenario file that are controlled by `adaptive`.
-fn cases(file: &Path, args: &EliminateArgs) -> Result<Vec<CaseCell>, String> {
+fn cases(file: &Path, args: &EliminateArgs) -> Result<Vec<CaseCell>> {
     let text =
-        std::fs::read_to_string(file).map_err(|e| format!("cannot read scenario {}: {e}", file.display()))?;
-    let mut scenario = Scenario::from_toml(&file.display().to_string(), &text).map_err(|e| e.to_string())?;
+        std::fs::read_to_string(file).with_context(|| format!("cannot read scenario {}", file.display()))?;
+    let mut scenario = Scenario::from_toml(&file.display().to_string(), &text)?;
     if let Some(repetitions) = args.repetitions {
         scenario.repetitions = repetitions;
     }
     let folder = file.parent().unwrap_or(Path::new(""));
-    CaseCell::all_of(&scenario, &mut |trace| lab::read_trace(folder, trace), &crate::sim::engine)
-        .map_err(|e| e.to_string())
+    Ok(CaseCell::all_of(&scenario, &mut |trace| lab::read_trace(folder, trace), &crate::sim::engine)?)
 }
 
 /// Columns that a narrow terminal does without.

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, bail};
 use scenario::Quantity;
-use top::{Gate, Live, Local, Remote, Secrets, Source, TopError};
+use top::{Gate, Live, Local, Remote, Secrets, Source};
 use units::Duration;
 
 use crate::looking::{only_look, only_look_and_tell};
@@ -63,58 +64,52 @@ pub struct Args {
 }
 
 /// Runs `cellerator top`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let result = match (args.be_server, args.serve, &args.connect) {
         (Some(listen), _, _) => be_server(listen),
-        (_, Some(listen), _) => return serve(args, listen).map_err(|error| format!("top: {error}")),
+        (_, Some(listen), _) => return serve(args, listen).context("top"),
         (_, _, Some(at)) => remote(args, at).and_then(|source| {
-            only_look_and_tell(&args.state_directory).map_err(TopError::Setting)?;
+            only_look_and_tell(&args.state_directory)?;
             look(args, at, source)
         }),
         _ => only_look(&args.state_directory, &[])
-            .map_err(TopError::Setting)
             .and_then(|()| look(args, "this machine", Local::new(&args.state_directory, Vec::new()))),
     };
-    result.map(|()| ExitCode::SUCCESS).map_err(|error| format!("top: {error}"))
+    result.map(|()| ExitCode::SUCCESS).context("top")
 }
 
-fn remote(args: &Args, at: &str) -> Result<Remote, TopError> {
+fn remote(args: &Args, at: &str) -> Result<Remote> {
     let variable = std::env::var("CELLERATOR_TOP_TOKEN").ok();
     let token = match (&args.token_file, variable) {
         (Some(path), _) => top::read_token(path)?,
         (None, Some(token)) => token,
-        (None, None) => {
-            let text = "--connect needs the token: --token-file FILE, or CELLERATOR_TOP_TOKEN";
-            return Err(TopError::Setting(text.to_owned()));
-        }
+        (None, None) => bail!("--connect needs the token: --token-file FILE, or CELLERATOR_TOP_TOKEN"),
     };
-    Remote::new(at, args.certificate.as_deref().unwrap_or(Path::new("")), token)
+    Ok(Remote::new(at, args.certificate.as_deref().unwrap_or(Path::new("")), token)?)
 }
 
-fn look<S: Source + Send + 'static>(args: &Args, place: &str, source: S) -> Result<(), TopError> {
+fn look<S: Source + Send + 'static>(args: &Args, place: &str, source: S) -> Result<()> {
     let interval = args.interval.0.max(INTERVAL_MIN);
     if args.json || args.once {
         let mut report = top::gather(source, interval)?;
         let is_there = |name: &&String| report.accelerators.iter().any(|one| one.name == **name);
         if let Some(missing) = args.names.iter().find(|name| !is_there(name)) {
-            return Err(TopError::Setting(format!("no accelerator '{missing}' at {place}")));
+            bail!("no accelerator '{missing}' at {place}");
         }
         report.accelerators.retain(|one| args.names.is_empty() || args.names.contains(&one.name));
         let lines = if args.json {
-            let json = serde_json::to_string_pretty(&report);
-            vec![json.map_err(|error| TopError::Setting(format!("as JSON: {error}")))?]
+            vec![serde_json::to_string_pretty(&report).context("as JSON")?]
         } else {
             top::table(&report)
         };
         if lines.is_empty() {
-            let text = "no accelerator is running, or this user may not see it";
-            return Err(TopError::Setting(text.to_owned()));
+            bail!("no accelerator is running, or this user may not see it");
         }
         say(&lines.join("\n"));
         return Ok(());
     }
     if !top::is_terminal() {
-        return Err(TopError::Setting("this is no terminal: --once prints a table, --json JSON".to_owned()));
+        bail!("this is no terminal: --once prints a table, --json JSON");
     }
     // https://no-color.org: any value but an empty one.
     let has_no_colour =
@@ -125,20 +120,18 @@ fn look<S: Source + Send + 'static>(args: &Args, place: &str, source: S) -> Resu
         has_colour: !has_no_colour,
         name: args.names.first().cloned(),
     };
-    top::live(source, &settings)
+    Ok(top::live(source, &settings)?)
 }
 
 /// Starts the server without any rights, and answers it.
-fn serve(args: &Args, listen: SocketAddr) -> Result<ExitCode, String> {
+fn serve(args: &Args, listen: SocketAddr) -> Result<ExitCode> {
     let file = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
-    let secrets = Secrets::read(&file(&args.certificate), &file(&args.key), &file(&args.token_file))
-        .map_err(|error| error.to_string())?;
+    let secrets = Secrets::read(&file(&args.certificate), &file(&args.key), &file(&args.token_file))?;
     let mut gate = Gate::new(&args.state_directory, args.names.clone());
     let arguments = ["top", "--be-server", &listen.to_string()];
     serve_beside(&arguments, &args.user, &args.state_directory, |server| gate.answer(server, Some(&secrets)))
 }
 
-fn be_server(listen: SocketAddr) -> Result<(), TopError> {
-    let gate = reader().map_err(TopError::Setting)?;
-    top::serve(listen, gate, |at| say_ready(&format!("top --connect {at}")))
+fn be_server(listen: SocketAddr) -> Result<()> {
+    Ok(top::serve(listen, reader()?, |at| say_ready(&format!("top --connect {at}")))?)
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::{Context, Error, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Subcommand, ValueEnum};
 use figures::chart::{Chart, Width};
@@ -12,7 +13,7 @@ use link::{
     CsvColumns, Distribution, LinkDirection, Preset, PresetFit, RateProcess, RateUnit, Replay, Trace,
     TraceStats,
 };
-use scenario::{Quantity, QuantityError};
+use scenario::Quantity;
 use units::{Duration, Rate};
 
 /// Arguments of `cellerator trace`.
@@ -101,11 +102,10 @@ impl ProcessArgs {
     }
 }
 
-fn low_high(text: &str) -> Result<(Rate, Rate), String> {
-    let (low, high) = text.split_once("..").ok_or("expected LOW..HIGH, as 1 Mbit/s..2 Mbit/s")?;
-    let rate =
-        |text: &str| text.trim().parse().map(|Quantity(rate)| rate).map_err(|e: QuantityError| e.to_string());
-    Ok((rate(low)?, rate(high)?))
+fn low_high(text: &str) -> Result<(Rate, Rate)> {
+    let (low, high) = text.split_once("..").context("expected LOW..HIGH, as 1 Mbit/s..2 Mbit/s")?;
+    let [Quantity(low), Quantity(high)] = [low.trim().parse()?, high.trim().parse()?];
+    Ok((low, high))
 }
 
 #[derive(clap::Args)]
@@ -218,7 +218,7 @@ fn presets() -> impl TypedValueParser<Value = Preset> {
 const REPLAY_ERROR_MAX: f64 = 0.002;
 
 /// Runs `cellerator trace`; an error is one clear line: what, where, what to do.
-pub fn main(args: Args) -> Result<ExitCode, String> {
+pub fn main(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Generate(args) => generate(&args),
         Command::Presets(args) => show_presets(&args),
@@ -229,7 +229,7 @@ pub fn main(args: Args) -> Result<ExitCode, String> {
     }
 }
 
-fn generate(args: &Generate) -> Result<ExitCode, String> {
+fn generate(args: &Generate) -> Result<ExitCode> {
     let direction = match args.direction {
         Way::Down => LinkDirection::Down,
         Way::Up => LinkDirection::Up,
@@ -237,31 +237,31 @@ fn generate(args: &Generate) -> Result<ExitCode, String> {
     let trace = match (args.process.process(), args.preset) {
         (Some(_), Some(preset)) => {
             let preset = preset.name();
-            return Err(format!(
+            bail!(
                 "trace generate: {preset} and --redraw or --arma exclude each other: leave one of them out"
-            ));
+            );
         }
-        (Some(process), None) => process
-            .trace(Duration::from_secs(args.draw.seconds), args.draw.seed)
-            .map_err(|e| format!("trace generate: {e}"))?,
+        (Some(process), None) => {
+            process.trace(Duration::from_secs(args.draw.seconds), args.draw.seed).context("trace generate")?
+        }
         (None, Some(preset)) => make(preset, direction, &args.draw)?,
         (None, None) => {
-            return Err("trace generate: name a kind of link, or give --redraw or --arma".to_owned());
+            bail!("trace generate: name a kind of link, or give --redraw or --arma");
         }
     };
     write_to(&args.output, &|out| trace.write_mahimahi(out))
 }
 
-fn make(preset: Preset, direction: LinkDirection, draw: &Draw) -> Result<Trace, String> {
-    preset.generate(direction, Duration::from_secs(draw.seconds), draw.seed).map_err(|e| e.to_string())
+fn make(preset: Preset, direction: LinkDirection, draw: &Draw) -> Result<Trace> {
+    Ok(preset.generate(direction, Duration::from_secs(draw.seconds), draw.seed)?)
 }
 
-fn show_presets(args: &Presets) -> Result<ExitCode, String> {
+fn show_presets(args: &Presets) -> Result<ExitCode> {
     let mut text = String::new();
     for preset in Preset::ALL.into_iter().filter(|preset| args.preset.is_none_or(|only| only == *preset)) {
         let compare = |direction| {
             let stats = TraceStats::of(&make(preset, direction, &args.draw)?);
-            Ok::<_, String>(preset.compare(direction, &stats))
+            Ok::<_, Error>(preset.compare(direction, &stats))
         };
         let (down, up) = (compare(LinkDirection::Down)?, compare(LinkDirection::Up)?);
         text += &format!(
@@ -289,7 +289,7 @@ fn cells(row: &PresetFit) -> (String, String) {
     (format!("{}–{}", row.target.start(), row.target.end()), format!("{value}{mark}"))
 }
 
-fn info(args: &Info) -> Result<ExitCode, String> {
+fn info(args: &Info) -> Result<ExitCode> {
     let mut text = String::new();
     let mut rows = Vec::new();
     for file in &args.files {
@@ -301,7 +301,7 @@ fn info(args: &Info) -> Result<ExitCode, String> {
         }
     }
     if args.json {
-        text = serde_json::to_string_pretty(&rows).map_err(|e| format!("figures as JSON: {e}"))? + "\n";
+        text = serde_json::to_string_pretty(&rows).context("figures as JSON")? + "\n";
     }
     write_to("-", &|out| out.write_all(text.as_bytes()))
 }
@@ -346,7 +346,7 @@ fn described(file: &str, stats: &TraceStats) -> String {
     )
 }
 
-fn plot(args: &Plot) -> Result<ExitCode, String> {
+fn plot(args: &Plot) -> Result<ExitCode> {
     let trace = read_mahimahi(&args.file)?;
     let title = args.title.as_deref().unwrap_or_else(|| args.file.rsplit('/').next().unwrap_or(&args.file));
     let chart = report::trace_chart(&trace, title);
@@ -355,14 +355,14 @@ fn plot(args: &Plot) -> Result<ExitCode, String> {
     write_to(&args.output, &|out| out.write_all(svg.as_bytes()))
 }
 
-fn convert(args: &Convert) -> Result<ExitCode, String> {
+fn convert(args: &Convert) -> Result<ExitCode> {
     let text = read(&args.input)?;
     let name = shown(&args.input);
     let trace = match args.from {
         Format::Mahimahi => Trace::parse_mahimahi(&text, name),
         Format::Rates => Trace::parse_rates(&text, name),
         Format::Csv => {
-            let rate = args.rate_column.clone().ok_or("--from csv needs --rate-column")?;
+            let rate = args.rate_column.clone().context("--from csv needs --rate-column")?;
             let unit = match args.unit {
                 Unit::Bps => RateUnit::Bps,
                 Unit::Kbps => RateUnit::Kbps,
@@ -372,7 +372,7 @@ fn convert(args: &Convert) -> Result<ExitCode, String> {
             Trace::parse_csv(&text, name, &CsvColumns { time: args.time_column.clone(), rate, unit })
         }
     };
-    let trace = trace.map_err(|e| e.to_string())?;
+    let trace = trace?;
     write_to(&args.output, &|out| match args.to {
         Format::Mahimahi => trace.write_mahimahi(out),
         Format::Rates => trace.write_rates(out, args.bin),
@@ -380,12 +380,12 @@ fn convert(args: &Convert) -> Result<ExitCode, String> {
     })
 }
 
-fn replay(args: &ReplayArgs) -> Result<ExitCode, String> {
+fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut text = format!("{:>12}{:>14}{:>14}{:>10}  trace\n", "length", "offered", "delivered", "error");
     let mut is_exact = true;
     for file in &args.files {
         let trace = Arc::new(read_mahimahi(file)?);
-        let result = Replay::run(&trace).map_err(|e| format!("{file}: {e}"))?;
+        let result = Replay::run(&trace).with_context(|| file.clone())?;
         is_exact &= result.error_share() <= REPLAY_ERROR_MAX;
         text += &format!(
             "{:>12}{:>14}{:>14}{:>9.4}%  {file}\n",
@@ -400,27 +400,27 @@ fn replay(args: &ReplayArgs) -> Result<ExitCode, String> {
     Ok(if is_exact { code } else { ExitCode::FAILURE })
 }
 
-fn read_mahimahi(file: &str) -> Result<Trace, String> {
-    Trace::parse_mahimahi(&read(file)?, shown(file)).map_err(|e| e.to_string())
+fn read_mahimahi(file: &str) -> Result<Trace> {
+    Ok(Trace::parse_mahimahi(&read(file)?, shown(file))?)
 }
 
 fn shown(file: &str) -> &str {
     if file == "-" { "standard input" } else { file }
 }
 
-fn read(file: &str) -> Result<String, String> {
+fn read(file: &str) -> Result<String> {
     let mut text = String::new();
     let result = if file == "-" {
         io::stdin().lock().read_to_string(&mut text)
     } else {
         File::open(file).and_then(|mut file| file.read_to_string(&mut text))
     };
-    result.map_err(|e| format!("cannot read {}: {e}", shown(file)))?;
+    result.with_context(|| format!("cannot read {}", shown(file)))?;
     Ok(text)
 }
 
 /// Writes to a file or standard output. Whoever stops reading a pipe has what they wanted.
-fn write_to(file: &str, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<ExitCode, String> {
+fn write_to(file: &str, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Result<ExitCode> {
     let result = if file == "-" {
         let mut out = BufWriter::new(io::stdout().lock());
         write(&mut out).and_then(|()| out.flush())
@@ -431,12 +431,12 @@ fn write_to(file: &str, write: &dyn Fn(&mut dyn Write) -> io::Result<()>) -> Res
         })
     };
     match result {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            let target = if file == "-" { "standard output" } else { file };
-            Err(format!("cannot write {target}: {e}"))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+        result => result.with_context(|| {
+            format!("cannot write {}", if file == "-" { "standard output" } else { file })
+        })?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -450,12 +450,12 @@ mod tests {
         args: Args,
     }
 
-    fn parse(line: &str) -> Result<Command, String> {
+    fn parse(line: &str) -> Result<Command> {
         let words = std::iter::once("trace").chain(line.split_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.args.command).map_err(|e| e.to_string())
+        Ok(Cli::try_parse_from(words)?.args.command)
     }
 
-    fn run(line: &str) -> Result<ExitCode, String> {
+    fn run(line: &str) -> Result<ExitCode> {
         main(Args { command: parse(line)? })
     }
 
@@ -464,25 +464,25 @@ mod tests {
         for preset in Preset::ALL {
             assert!(parse(&format!("generate {} --seconds 5 --direction up", preset.name())).is_ok());
         }
-        let message = parse("generate 6g").err().unwrap();
+        let message = parse("generate 6g").err().unwrap().to_string();
         assert!(message.contains("6g") && message.contains("4g-lte-drive"), "{message}");
         assert!(parse("generate 4g-lte --seconds 0").is_err());
     }
 
     #[test]
     fn csv_needs_to_know_the_rate_column() {
-        assert!(parse("convert a.csv --from csv").err().unwrap().contains("--rate-column"));
+        assert!(parse("convert a.csv --from csv").err().unwrap().to_string().contains("--rate-column"));
         assert!(parse("convert a.csv --from csv --rate-column DL --unit kbps").is_ok());
     }
 
     #[test]
     fn a_file_that_cannot_be_read_is_named() {
-        let message = run("info /nonexistent/a.down").unwrap_err();
+        let message = crate::told(&run("info /nonexistent/a.down").unwrap_err());
         assert!(message.starts_with("cannot read /nonexistent/a.down: "), "{message}");
     }
 
     #[test]
-    fn what_is_generated_is_read_again() -> Result<(), String> {
+    fn what_is_generated_is_read_again() -> Result<()> {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let (trace, rates, again) = (path("a.down"), path("a.txt"), path("b.down"));

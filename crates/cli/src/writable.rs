@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
+
 use crate::output::is_standard_output;
 
 /// Makes the folder that `path` is in, and asks whether `path` can be written; `-`, standard
@@ -12,26 +14,26 @@ use crate::output::is_standard_output;
 ///
 /// # Errors
 /// It cannot be written; why, in one line.
-pub fn file(path: &Path) -> Result<(), String> {
+pub fn file(path: &Path) -> Result<()> {
     if is_standard_output(path) {
         return Ok(());
     }
-    let cannot = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
+    let cannot = || format!("cannot write {}", path.display());
     if path.is_dir() {
-        return Err(format!("cannot write {}: it is a folder, name a file", path.display()));
+        bail!("cannot write {}: it is a folder, name a file", path.display());
     }
     let parent =
         path.parent().filter(|p| !p.as_os_str().is_empty()).map_or(PathBuf::from("."), Path::to_owned);
-    fs::create_dir_all(&parent).map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
+    fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
     // What is no plain file (a pipe, a terminal) may wait for its reader, or lose its first words.
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Ok(()),
-        Ok(_) => OpenOptions::new().append(true).open(path).map(drop).map_err(cannot),
+        Ok(_) => OpenOptions::new().append(true).open(path).map(drop).with_context(cannot),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            OpenOptions::new().write(true).create_new(true).open(path).map_err(cannot)?;
-            fs::remove_file(path).map_err(cannot)
+            OpenOptions::new().write(true).create_new(true).open(path).with_context(cannot)?;
+            fs::remove_file(path).with_context(cannot)
         }
-        Err(error) => Err(cannot(error)),
+        Err(error) => Err(error).with_context(cannot),
     }
 }
 
@@ -39,12 +41,12 @@ pub fn file(path: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// They cannot; why, in one line.
-pub fn folder(path: &Path) -> Result<(), String> {
-    fs::create_dir_all(path).map_err(|e| format!("cannot create {}: {e}", path.display()))?;
+pub fn folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
     let probe = path.join(format!(".cellerator-{}", std::process::id()));
     fs::write(&probe, "")
         .and_then(|()| fs::remove_file(&probe))
-        .map_err(|e| format!("cannot write to {}: {e}", path.display()))
+        .with_context(|| format!("cannot write to {}", path.display()))
 }
 
 #[cfg(test)]
@@ -64,9 +66,9 @@ mod tests {
         folder(&root.join("c")).unwrap();
         assert_eq!(fs::read_dir(root.join("c")).unwrap().count(), 0);
         // A file where a folder must be, and a folder where a file must be.
-        assert!(file(&new.join("x.json")).unwrap_err().contains("new.json"));
+        assert!(file(&new.join("x.json")).unwrap_err().to_string().contains("new.json"));
         assert!(folder(&new).is_err());
-        assert!(file(root).unwrap_err().contains("is a folder"));
+        assert!(file(root).unwrap_err().to_string().contains("is a folder"));
     }
 
     #[test]

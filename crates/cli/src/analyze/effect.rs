@@ -2,22 +2,21 @@
 
 use std::process::ExitCode;
 
+use anyhow::{Result, bail};
 use datasets::Flows;
 
 use super::{Args, print};
 use crate::output::{self, Words};
 
 /// Runs the comparison.
-pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
+pub(super) fn compare(args: &Args) -> Result<ExitCode> {
     let [before, after] = args.files.as_slice() else {
-        return Err(
+        bail!(
             "--compare needs two datasets (--compare BEFORE AFTER), or environments: --group wifi=a.pcap \
              --group lte=b.pcap"
-                .to_owned(),
         );
     };
-    let read = |path| Flows::read(path).map_err(|error| error.to_string());
-    let sides = [read(before)?, read(after)?];
+    let sides = [Flows::read(before)?, Flows::read(after)?];
     let names = [before, after].map(|path| path.display().to_string());
     let comparison =
         datasets::compare((&names[0], &sides[0]), (&names[1], &sides[1]), args.samples, args.seed);
@@ -25,7 +24,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         output::save(path, &datasets::page(&comparison))?;
     }
     let text = match args.json {
-        true => serde_json::to_string_pretty(&comparison).map_err(|error| error.to_string())? + "\n",
+        true => serde_json::to_string_pretty(&comparison)? + "\n",
         false => {
             let (table, gone) = datasets::table(&comparison)
                 .fitting(Words::default().columns(), &["flows", "flows", "difference"]);

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use analysis::{Findings, FlowReport, MadeBy, Sink};
+use anyhow::{Context, Result, bail};
 use report::{CapturePage, Dataset, Environment, comparison};
 
 use super::inputs::{Input, inputs};
@@ -51,7 +52,7 @@ impl Sink for Counted<'_> {
 }
 
 /// Runs the comparison: each capture is a sample of its own.
-pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
+pub(super) fn compare(args: &Args) -> Result<ExitCode> {
     let mut page = args.html.is_some().then(CapturePage::new);
     let mut all = Findings::default();
     let mut environments = Vec::new();
@@ -60,7 +61,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
     for group in &args.group {
         let (name, pattern) = group
             .split_once('=')
-            .ok_or_else(|| format!("{group:?}: a group is NAME=FILES, as wifi=a*.pcap"))?;
+            .with_context(|| format!("{group:?}: a group is NAME=FILES, as wifi=a*.pcap"))?;
         let mut environment = Environment::new(name.to_owned());
         if let Some(page) = &mut page {
             page.group(name);
@@ -81,9 +82,7 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
             let (counted, findings) = read_from(args, vec![input], counted, first_flow)?;
             first_flow += counted.flows;
             if let (Some(stored), Some(root)) = (counted.stored, &args.parquet) {
-                stored
-                    .finish(&findings)
-                    .map_err(|error| format!("{}: writing failed: {error}", root.display()))?;
+                stored.finish(&findings).with_context(|| format!("{}: writing failed", root.display()))?;
             }
             quic_flows += findings.udp.quic_flows;
             all.captures.extend(findings.captures);
@@ -100,28 +99,28 @@ pub(super) fn compare(args: &Args) -> Result<ExitCode, String> {
         eprintln!("cellerator: QUIC flows are not compared, but TCP alone: {quic_flows} are left out");
     }
     if let (Some(page), Some(path)) = (page, &args.html) {
-        let file = std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
         let mut out = std::io::BufWriter::new(file);
         page.write(&mut out, &made_by, &all)
             .and_then(|()| std::io::Write::flush(&mut out))
-            .map_err(|error| format!("{}: writing failed: {error}", path.display()))?;
+            .with_context(|| format!("{}: writing failed", path.display()))?;
     }
     Ok(outcome(&all.captures))
 }
 
 /// Every sample, run and value behind the tables.
-fn as_json(environments: &[Environment], made_by: &MadeBy, all: &Findings) -> Result<String, String> {
+fn as_json(environments: &[Environment], made_by: &MadeBy, all: &Findings) -> Result<String> {
     let document = serde_json::json!({
         "schema": "cellerator/comparison/1",
         "made_by": made_by,
         "captures": all.captures,
         "environments": environments,
     });
-    serde_json::to_string_pretty(&document).map(|text| text + "\n").map_err(|error| error.to_string())
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
 /// The files of a group: names, folders and patterns with `*` and `?` in the last part, separated by commas.
-fn files(patterns: &str) -> Result<Vec<PathBuf>, String> {
+fn files(patterns: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for pattern in patterns.split(',') {
         let path = Path::new(pattern);
@@ -135,14 +134,14 @@ fn files(patterns: &str) -> Result<Vec<PathBuf>, String> {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
         let mut fitting: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|file| file.is_file())
             .filter(|file| file.file_name().is_some_and(|n| fits(&name, &n.to_string_lossy())))
             .collect();
         if fitting.is_empty() {
-            return Err(format!("{pattern}: no file fits"));
+            bail!("{pattern}: no file fits");
         }
         fitting.sort();
         found.extend(fitting);

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use analysis::{CaptureFile, Skipped};
+use anyhow::{Context, Result, bail};
 use capture::{CaptureSource, decompressed};
 use datasets::is_capture;
 use report::{CaptureId, capture_id};
@@ -60,10 +61,10 @@ impl Input {
     }
 
     /// Identity of the capture, from its contents; standard input cannot be read twice and is new each time.
-    pub(super) fn identity(&self) -> Result<CaptureId, String> {
+    pub(super) fn identity(&self) -> Result<CaptureId> {
         match self {
             Self::File(path) | Self::Called(path, _) if self.can_reopen() => {
-                capture_id(path).map_err(|error| format!("{}: {error}", path.display()))
+                capture_id(path).with_context(|| path.display().to_string())
             }
             _ => Ok(CaptureId(format!("stream-{}-{}", std::process::id(), ::io::Clock::wall_nanos()))),
         }
@@ -88,7 +89,7 @@ impl Input {
 }
 
 /// The files meant: folders give theirs, in the order of names, without those that are hidden.
-pub(super) fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, String> {
+pub(super) fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>> {
     let mut found = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
@@ -98,14 +99,14 @@ pub(super) fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>, String> {
         } else if path.exists() {
             found.push(Input::File(path.clone()));
         } else {
-            return Err(format!("{}: no such file: name a capture, a folder, or -", path.display()));
+            bail!("{}: no such file: name a capture, a folder, or -", path.display());
         }
     }
     Ok(found)
 }
 
-fn folder(path: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+fn folder(path: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(path).with_context(|| path.display().to_string())?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|file| {
@@ -114,10 +115,7 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, String> {
         .collect();
     files.sort();
     if files.is_empty() {
-        return Err(format!(
-            "{}: no captures in this folder (.pcap, .pcapng, .cap, .dmp, …)",
-            path.display()
-        ));
+        bail!("{}: no captures in this folder (.pcap, .pcapng, .cap, .dmp, …)", path.display());
     }
     Ok(files)
 }

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use analysis::{Event, FlowReport, MadeBy, PacketView, Sink};
+use anyhow::{Context, Result, bail};
 use capture::CaptureSource as _;
 use datasets::{CaptureSeries, DatasetsError, Manifest, Record, Settings, shard};
 use io::Clock;
@@ -17,6 +18,7 @@ use super::inputs::Input;
 use super::{Args, read_quietly};
 use crate::interruption::{self, Interruption};
 use crate::progress::Line;
+use crate::told;
 
 /// True when the arguments mean a set of captures: a folder, a manifest or a shard, and no output but
 /// the dataset.
@@ -45,37 +47,25 @@ enum Done {
     NoRoom(String),
 }
 
-/// Reason why a series has no results.
-enum Failure {
-    Series(String),
-    NoRoom(String),
-}
-
-impl From<String> for Failure {
-    fn from(why: String) -> Self {
-        Self::Series(why)
-    }
-}
-
-/// Of a failure to write in the folder `root`.
-fn writing(error: &std::io::Error, root: &Path) -> Failure {
+/// Outcome of a failure to write in the folder `root`.
+fn not_written(error: std::io::Error, root: &Path) -> Result<Done> {
     use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
     match error.kind() {
         StorageFull | QuotaExceeded | ReadOnlyFilesystem => {
-            Failure::NoRoom(format!("{}: {error}", root.display()))
+            Ok(Done::NoRoom(format!("{}: {error}", root.display())))
         }
-        _ => Failure::Series(format!("writing failed: {error}")),
+        _ => Err(error).context("writing failed"),
     }
 }
 
 /// Runs the command.
-pub(super) fn run(args: &Args) -> Result<ExitCode, String> {
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let series = series(args)?;
     if let Some(path) = &args.write_manifest {
         write_manifest(path, &series)?;
     }
     let Some(root) = &args.parquet else { return Ok(ExitCode::SUCCESS) };
-    std::fs::create_dir_all(root).map_err(|error| format!("{}: cannot be made: {error}", root.display()))?;
+    std::fs::create_dir_all(root).with_context(|| format!("{}: cannot be made", root.display()))?;
     let own = shard(&series, args.shard.unwrap_or_default());
     let settings = Settings {
         cellerator: env!("CARGO_PKG_VERSION").to_owned(),
@@ -96,10 +86,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, String> {
         if is_full.load(Ordering::Relaxed) {
             return None;
         }
-        let done = one(root, series, &settings, args, threads_each).unwrap_or_else(|failure| match failure {
-            Failure::Series(why) => Done::Failed(format!("{}: {why}", series.name)),
-            Failure::NoRoom(why) => Done::NoRoom(why),
-        });
+        let done = one(root, series, &settings, args, threads_each)
+            .unwrap_or_else(|error| Done::Failed(format!("{}: {}", series.name, told(&error))));
         is_full.fetch_or(matches!(done, Done::NoRoom(_)), Ordering::Relaxed);
         progress.ended(series.bytes, &done);
         Some(done)
@@ -125,11 +113,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, String> {
     said.iter().for_each(|line| eprintln!("cellerator: {line}"));
     let finished = before + now + failed;
     if let Some(why) = no_room {
-        return Err(format!(
-            "{why}; {} of {} series are done, and are not done again",
-            before + now,
-            own.len()
-        ));
+        bail!("{why}; {} of {} series are done, and are not done again", before + now, own.len());
     }
     if finished < own.len() {
         let what = format!("analyze: interrupted after {finished} of {} series", own.len());
@@ -145,41 +129,33 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn series(args: &Args) -> Result<Vec<CaptureSeries>, String> {
-    let said = |error: datasets::DatasetsError| error.to_string();
-    let Some(path) = &args.manifest else { return datasets::find(&args.files, &args.env).map_err(said) };
-    let folder = path.parent().unwrap_or(Path::new(""));
-    Manifest::read(path).and_then(|manifest| manifest.series(folder, &args.env)).map_err(said)
+fn series(args: &Args) -> Result<Vec<CaptureSeries>> {
+    let Some(path) = &args.manifest else { return Ok(datasets::find(&args.files, &args.env)?) };
+    Ok(Manifest::read(path)?.series(path.parent().unwrap_or(Path::new("")), &args.env)?)
 }
 
-fn write_manifest(path: &Path, series: &[CaptureSeries]) -> Result<(), String> {
+fn write_manifest(path: &Path, series: &[CaptureSeries]) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let text = serde_json::to_string_pretty(&Manifest::of(series, folder)).map_err(|e| e.to_string())?;
+    let text = serde_json::to_string_pretty(&Manifest::of(series, folder))?;
     tables::write_whole(path, (text + "\n").as_bytes())
-        .map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+        .with_context(|| format!("{}: cannot be written", path.display()))?;
     eprintln!("wrote {}", path.display());
     Ok(())
 }
 
 /// Analyzes a series, unless its results are there.
-fn one(
-    root: &Path,
-    series: &CaptureSeries,
-    settings: &Settings,
-    args: &Args,
-    threads: u16,
-) -> Result<Done, Failure> {
-    let mut record = Record::of(series, settings).map_err(|error| error.to_string())?;
+fn one(root: &Path, series: &CaptureSeries, settings: &Settings, args: &Args, threads: u16) -> Result<Done> {
+    let mut record = Record::of(series, settings)?;
     let before = Record::read(root, series);
     if let Some(before) = &before {
         if before.still_holds(&record, root) {
             return Ok(Done::Before);
         }
         if let Some(other) = before.other_capture(&record) {
-            return Err(Failure::Series(format!(
+            bail!(
                 "the dataset has another series of this name, from {}: name them in a manifest",
                 other.display()
-            )));
+            );
         }
     }
     let folder = Path::new(&series.name).parent().unwrap_or(Path::new(""));
@@ -208,7 +184,7 @@ fn one(
     let (counted, findings) = read_quietly(args, threads, inputs, Counted { dataset, flows: 0 })?;
     if let Some(capture) = findings.captures.iter().find(|c| c.packets == 0 && c.problem.is_some()) {
         let why = capture.problem.as_deref().unwrap_or_default();
-        return Err(Failure::Series(format!("{}: {why}", capture.file)));
+        bail!("{}: {why}", capture.file);
     }
     let broken =
         findings.captures.iter().filter_map(|capture| Some((&capture.file, capture.problem.as_ref()?)));
@@ -216,14 +192,17 @@ fn one(
     if Record::of(series, settings).is_ok_and(|now| !record.is_of(&now)) {
         doubts.push(format!("{}: changed while it was read: the next run does it again", series.name));
     }
-    let parts = counted.dataset.close(&findings).map_err(|error| writing(&error, root))?;
+    let parts = match counted.dataset.close(&findings) {
+        Ok(parts) => parts,
+        Err(error) => return not_written(error, root),
+    };
     let flows = counted.flows;
     record.flows = flows;
-    record.publish(root, series, before.as_ref(), parts).map_err(|error| match error {
-        DatasetsError::Io { error, .. } => writing(&error, root),
-        other => Failure::Series(other.to_string()),
-    })?;
-    Ok(Done::Now { flows, doubts })
+    match record.publish(root, series, before.as_ref(), parts) {
+        Ok(()) => Ok(Done::Now { flows, doubts }),
+        Err(DatasetsError::Io { error, .. }) => not_written(error, root),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Passes everything on, and counts the flows.

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use analysis::{DocumentWriter, Event, Findings, FlowReport, MadeBy, PacketView, Sink};
+use anyhow::{Context, Result, bail};
 use report::{CaptureId, CapturePage, Dataset, FlowLines, GraphFormat, Graphs, LineFormat, PerfettoTrace};
 
 use super::Args;
@@ -32,7 +33,7 @@ pub(super) struct Outputs {
 
 impl Outputs {
     /// Opens all files, so that one that cannot be written is said before the captures are read.
-    pub(super) fn open(args: &Args, inputs: &[Input], made_by: &MadeBy) -> Result<Self, String> {
+    pub(super) fn open(args: &Args, inputs: &[Input], made_by: &MadeBy) -> Result<Self> {
         check(args, inputs)?;
         let mut all: Vec<Box<dyn Output>> = Vec::new();
         let uses_stdout = [&args.csv, &args.jsonl].iter().any(|path| path.as_deref().is_some_and(is_stdout));
@@ -46,8 +47,7 @@ impl Outputs {
             if let Some(path) = path {
                 let name = path.display().to_string();
                 let files = inputs.iter().map(capture::CaptureSource::name).collect();
-                let lines = FlowLines::new(create(path)?, format, files)
-                    .map_err(|error| format!("{name}: {error}"))?;
+                let lines = FlowLines::new(create(path)?, format, files).with_context(|| name.clone())?;
                 all.push(Box::new(Lines { lines, name }));
             }
         }
@@ -65,7 +65,7 @@ impl Outputs {
             let folder = args.graphs_to.clone();
             let format = if args.gnuplot { GraphFormat::Gnuplot } else { GraphFormat::Xplot };
             let name = folder.display().to_string();
-            let graphs = Graphs::new(folder, wanted, format).map_err(|error| format!("{name}: {error}"))?;
+            let graphs = Graphs::new(folder, wanted, format).with_context(|| name.clone())?;
             all.push(Box::new(Drawn { graphs, name }));
         }
         let verdicts = match &args.annotate {
@@ -81,13 +81,13 @@ impl Outputs {
         self,
         findings: &Findings,
         made_by: &MadeBy,
-        again: impl FnOnce() -> Result<Vec<Input>, String>,
-    ) -> Result<(), String> {
+        again: impl FnOnce() -> Result<Vec<Input>>,
+    ) -> Result<()> {
         for output in self.all {
             let name = output.name();
             match output.finish(findings, made_by) {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                    return Err(format!("{name}: writing the result failed: {error}"));
+                    return Err(error).with_context(|| format!("{name}: writing the result failed"));
                 }
                 _ if name != STDOUT => eprintln!("wrote {name}"),
                 _ => {}
@@ -96,13 +96,12 @@ impl Outputs {
         if let Some((verdicts, file)) = self.verdicts {
             let inputs = again()?;
             if inputs.iter().any(|input| !capture::CaptureSource::can_reopen(input)) {
-                return Err(
+                bail!(
                     "--annotate reads the captures twice, which standard input and pipes do not allow: name \
                      files"
-                        .to_owned(),
                 );
             }
-            verdicts.write(file, inputs).map_err(|error| format!("writing comments failed: {error}"))?;
+            verdicts.write(file, inputs).context("writing comments failed")?;
         }
         Ok(())
     }
@@ -144,11 +143,11 @@ fn files(args: &Args) -> impl Iterator<Item = (&'static str, &Path)> {
 }
 
 /// That no capture would be overwritten, and one output at most goes to standard output.
-pub(super) fn check(args: &Args, inputs: &[Input]) -> Result<(), String> {
+pub(super) fn check(args: &Args, inputs: &[Input]) -> Result<()> {
     for (flag, path) in files(args).filter(|(_, path)| !is_stdout(path)) {
         let name = path.display();
         if inputs.iter().any(|input| input.is_at(path)) {
-            return Err(format!("{flag} {name}: that is a capture to be read: choose another name"));
+            bail!("{flag} {name}: that is a capture to be read: choose another name");
         }
     }
     let mut to_stdout: Vec<&str> =
@@ -156,7 +155,7 @@ pub(super) fn check(args: &Args, inputs: &[Input]) -> Result<(), String> {
     to_stdout.extend(args.json.then_some("--json"));
     match to_stdout[..] {
         [first, second, ..] => {
-            Err(format!("{first} and {second} both go to standard output: name a file for one of them"))
+            bail!("{first} and {second} both go to standard output: name a file for one of them")
         }
         _ => Ok(()),
     }
@@ -173,15 +172,15 @@ fn is_stdout(path: &Path) -> bool {
 }
 
 /// A file, or standard output for `-`.
-fn create(path: &Path) -> Result<Writer, String> {
+fn create(path: &Path) -> Result<Writer> {
     if is_stdout(path) {
         return Ok(Box::new(BufWriter::new(io::stdout())));
     }
     Ok(Box::new(BufWriter::new(create_file(path)?)))
 }
 
-fn create_file(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|error| format!("{}: cannot be written: {error}", path.display()))
+fn create_file(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 impl Output for DocumentWriter<BufWriter<Stdout>> {
@@ -296,10 +295,10 @@ pub(super) struct Stored {
 
 impl Stored {
     /// Opens the dataset in the folder `root`.
-    pub(super) fn open(root: &Path, env: &str, inputs: &[Input], made_by: &MadeBy) -> Result<Self, String> {
+    pub(super) fn open(root: &Path, env: &str, inputs: &[Input], made_by: &MadeBy) -> Result<Self> {
         let name = root.display().to_string();
-        std::fs::create_dir_all(root).map_err(|error| format!("{name}: cannot be made: {error}"))?;
-        let ids: Result<Vec<(CaptureId, String)>, String> =
+        std::fs::create_dir_all(root).with_context(|| format!("{name}: cannot be made"))?;
+        let ids: Result<Vec<(CaptureId, String)>> =
             inputs.iter().map(|input| Ok((input.identity()?, capture::CaptureSource::name(input)))).collect();
         Ok(Self { dataset: Dataset::new(root, env, ids?, made_by), name })
     }

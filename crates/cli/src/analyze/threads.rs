@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use analysis::{Analyzer, Config, Finding, FindingMerger, PARTS_MAX, Part, SegmentRecord, Sink, part_of};
+use anyhow::{Result, anyhow};
 
 use super::feed::Feed;
 
@@ -19,12 +20,7 @@ const ROUND: usize = 8_192;
 const WAITING: usize = 3;
 
 /// Analyzes all that `feed` gives in `threads` threads, or as many as there are processors.
-pub(super) fn run<S: Sink>(
-    threads: Option<u16>,
-    config: Config,
-    feed: Feed,
-    sink: S,
-) -> Result<(Feed, S), String> {
+pub(super) fn run<S: Sink>(threads: Option<u16>, config: Config, feed: Feed, sink: S) -> Result<(Feed, S)> {
     let threads = threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     match threads {
         1 => Ok(alone(config, feed, sink)),
@@ -48,7 +44,7 @@ fn alone<S: Sink>(config: Config, mut feed: Feed, sink: S) -> (Feed, S) {
 }
 
 /// Reading in one thread, everything else in this one.
-fn beside_reading<S: Sink>(config: Config, mut feed: Feed, sink: S) -> Result<(Feed, S), String> {
+fn beside_reading<S: Sink>(config: Config, mut feed: Feed, sink: S) -> Result<(Feed, S)> {
     let (to_here, rounds) = sync_channel::<Vec<SegmentRecord>>(WAITING);
     let (give_back, empty) = sync_channel::<Vec<SegmentRecord>>(WAITING + 2);
     thread::scope(|scope| {
@@ -73,7 +69,7 @@ fn beside_reading<S: Sink>(config: Config, mut feed: Feed, sink: S) -> Result<(F
 }
 
 /// Reading in one thread, the flows in `parts` others, outputs in this one.
-fn in_parts<S: Sink>(parts: usize, config: Config, feed: Feed, sink: S) -> Result<(Feed, S), String> {
+fn in_parts<S: Sink>(parts: usize, config: Config, feed: Feed, sink: S) -> Result<(Feed, S)> {
     let (give_back, empty) = sync_channel::<Vec<SegmentRecord>>(parts * (WAITING + 2));
     thread::scope(|scope| {
         let (mut to_parts, mut from_parts) = (Vec::new(), Vec::new());
@@ -145,11 +141,11 @@ fn analyze(
 fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
-) -> Result<thread::ScopedJoinHandle<'scope, T>, String> {
+) -> Result<thread::ScopedJoinHandle<'scope, T>> {
     thread::Builder::new()
         .name("analyze".to_owned())
         .spawn_scoped(scope, work)
-        .map_err(|error| format!("a thread cannot be started: {error}: try --threads 1"))
+        .map_err(|error| anyhow!("a thread cannot be started: {error}: try --threads 1"))
 }
 
 /// Result of a thread; what it died of goes on here.

@@ -9,6 +9,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Error, Result, anyhow, bail};
+
+use crate::told;
+
 /// The unit.
 pub const NAME: &str = "cellerator-congestion.service";
 const PACKAGED: &str = include_str!("../../../../packaging/cellerator-congestion.service");
@@ -31,19 +35,16 @@ impl Place {
     ///
     /// # Errors
     /// Where it is this machine's root, and systemd is not its service manager or this process is not root's.
-    pub fn of(root: &Path) -> Result<Self, String> {
+    pub fn of(root: &Path) -> Result<Self> {
         let place = Self { root: root.to_owned() };
         if place.is_this_machine() && !Path::new(BOOTED).exists() {
-            return Err(format!(
+            bail!(
                 "systemd does not run here ({BOOTED} is missing): have what starts services here run `cellerator \
                  congestion load`, or write the unit into another machine's tree with --root"
-            ));
+            );
         }
         if place.is_this_machine() && !telemetry::is_root() {
-            return Err(format!(
-                "{} is written, started and taken away by root: run as root",
-                place.unit().display()
-            ));
+            bail!("{} is written, started and taken away by root: run as root", place.unit().display());
         }
         Ok(place)
     }
@@ -62,18 +63,18 @@ impl Place {
     }
 
     /// The text of the unit that was written before; none where there is none.
-    fn written(&self) -> Result<Option<String>, String> {
+    fn written(&self) -> Result<Option<String>> {
         let unit = self.unit();
         if let Ok(to) = fs::read_link(&unit) {
-            return Err(format!(
+            bail!(
                 "{} is a link to {}, and not of `install`: see `systemctl unmask` and `systemctl disable`",
                 unit.display(),
                 to.display()
-            ));
+            );
         }
         match fs::read_to_string(&unit) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            text => text.map(Some).map_err(|error| format!("read {}: {error}", unit.display())),
+            text => text.map(Some).with_context(|| format!("read {}", unit.display())),
         }
     }
 
@@ -82,31 +83,31 @@ impl Place {
     ///
     /// # Errors
     /// When a file cannot be written; or when it loads nothing, and what was there before is there again. One line.
-    pub fn install(&self, program: &Path, arguments: &[String]) -> Result<Vec<String>, String> {
+    pub fn install(&self, program: &Path, arguments: &[String]) -> Result<Vec<String>> {
         if self.is_this_machine() && TEMPORARY.iter().any(|folder| program.starts_with(folder)) {
-            return Err(format!(
+            bail!(
                 "{} will not be there at the next boot: put it into /usr/local/bin, and install from there",
                 program.display()
-            ));
+            );
         }
         let (before, ran) = (self.written()?, self.process().is_some());
         self.write(&text_for(program, arguments))?;
         let mut lines = vec![format!("wrote {}: loaded at every boot", self.unit().display())];
         if self.is_this_machine() {
-            lines.push(self.start().map_err(|why| format!("{why}: {}", self.undo(before, ran)))?);
+            lines.push(self.start().map_err(|why| anyhow!("{}: {}", told(&why), self.undo(before, ran)))?);
         }
         Ok(lines)
     }
 
-    fn write(&self, text: &str) -> Result<(), String> {
+    fn write(&self, text: &str) -> Result<()> {
         let (unit, wanted) = (self.unit(), self.wanted());
         let folder = wanted.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))?;
-        fs::write(&unit, text).map_err(|error| format!("write {}: {error}", unit.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+        fs::write(&unit, text).with_context(|| format!("write {}", unit.display()))?;
         match symlink(self.own_link(), &wanted) {
             // A package's unit of this name is enabled, and stays so. systemd goes by the name.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            linked => linked.map_err(|error| format!("link {}: {error}", wanted.display())),
+            linked => linked.with_context(|| format!("link {}", wanted.display())),
         }
     }
 
@@ -116,11 +117,11 @@ impl Place {
     }
 
     /// Starts it anew with what is written; it has loaded the program then.
-    fn start(&self) -> Result<String, String> {
+    fn start(&self) -> Result<String> {
         systemctl(&["daemon-reload"])?;
-        systemctl(&["restart", NAME]).map_err(|error| property("StatusText").unwrap_or(error))?;
+        systemctl(&["restart", NAME]).map_err(|error| property("StatusText").map_or(error, Error::msg))?;
         let users = property("StatusText")
-            .ok_or_else(|| format!("{NAME} was not started: see journalctl -u {NAME}"))?;
+            .with_context(|| format!("{NAME} was not started: see journalctl -u {NAME}"))?;
         Ok(format!("started {NAME}: {users}"))
     }
 
@@ -137,7 +138,7 @@ impl Place {
             true => self.start().map(|_| "what ran before is at work again"),
             false => Ok(words),
         });
-        undone.map_or_else(|error| error, str::to_owned)
+        undone.map_or_else(|error| told(&error), str::to_owned)
     }
 
     /// The unit's process on this machine; none where it does not run, or the unit is another machine's.
@@ -158,14 +159,14 @@ impl Place {
     ///
     /// # Errors
     /// When there is none, or it cannot be taken away: one line.
-    pub fn remove(&self) -> Result<Vec<String>, String> {
+    pub fn remove(&self) -> Result<Vec<String>> {
         let (unit, wanted) = (self.unit(), self.wanted());
         if self.written()?.is_none() {
             let packaged = match self.process() {
                 Some(_) => ", and `systemctl disable --now cellerator-congestion` ends the package's",
                 None => "",
             };
-            return Err(format!("there is no {}: nothing was installed{packaged}", unit.display()));
+            bail!("there is no {}: nothing was installed{packaged}", unit.display());
         }
         if self.is_this_machine() {
             systemctl(&["stop", NAME])?;
@@ -173,10 +174,8 @@ impl Place {
         let is_own = fs::read_link(&wanted).is_ok_and(|to| to == self.own_link());
         for file in is_own.then_some(&wanted).into_iter().chain([&unit]) {
             match fs::remove_file(file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(format!("remove {}: {error}", file.display()));
-                }
-                _ => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.with_context(|| format!("remove {}", file.display()))?,
             }
         }
         let mut lines = vec![format!("removed {}", unit.display())];
@@ -228,15 +227,15 @@ fn property(name: &str) -> Option<String> {
 }
 
 /// Output of the command.
-fn systemctl(arguments: &[&str]) -> Result<String, String> {
+fn systemctl(arguments: &[&str]) -> Result<String> {
     let done = Command::new("systemctl").args(arguments).output();
-    let done = done.map_err(|error| format!("systemctl: {error}"))?;
+    let done = done.context("systemctl")?;
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&done.stderr);
     let said = said.lines().next().unwrap_or("it says nothing");
-    Err(format!("systemctl {}: {said} (see journalctl -u {NAME})", arguments.join(" ")))
+    bail!("systemctl {}: {said} (see journalctl -u {NAME})", arguments.join(" "))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::congestion::{CompareReport, Comparing, EndedBy, Metric, Shows, Side, Unit, compare};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use figures::Table;
 use figures::stats::{Estimate, metric_words};
@@ -56,13 +57,13 @@ enum By {
 }
 
 /// Compares, and prints what was found.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     // Times are told in seconds.
     if args.time.as_ref().is_some_and(|time| time.0 < Duration::from_secs(1)) {
-        return Err("--for must be at least 1 s".to_owned());
+        bail!("--for must be at least 1 s");
     }
     let words = Words::beside([args.json.then_some(Path::new("-"))])?;
-    let signals = Signals::terminating().map_err(|error| error.to_string())?;
+    let signals = Signals::terminating()?;
     let what = Comparing {
         with: args.with.clone(),
         port: args.port,
@@ -75,10 +76,8 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
         // Below a microsecond of the clock: another one each time.
         seed: args.seed.unwrap_or_else(|| (Clock::wall_nanos() >> 10) as u32),
     };
-    let report = compare(&what, &signals, &mut |line| words.say(line)).map_err(|error| {
-        show_log(error.log(), args.verbose);
-        error.to_string()
-    })?;
+    let report = compare(&what, &signals, &mut |line| words.say(line))
+        .inspect_err(|error| show_log(error.log(), args.verbose))?;
     if args.json {
         print_json(&report)?;
     } else {

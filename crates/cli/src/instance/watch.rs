@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use io::{Clock, Waiter};
 use run::Status;
 use scenario::Quantity;
@@ -37,9 +38,9 @@ impl WatchArgs {
 }
 
 /// Shows the state again and again.
-pub(super) fn watch(which: &Which, args: &WatchArgs) -> Result<ExitCode, String> {
+pub(super) fn watch(which: &Which, args: &WatchArgs) -> Result<ExitCode> {
     let interval = args.interval.0.max(INTERVAL_MIN);
-    let mut waiter = Waiter::new(Duration::ZERO).map_err(|error| error.to_string())?;
+    let mut waiter = Waiter::new(Duration::ZERO)?;
     // A terminal shows one sample in the place of the other; what is written to a file follows it.
     let is_terminal = std::io::stdout().is_terminal();
     let mut before: Option<(Status, units::Instant)> = None;
@@ -65,7 +66,7 @@ pub(super) fn watch(which: &Which, args: &WatchArgs) -> Result<ExitCode, String>
         }
         due += interval;
         while Clock::now() < due {
-            waiter.wait(Some(due)).map_err(|error| error.to_string())?;
+            waiter.wait(Some(due))?;
         }
     }
 }

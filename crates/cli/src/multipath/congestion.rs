@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use ::coupled::{CoupledStatus, Loaded};
+use anyhow::Result;
 use clap::{Subcommand, ValueEnum};
 use control::coupled::Scheme;
 use figures::Table;
@@ -85,11 +86,11 @@ struct StatusArgs {
 }
 
 /// Runs `cellerator multipath congestion`; an error is one clear line: what, where, what to do.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Load(args) => load(args),
         Command::Unload(args) => {
-            let lines = ::coupled::unload(args.scheme.map(SchemeName::scheme)).map_err(|e| e.to_string())?;
+            let lines = ::coupled::unload(args.scheme.map(SchemeName::scheme))?;
             Words::default().say(&lines.join("\n"));
             Ok(ExitCode::SUCCESS)
         }
@@ -97,20 +98,17 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
 }
 
-fn load(args: &LoadArgs) -> Result<ExitCode, String> {
+fn load(args: &LoadArgs) -> Result<ExitCode> {
     let words = Words::default();
-    let signals = Signals::terminating().map_err(|error| error.to_string())?;
+    let signals = Signals::terminating()?;
     let held =
         ::coupled::hold(args.scheme.scheme(), !args.register_only, &signals, &mut |line| words.say(line));
-    held.map_err(|error| {
-        show_log(error.log(), args.verbose);
-        error.to_string()
-    })?;
+    held.inspect_err(|error| show_log(error.log(), args.verbose))?;
     Ok(interruption::code(signals.taken()))
 }
 
-fn status(args: &StatusArgs) -> Result<ExitCode, String> {
-    let status = ::coupled::status().map_err(|error| error.to_string())?;
+fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let status = ::coupled::status()?;
     if args.json {
         print_json(&status)?;
     } else {

@@ -2,12 +2,15 @@
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::builder::PossibleValuesParser;
+use io::Signals;
 use measure::{AllPlan, HopsPlan, MiddleboxPart, MiddleboxPlan, SweepPlan, TcpPlan, TimeoutPlan};
 use scenario::Quantity;
 use units::Duration;
 
 use super::{ClientArgs, LoadArgs, LocalArgs, directions, positive};
+use crate::told;
 
 /// Between two packets of `rtt`, and of one hop.
 const RTT_EVERY: Duration = Duration::from_millis(20);
@@ -46,7 +49,7 @@ pub struct Args {
 }
 
 /// Measures all.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     positive(&[("--time", args.time.0), ("--search-time", args.load_args.search_time.0)])?;
     let (ways, length) = (directions(&args.load_args.ways), args.time.0);
     let key = args.client.key()?;
@@ -91,9 +94,9 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
             known: Vec::new(),
         },
     };
-    let signals = args.local.signals()?;
+    let signals = Signals::terminating()?;
     let local = args.local.open(&args.client, &signals).unwrap_or_else(|error| {
-        eprintln!("  without a local peer: {error}");
+        eprintln!("  without a local peer: {}", told(&error));
         None
     });
     args.client.measure(

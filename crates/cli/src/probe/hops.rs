@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use measure::HopsPlan;
 use scenario::Quantity;
 use units::{Duration, Rate};
@@ -30,7 +31,7 @@ pub struct Args {
 }
 
 /// Measures each hop.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     positive(&[
         ("--time", args.time.0),
         ("--search-time", args.load_args.search_time.0),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Result, bail};
 use measure::{RecordDocument, RecordPlan};
 use scenario::Quantity;
 use units::{Duration, Rate};
@@ -41,10 +42,10 @@ pub struct Args {
 }
 
 /// Records, and writes the folder.
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     positive(&[("--time", args.time.0), ("--light-time", args.light_time.0)])?;
     if args.rate_max.0.is_zero() {
-        return Err("--rate-max must be more than zero".to_owned());
+        bail!("--rate-max must be more than zero");
     }
     writable::folder(&args.out)?;
     let mut directions = directions(&args.ways);
@@ -64,7 +65,7 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     )
 }
 
-fn save(document: &RecordDocument, folder: &Path) -> Result<(), String> {
+fn save(document: &RecordDocument, folder: &Path) -> Result<()> {
     for (name, text) in measure::traces(document) {
         output::save(&folder.join(name), &text)?;
     }

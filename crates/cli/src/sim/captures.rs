@@ -5,12 +5,13 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::{Context, Result};
 use capture::{LinkType, PcapngWriter, Record};
 use clap::ValueEnum;
 use sim::{CaseOutcome, LoggedPacket, Watcher};
 use units::{Bytes, Duration};
 
-use super::{Job, Unfinished};
+use super::Job;
 
 /// Arguments for the capture of runs.
 #[derive(clap::Args)]
@@ -51,8 +52,8 @@ impl Default for Captured {
 const SEEDS: u64 = 1 << 20;
 
 /// Says where each job's capture goes, and gives it clients of its own.
-pub(super) fn prepare(folder: &Path, jobs: &mut [Job]) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+pub(super) fn prepare(folder: &Path, jobs: &mut [Job]) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for job in jobs {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let name: String = job.case.name.chars().map(plain).collect();
@@ -79,13 +80,13 @@ impl Captured {
         file: &Path,
         is_over: &AtomicBool,
         tell: &mut dyn FnMut(Bytes),
-    ) -> Result<CaseOutcome, Unfinished> {
-        let said = |error: io::Error| Unfinished::Failed(format!("cannot write {}: {error}", file.display()));
+    ) -> Result<CaseOutcome> {
+        let failed = || format!("cannot write {}", file.display());
         let began = Duration::from_secs(self.captures_begin + job.seed % SEEDS * 60);
         let mut eyes = Eyes {
             captured: self,
             began,
-            writer: open(file).map_err(said)?,
+            writer: open(file).with_context(failed)?,
             written: 0,
             file: file.to_owned(),
             files: 0,
@@ -95,10 +96,10 @@ impl Captured {
         };
         let outcome = job.run.watch(&mut eyes);
         if let Some(error) = eyes.failed {
-            return Err(said(error));
+            return Err(error).with_context(failed);
         }
         let outcome = outcome?;
-        eyes.writer.finish().map_err(said)?;
+        eyes.writer.finish().with_context(failed)?;
         Ok(outcome)
     }
 }

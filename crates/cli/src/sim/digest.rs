@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, Error, Result};
 use parallel::in_parallel;
 use sim::{CaseRun, Digest, LogMode, RandomRun};
 
-use super::{engine, text, threads};
+use super::{engine, threads};
 use crate::outcome;
 
 /// Random runs whose digests are told as one line.
@@ -35,7 +36,7 @@ enum Piece {
     Case { file: String, name: String, run: Box<CaseRun> },
 }
 
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     let mut pieces = Vec::new();
     for file in &args.scenarios {
         add_cases(file, &mut pieces)?;
@@ -58,18 +59,19 @@ pub fn main(args: &Args) -> Result<ExitCode, String> {
     }
 }
 
-fn read(file: &Path) -> Result<Vec<String>, String> {
-    let whole = fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+fn read(file: &Path) -> Result<Vec<String>> {
+    let whole = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(whole.lines().map(str::to_owned).collect())
 }
 
-fn add_cases(file: &Path, pieces: &mut Vec<Piece>) -> Result<(), String> {
+fn add_cases(file: &Path, pieces: &mut Vec<Piece>) -> Result<()> {
     let (scenario, traces) = outcome::read(file)?;
     let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-    for case in scenario.chosen(None).map_err(text)? {
-        let plan = case.links(scenario.seed, &mut |file| lab::read_trace(&traces, file)).map_err(text)?;
+    for case in scenario.chosen(None)? {
+        let plan = case.links(scenario.seed, &mut |file| lab::read_trace(&traces, file))?;
         let seed = (scenario.seed, scenario.time_limit.0);
-        let run = CaseRun::new(&case, &plan, engine(&case)?, seed, LogMode::Hash);
+        let engine = engine(&case).map_err(Error::msg)?;
+        let run = CaseRun::new(&case, &plan, engine, seed, LogMode::Hash);
         pieces.push(Piece::Case { file: name.clone(), name: case.name.clone(), run: Box::new(run) });
     }
     Ok(())
@@ -87,18 +89,18 @@ fn compare(earlier: &[String], now: &[String], file: &Path) -> ExitCode {
 
 impl Piece {
     /// Its digest and what it is of.
-    fn line(&self) -> Result<String, String> {
+    fn line(&self) -> Result<String> {
         match self {
             Self::Random { first, last } => {
                 let mut digest = Digest::default();
                 for seed in *first..=*last {
-                    let outcome = RandomRun::draw(seed, LogMode::Hash).run().map_err(text)?;
+                    let outcome = RandomRun::draw(seed, LogMode::Hash).run()?;
                     digest = digest.and_digest(outcome.digest);
                 }
                 Ok(format!("{digest} random runs {first} to {last}"))
             }
             Self::Case { file, name, run } => {
-                let digest = run.digest().map_err(|error| format!("{file}: {name}: {error}"))?;
+                let digest = run.digest().with_context(|| format!("{file}: {name}"))?;
                 Ok(format!("{digest} {file}: {name}"))
             }
         }

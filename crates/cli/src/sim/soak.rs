@@ -4,11 +4,12 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use anyhow::Result;
 use io::{Clock, Signals, Waiter};
 use sim::{LogMode, RandomFailure, RandomRun};
 use units::{Duration, Instant};
 
-use super::{in_words, text, threads};
+use super::{in_words, threads};
 use crate::interruption;
 use crate::progress::Line;
 
@@ -54,11 +55,11 @@ struct Soak {
     failures: Mutex<Vec<RandomFailure>>,
 }
 
-pub fn main(args: &Args) -> Result<ExitCode, String> {
+pub fn main(args: &Args) -> Result<ExitCode> {
     if let Some(seed) = args.seed {
         return Ok(replay(seed, Variant::of(args)));
     }
-    let signals = Signals::terminating().map_err(text)?;
+    let signals = Signals::terminating()?;
     let seeds = args.seeds.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 10_000 });
     let soak = Soak {
         next: AtomicU64::new(args.first),
@@ -170,12 +171,12 @@ impl Soak {
         deadline: Option<Instant>,
         signals: &Signals,
         is_done: impl Fn() -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<()> {
         eprintln!("  Ctrl-C ends it and tells what was found");
         let line = Line::of_words();
-        let mut waiter = Waiter::new(Duration::ZERO).map_err(text)?;
+        let mut waiter = Waiter::new(Duration::ZERO)?;
         while !is_done() && signals.take().is_none() && deadline.is_none_or(|at| Clock::now() < at) {
-            waiter.wait(Some(Clock::now() + TURN)).map_err(text)?;
+            waiter.wait(Some(Clock::now() + TURN))?;
             line.say(self.progress(Clock::now().saturating_since(began)));
         }
         Ok(())
