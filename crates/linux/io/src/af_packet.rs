@@ -48,8 +48,37 @@ pub(crate) fn set<T>(
     if done < 0 { Err(last(&format!("set option {option} of a socket"))) } else { Ok(()) }
 }
 
+/// Takes the error that the socket has noted and reports until then, if there is one.
+pub(crate) fn take_error(fd: &impl AsRawFd) -> io::Result<()> {
+    let mut error: libc::c_int = 0;
+    get(fd, libc::SOL_SOCKET, libc::SO_ERROR, &mut error)?;
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Packets that found no room since the last call.
+pub(crate) fn drops(fd: &impl AsRawFd) -> u64 {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let found = get(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats);
+    if found.is_ok() { u64::from(stats.tp_drops) } else { 0 }
+}
+
+/// Reads an option, whose value is a T of integers.
+pub(crate) fn get<T>(
+    fd: &impl AsRawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &mut T,
+) -> io::Result<()> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which has as many.
+    let done = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, option, std::ptr::from_mut(value).cast(), &raw mut len)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Has everything that passes an interface received from here on.
-pub(crate) fn bind(fd: &OwnedFd, index: InterfaceIndex) -> Result<(), IoError> {
+pub(crate) fn bind(fd: &impl AsRawFd, index: InterfaceIndex) -> Result<(), IoError> {
     let number = index.get();
     bind_to(fd, number.cast_signed(), || format!("open interface number {number} for reading packets"))
 }
@@ -59,7 +88,7 @@ pub(crate) fn bind_everywhere(fd: &OwnedFd) -> Result<(), IoError> {
     bind_to(fd, 0, || "open all interfaces for reading packets".to_owned())
 }
 
-fn bind_to(fd: &OwnedFd, index: libc::c_int, what: impl FnOnce() -> String) -> Result<(), IoError> {
+fn bind_to(fd: &impl AsRawFd, index: libc::c_int, what: impl FnOnce() -> String) -> Result<(), IoError> {
     let address = address(index);
     // SAFETY: `address` is a sockaddr_ll and its size is given.
     let done = unsafe {

@@ -10,6 +10,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use crate::IoError;
 use crate::af_packet::{self, last};
+use crate::error::Context;
 use crate::netlink::InterfaceIndex;
 
 const BLOCK_LEN: usize = 1 << 20;
@@ -173,30 +174,10 @@ impl CaptureRing {
     /// # Errors
     /// The kernel does not answer.
     pub fn take_error(&self) -> Result<bool, IoError> {
-        let mut error: libc::c_int = 0;
-        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: `error` and `len` are live and `len` says the size of `error`.
-        let done = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ERROR,
-                (&raw mut error).cast(),
-                &raw mut len,
-            )
-        };
-        if done < 0 {
-            return Err(last("read the error of a capture"));
-        }
-        let mut address = af_packet::address(0);
-        let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: `address` and `len` are live and `len` says the size of `address`.
-        let done = unsafe { libc::getsockname(self.fd.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
-        if done < 0 {
-            return Err(last("read the address of a capture"));
-        }
+        // Whatever it is: what matters is whether the interface is there.
+        _ = af_packet::take_error(&self.fd);
         // The kernel sets -1 when the device is unregistered.
-        Ok(address.sll_ifindex > 0)
+        Ok(af_packet::bound_to(&self.fd)? > 0)
     }
 
     /// Frames that the kernel had for this ring so far, and those of them that found no room.
@@ -205,20 +186,8 @@ impl CaptureRing {
     /// The kernel does not answer.
     pub fn counts(&mut self) -> Result<(u64, u64), IoError> {
         let mut found = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
-        let mut len = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
-        // SAFETY: `found` and `len` are live and `len` says the size of `found`.
-        let done = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut found).cast(),
-                &raw mut len,
-            )
-        };
-        if done < 0 {
-            return Err(last("read the counts of a capture"));
-        }
+        af_packet::get(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut found)
+            .doing(|| "read the counts of a capture".to_owned())?;
         // Reading sets the kernel's counts to zero.
         self.counts.0 += u64::from(found.tp_packets);
         self.counts.1 += u64::from(found.tp_drops);

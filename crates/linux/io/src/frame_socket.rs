@@ -154,19 +154,7 @@ impl FrameSocket {
     /// Frames lost so far, because nobody read them in time or no header can name what they are.
     #[must_use]
     pub fn drops(&self) -> u64 {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `stats`, which has as many.
-        let done = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut stats).cast(),
-                &raw mut len,
-            )
-        };
-        let new = if done < 0 { 0 } else { u64::from(stats.tp_drops) };
+        let new = af_packet::drops(&self.fd);
         self.drops.fetch_add(new, Ordering::Relaxed) + new
     }
 }
