@@ -59,6 +59,7 @@ fn create_device(plan: &Plan, side: &SidePlan) -> Result<Tun, IoError> {
         queue_len_packets: QUEUE_LEN_PACKETS,
         framing: if plan.gso { Framing::SuperPackets } else { Framing::Header },
         multi_queue: plan.shards > 1,
+        has_frames: false,
     };
     let tun = Tun::create(&config)?;
     tun.set_up()?;

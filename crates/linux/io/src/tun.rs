@@ -1,4 +1,4 @@
-//! [`Tun`]: a layer-3 network device whose other end is this process.
+//! [`Tun`]: a network device of layer 3, or of layer 2, whose other end is this process.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -45,6 +45,8 @@ pub struct TunConfig {
     pub framing: Framing,
     /// Further queues can be opened ([`Tun::open_queue`]).
     pub multi_queue: bool,
+    /// Frames with Ethernet headers go in and out, as by a card (TAP), and not packets.
+    pub has_frames: bool,
 }
 
 impl Default for TunConfig {
@@ -55,6 +57,7 @@ impl Default for TunConfig {
             queue_len_packets: 10_000,
             framing: Framing::SuperPackets,
             multi_queue: false,
+            has_frames: false,
         }
     }
 }
@@ -78,6 +81,7 @@ pub struct Tun {
     index: InterfaceIndex,
     offloads: Offloads,
     netlink: Netlink,
+    has_frames: bool,
 }
 
 /// Below IPv6's least MTU of 1,280 (RFC 8200 §5).
@@ -95,7 +99,7 @@ const TUN_F_USO6: libc::c_uint = 0x40;
 impl Tun {
     /// Makes the device, not yet up, in the calling thread's network namespace.
     ///
-    /// Nothing but routed packets enters it: automatic link-local addresses and multicast are off. The
+    /// Nothing but routed packets enters one without frames: automatic link-local addresses and multicast are off. The
     /// device has no receive timestamps: the kernel offers them for sockets only ([`crate::PacketSocket`]).
     ///
     /// # Errors
@@ -103,7 +107,7 @@ impl Tun {
     pub fn create(config: &TunConfig) -> Result<Self, IoError> {
         let file = open_control()?;
         let has_vnet_header = config.framing != Framing::Bare;
-        let name = attach(&file, &config.name, flags_of(has_vnet_header, config.multi_queue))?;
+        let name = attach(&file, &config.name, flags_of(config, has_vnet_header))?;
         let offloads = match config.framing {
             Framing::SuperPackets => set_offloads(&file, &name)?,
             // A device that is made has none.
@@ -111,23 +115,15 @@ impl Tun {
         };
         let netlink = Netlink::open()?;
         let index = netlink.index_of(&name)?;
-        // A router's interface joins IPv6 multicast groups and says so into the device. Without the
-        // multicast flag it does not, but the groups were joined when the device was made: below IPv6's
-        // least MTU it forgets them all.
-        let quiet =
-            LinkChange { multicast: Some(false), mtu: Some(MTU_WITHOUT_IPV6), ..LinkChange::default() };
-        netlink.change_link(index, &quiet)?;
         let queue_len_packets = Some(config.queue_len_packets);
         let change = LinkChange { mtu: Some(config.mtu), queue_len_packets, ..LinkChange::default() };
-        netlink.change_link(index, &change)?;
-        // No automatic link-local address: nothing but routed packets shall enter the device. Without
-        // IPv6 there is no such setting.
-        match sysctl::write_here(&format!("net/ipv6/conf/{name}/addr_gen_mode"), "1") {
-            Err(error) if !error.is_not_there() => return Err(error),
-            _ => {}
+        if config.has_frames {
+            netlink.change_link(index, &change)?;
+        } else {
+            change_quietly(&netlink, index, &name, &change)?;
         }
         let queue = TunQueue { file, name, has_vnet_header };
-        Ok(Self { queue, index, offloads, netlink })
+        Ok(Self { queue, index, offloads, netlink, has_frames: config.has_frames })
     }
 
     /// Opens one more queue of a device made with `multi_queue`. Which packets come out of it is
@@ -138,7 +134,8 @@ impl Tun {
     pub fn open_queue(&self) -> Result<TunQueue, IoError> {
         let file = open_control()?;
         let has_vnet_header = self.queue.has_vnet_header;
-        attach(&file, self.name(), flags_of(has_vnet_header, true))?;
+        let config = TunConfig { multi_queue: true, has_frames: self.has_frames, ..TunConfig::default() };
+        attach(&file, self.name(), flags_of(&config, has_vnet_header))?;
         Ok(TunQueue { file, name: self.name().to_owned(), has_vnet_header })
     }
 
@@ -221,6 +218,27 @@ impl AsFd for Tun {
     }
 }
 
+/// Makes a change of a device through which the kernel is to send nothing of its own accord.
+fn change_quietly(
+    netlink: &Netlink,
+    index: InterfaceIndex,
+    name: &str,
+    change: &LinkChange,
+) -> Result<(), IoError> {
+    // A router's interface joins IPv6 multicast groups and says so into the device. Without the multicast
+    // flag it does not, but the groups were joined when the device was made: below IPv6's least MTU it
+    // forgets them all.
+    let quiet = LinkChange { multicast: Some(false), mtu: Some(MTU_WITHOUT_IPV6), ..LinkChange::default() };
+    netlink.change_link(index, &quiet)?;
+    netlink.change_link(index, change)?;
+    // No automatic link-local address: nothing but routed packets shall enter the device. Without IPv6 there
+    // is no such setting.
+    match sysctl::write_here(&format!("net/ipv6/conf/{name}/addr_gen_mode"), "1") {
+        Err(error) if !error.is_not_there() => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Opens `/dev/net/tun`, non-blocking, closed on exec.
 fn open_control() -> Result<File, IoError> {
     OpenOptions::new()
@@ -242,10 +260,11 @@ fn open_control() -> Result<File, IoError> {
         })
 }
 
-fn flags_of(vnet_header: bool, multi_queue: bool) -> libc::c_int {
+fn flags_of(config: &TunConfig, vnet_header: bool) -> libc::c_int {
+    let kind = if config.has_frames { libc::IFF_TAP } else { libc::IFF_TUN };
     let header = if vnet_header { libc::IFF_VNET_HDR } else { 0 };
-    let queues = if multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
-    libc::IFF_TUN | libc::IFF_NO_PI | header | queues
+    let queues = if config.multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
+    kind | libc::IFF_NO_PI | header | queues
 }
 
 /// Makes the device, or another queue of it, and gives the name the kernel chose.

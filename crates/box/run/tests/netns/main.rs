@@ -20,6 +20,7 @@ mod inline_mac;
 mod inline_successors;
 mod interfaces;
 mod nat;
+mod offloads;
 mod overload;
 mod raw;
 mod service;
