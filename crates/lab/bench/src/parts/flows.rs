@@ -48,21 +48,38 @@ impl Measure for FlowsPart {
                   of the receiving end, which has as many sockets. *Program* is its own code. \
                   Memory is that of the program less that before the first flow. *Idle* flows are \
                   open and have carried nothing. *Used* flows have carried data; their memory \
-                  includes what the allocator keeps of their buffers.",
+                  includes what the allocator keeps of their buffers. *Machine* is the processor \
+                  time of everything, the ends included, for each segment that the servers send: \
+                  kernel forwarding has that, too.",
             metrics: vec![
                 metric("box_us", "box, µs per packet", 2),
                 metric("program_us", "program, µs per packet", 2),
+                metric("machine_us", "machine, µs per segment", 2),
                 metric("bytes_per_flow", "bytes per idle flow", 0),
                 metric("bytes_per_used_flow", "used", 0),
                 metric("opened_per_s", "flows opened per s", 0),
             ],
-            ways: vec![Way::Adaptive],
+            ways: vec![Way::Kernel, Way::Adaptive],
             rounds: 5,
             time: Duration::from_millis(3_600),
             network: NetworkOptions { subscribers: SUBSCRIBERS, ..NetworkOptions::default() },
             comparisons: vec![
                 against_1000("Time per packet of the box, 100,000 flows ÷ 1,000", "box_us").at_most(1.4),
                 against_1000("Time per packet of the program, 100,000 flows ÷ 1,000", "program_us"),
+                Comparison::between_cases(
+                    "Time per segment of the machine, kernel forwarding, 100,000 flows ÷ 1,000",
+                    "machine_us",
+                    Way::Kernel,
+                    "100,000 flows",
+                    "1,000 flows",
+                ),
+                Comparison::ratio(
+                    "Flows opened per second, 100,000 flows: accelerating ÷ kernel forwarding",
+                    "opened_per_s",
+                    "100,000 flows",
+                    Way::Adaptive,
+                    Way::Kernel,
+                ),
                 Comparison::alone(
                     "Memory per idle flow of 100,000",
                     "bytes_per_flow",
@@ -85,34 +102,34 @@ impl Measure for FlowsPart {
 }
 
 fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sample, BenchError> {
-    let Some(boxed) = stage.start(way)? else { return Err(BenchError::Nothing(way.name().to_owned())) };
-    let memory_before = io::resident_bytes_of(boxed.pid()).unwrap_or(0);
+    let boxed = stage.start(way)?;
+    let resident = || boxed.as_ref().map(BoxProgram::pid).and_then(io::resident_bytes_of);
+    let memory_before = resident();
     let begin = io::Clock::now();
     let mut held = Held::open(stage, flows, SUBSCRIBERS.min(flows), BUFFER)?;
     let opening = io::Clock::now().saturating_since(begin);
     let memory = || {
-        let bytes = io::resident_bytes_of(boxed.pid()).unwrap_or(0).saturating_sub(memory_before);
-        bytes as f64 / f64::from(flows)
+        let bytes = resident()?.saturating_sub(memory_before?);
+        Some(bytes as f64 / f64::from(flows))
     };
     let bytes_per_flow = memory();
     held.pulse(PER_S, SEGMENT_LEN)?;
     stage.pause.wait(Duration::from_millis(500))?;
-    let begin = Load::read(&boxed)?;
+    let begin = Load::read(boxed.as_ref())?;
     stage.pause.wait(stage.time)?;
-    let end = Load::read(&boxed)?;
+    let end = Load::read(boxed.as_ref())?;
     held.quiet()?;
     stage.pause.wait(REST)?;
     let bytes_per_used_flow = memory();
     drop(held);
-    boxed.stop_after(u64::from(flows), &mut stage.pause)?;
+    stage.stop(boxed, u64::from(flows))?;
     let packets = (end.packets - begin.packets) as f64;
-    let values = [
-        ("bytes_per_flow", bytes_per_flow),
-        ("bytes_per_used_flow", bytes_per_used_flow),
-        ("opened_per_s", f64::from(flows) / opening.as_secs_f64()),
-    ];
+    let values = [("opened_per_s", f64::from(flows) / opening.as_secs_f64())];
     let mut sample = Sample::new(super::count_text(flows, "flow"), way, round, values);
+    sample.add("bytes_per_flow", bytes_per_flow);
+    sample.add("bytes_per_used_flow", bytes_per_used_flow);
     let spent = end.meter.since(begin.meter);
+    sample.add("machine_us", Some(spent.machine_cpu_s * 1e6 / (f64::from(PER_S) * spent.seconds)));
     sample.add("box_us", spent.box_cpu_s.map(|cpu| cpu * 1e6 / packets));
     // The kernel knows the whole exactly, and the shares of the program and of itself by what its
     // ticks have seen.
@@ -129,10 +146,12 @@ struct Load {
 }
 
 impl Load {
-    fn read(boxed: &BoxProgram) -> Result<Self, BenchError> {
-        let status = boxed.status()?;
-        let packets = status.sides.iter().map(|side| side.received_packets + side.sent_packets).sum();
-        Ok(Self { meter: Meter::read(Some(boxed)), packets, user_system_s: ticks(boxed.pid()) })
+    fn read(boxed: Option<&BoxProgram>) -> Result<Self, BenchError> {
+        let status = boxed.map(BoxProgram::status).transpose()?;
+        let sides = status.iter().flat_map(|status| &status.sides);
+        let packets = sides.map(|side| side.received_packets + side.sent_packets).sum();
+        let user_system_s = boxed.map(BoxProgram::pid).and_then(ticks);
+        Ok(Self { meter: Meter::read(boxed), packets, user_system_s })
     }
 
     fn user_share(&self, begin: &Self) -> Option<f64> {
