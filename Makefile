@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build build-deps dist demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox upgrade-test drwa mutants docs docs-pictures docs-contest docs-beside-lab docs-congestion docs-congestion-lab docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
+.PHONY: help build build-deps dist demo test lint advisories fuzz bench bench-probe docs-probe chaos strangers marks deaths middlebox upgrade-test drwa mutants docs docs-pictures docs-contest docs-beside-lab docs-congestion docs-congestion-lab docs-congestion-pages docs-congestion-paths docs-terms docs-bench docs-multipath multipath man package-files deb rpm tarball tarball-arm64 package-test congestion-test rpm-test image-test deps clean without-bpf-test prometheus collectors top-test docs-coupled book book-test recipes chromium query-test test-data docs-datasets docs-router packet-ways kernels docs-kernels firewalls docs-firewalls lint-dataset nightly stress long-test soak tshark windows record-top times docs-marks
 
 CELLERATOR := target/release/cellerator
 OUT ?= out
@@ -321,6 +321,13 @@ docs-router: deps build ## Memory and processor time of a NAT router with 512 MB
 	@mkdir -p $(OUT)/docs
 	tools/measure-router $(CELLERATOR) $(OUT)/docs/router.json 1000 10000
 	$(call WRITE_DOCS,$(abspath $(OUT))/docs/router.json)
+
+ROUNDS ?= 5
+packet-ways: deps ## Ways of packets into a program and out of it, side by side, in ROUNDS=5, into docs/packet-ways.md (as root, ten minutes)
+	@tools/need-root packet-ways
+	@$(NEEDS_PYTHON)
+	tools/packet-ways/measure $(OUT)/docs/packet-ways.json $(ROUNDS)
+	$(call WRITE_DOCS,$(abspath $(OUT))/docs/packet-ways.json)
 
 NEEDS_MACHINE = command -v qemu-system-x86_64 >/dev/null || tools/install-deps --optional qemu-system-x86; \
 	tools/install-deps --optional busybox kmod; command -v wg >/dev/null || tools/install-deps --optional wireguard-tools

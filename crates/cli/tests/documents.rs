@@ -24,6 +24,7 @@ mod expected;
 mod firewalls;
 mod kernels;
 mod marking_queues;
+mod packet_ways;
 mod pages;
 mod paths;
 mod probe;
@@ -121,6 +122,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/congestion-pages/1", "picture") => shown(&expected::pages(&document)),
         ("cellerator/router/1", "") => router::markdown(&document),
         ("cellerator/kernels/1", "") => kernels::markdown(&document),
+        ("cellerator/packet-ways/1", "") => packet_ways::markdown(&document),
         ("cellerator/firewalls/1", "") => firewalls::markdown(&document),
         ("cellerator/check-times/1", "") => times::markdown(&document),
         ("cellerator/marking-queues/1", view) => marking_queues::markdown(&document, view)
@@ -286,6 +288,7 @@ fn keep(from: &str) {
         "cellerator/router/1" => ("router".to_owned(), text.trim_end().to_owned()),
         "cellerator/firewalls/1" => ("firewalls".to_owned(), text.trim_end().to_owned()),
         "cellerator/kernels/1" => ("kernels".to_owned(), text.trim_end().to_owned()),
+        "cellerator/packet-ways/1" => ("packet-ways".to_owned(), text.trim_end().to_owned()),
         "cellerator/check-times/1" => ("check-times".to_owned(), text.trim_end().to_owned()),
         "cellerator/probe-bench/1" => ("probe".to_owned(), text.trim_end().to_owned()),
         schema if schema == lab::radios::SCHEMA => {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// ring-on-tun, ring-v3, sink-ring: what the kernel sends to a TUN is read from a packet socket's ring in memory that the
+// program shares, and the TUN itself queues nothing. What the program sends is written to a TUN.
+#include "ways.h"
+
+#include <arpa/inet.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+enum {
+    SLOT = 2048,
+    SLOTS = 1024,
+    BLOCK = 1 << 16,
+    V3_BLOCK = 1 << 18, // has room for the longest packet
+    V3_BLOCKS = 8,
+    RESERVE = 38,          // so that packets begin at a cache line: 80 bytes of slot header, and the virtio header
+    BUFFER = 32 << 20,     // bytes of long packets that wait for recvmsg
+};
+
+struct ring {
+    int fd;
+    uint8_t *memory;
+    unsigned next;
+};
+
+static uint8_t whole[LONGEST];
+
+// A packet socket of what leaves by the device.
+static int open_socket(int version) {
+    int fd = need(socket(AF_PACKET, SOCK_RAW, 0), "a packet socket");
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, SKF_AD_OFF + SKF_AD_PKTTYPE),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_OUTGOING, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0x40000),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    struct sock_fprog filter = {4, code};
+    int yes = 1, reserve = RESERVE, buffer = BUFFER;
+    need(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), "a socket filter");
+    need(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer), "SO_RCVBUFFORCE");
+    need(setsockopt(fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version), "PACKET_VERSION");
+    need(setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &yes, sizeof yes), "PACKET_VNET_HDR");
+    need(setsockopt(fd, SOL_PACKET, PACKET_RESERVE, &reserve, sizeof reserve), "PACKET_RESERVE");
+    return fd;
+}
+
+static struct ring finish(int fd, size_t bytes, int interface) {
+    int protection = PROT_READ | PROT_WRITE;
+    struct ring ring = {.fd = fd, .memory = mmap(NULL, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0)};
+    if (ring.memory == MAP_FAILED) need(-1, "a ring's memory");
+    struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = interface};
+    need(bind(fd, (struct sockaddr *)&at, sizeof at), "bind");
+    return ring;
+}
+
+static struct ring open_v2(int interface) {
+    int fd = open_socket(TPACKET_V2), threshold = 1;
+    need(setsockopt(fd, SOL_PACKET, PACKET_COPY_THRESH, &threshold, sizeof threshold), "PACKET_COPY_THRESH");
+    struct tpacket_req request = {BLOCK, SLOTS / (BLOCK / SLOT), SLOT, SLOTS};
+    need(setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request), "PACKET_RX_RING");
+    return finish(fd, SLOT * SLOTS, interface);
+}
+
+static struct ring open_v3(int interface) {
+    int fd = open_socket(TPACKET_V3);
+    struct tpacket_req3 request = {
+        .tp_block_size = V3_BLOCK,
+        .tp_block_nr = V3_BLOCKS,
+        .tp_frame_size = SLOT,
+        .tp_frame_nr = V3_BLOCKS * (V3_BLOCK / SLOT),
+        .tp_retire_blk_tov = 1, // ms
+    };
+    need(setsockopt(fd, SOL_PACKET, PACKET_RX_RING, &request, sizeof request), "PACKET_RX_RING");
+    return finish(fd, V3_BLOCK * V3_BLOCKS, interface);
+}
+
+// Packets that were in the ring, at most BATCH.
+static int forward_v2(struct ring *ring, int to) {
+    int seen = 0;
+    for (; seen < BATCH; seen++) {
+        uint8_t *slot = ring->memory + ring->next * SLOT;
+        struct tpacket2_hdr *header = (struct tpacket2_hdr *)slot;
+        uint32_t status = __atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE);
+        if (!(status & TP_STATUS_USER)) break;
+        if (status & TP_STATUS_COPY) {
+            ssize_t len = recv(ring->fd, whole, sizeof whole, MSG_DONTWAIT);
+            if (len > 0) write_packet(to, whole, len);
+            counts.whole++;
+        } else if (header->tp_snaplen < header->tp_len) {
+            counts.cut++;
+        } else {
+            write_packet(to, slot + header->tp_mac - VNET, header->tp_snaplen + VNET);
+        }
+        __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+        ring->next = (ring->next + 1) % SLOTS;
+    }
+    return seen;
+}
+
+static int forward_v3(struct ring *ring, int to) {
+    struct tpacket_block_desc *block = (void *)(ring->memory + ring->next * V3_BLOCK);
+    if (!(__atomic_load_n(&block->hdr.bh1.block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER)) return 0;
+    int packets = block->hdr.bh1.num_pkts;
+    uint8_t *at = (uint8_t *)block + block->hdr.bh1.offset_to_first_pkt;
+    for (int i = 0; i < packets; i++) {
+        struct tpacket3_hdr *header = (void *)at;
+        if (header->tp_snaplen < header->tp_len)
+            counts.cut++;
+        else
+            write_packet(to, at + header->tp_mac - VNET, header->tp_snaplen + VNET);
+        at += header->tp_next_offset;
+    }
+    __atomic_store_n(&block->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+    ring->next = (ring->next + 1) % V3_BLOCKS;
+    return packets + 1;
+}
+
+// Packets from the device of side `i` are written to `out[i]`.
+static void forward(const struct box *box, const char *const names[2], const int out[2], int version) {
+    struct ring ring[2];
+    for (int i = 0; i < 2; i++) {
+        int interface = index_of(names[i]);
+        ring[i] = version == TPACKET_V2 ? open_v2(interface) : open_v3(interface);
+        take_into(interface, &box->side[i]);
+    }
+    struct pollfd wait[2] = {{.fd = ring[0].fd, .events = POLLIN}, {.fd = ring[1].fd, .events = POLLIN}};
+    ready();
+    for (;;) {
+        int seen = 0;
+        for (int i = 0; i < 2; i++)
+            seen += version == TPACKET_V2 ? forward_v2(&ring[i], out[i]) : forward_v3(&ring[i], out[i]);
+        if (!seen) poll(wait, 2, -1);
+    }
+}
+
+static void on_tun(const struct box *box, int version) {
+    const char *names[] = {"ways-wired", "ways-mobile"};
+    int out[2];
+    for (int i = 0; i < 2; i++) {
+        out[!i] = open_tun(names[i], 0);
+        queue_nothing(out[!i]);
+    }
+    forward(box, names, out, version);
+}
+
+void ring_on_tun_way(const struct box *box) {
+    on_tun(box, TPACKET_V2);
+}
+
+void ring_v3_way(const struct box *box) {
+    on_tun(box, TPACKET_V3);
+}
+
+void sink_ring_way(const struct box *box) {
+    const char *names[] = {"sink-wired", "sink-mobile"};
+    for (int i = 0; i < 2; i++) queue_nothing(open_tun(names[i], 0));
+    int out = open_tun("ways-out", 0);
+    forward(box, names, (int[]){out, out}, TPACKET_V2);
+}
