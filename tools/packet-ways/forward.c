@@ -23,6 +23,7 @@ static const struct {
     {"ring-v3", ring_v3_way},
     {"sink-ring", sink_ring_way},
     {"packet-socket", packet_socket_way},
+    {"ring-socket", ring_socket_way},
     {"xdp-copy", xdp_native_way},
     {"xdp-generic", xdp_generic_way},
 };

@@ -12,7 +12,7 @@
 
 static uint8_t packets[BATCH][LONGEST];
 
-static int open_socket(const struct side *side, int protocol) {
+int open_frame_socket(const struct side *side, int protocol) {
     int fd = need(socket(AF_PACKET, SOCK_RAW, 0), "a packet socket"), yes = 1, buffer = 8 << 20;
     need(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer), "SO_RCVBUFFORCE");
     need(setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &yes, sizeof yes), "PACKET_VNET_HDR");
@@ -20,6 +20,14 @@ static int open_socket(const struct side *side, int protocol) {
     struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(protocol), .sll_ifindex = side->index};
     need(bind(fd, (struct sockaddr *)&at, sizeof at), "bind");
     return fd;
+}
+
+void send_frames(int out, struct mmsghdr *messages, int count) {
+    for (int sent = 0; sent < count;) {
+        int now = sendmmsg(out, messages + sent, count - sent, 0);
+        *(now > 0 ? &counts.forwarded : &counts.refused) += now > 0 ? now : 1;
+        sent += now > 0 ? now : 1;
+    }
 }
 
 static int forward(int in, int out, const struct side *to) {
@@ -36,11 +44,7 @@ static int forward(int in, int out, const struct side *to) {
         memcpy(packets[i] + VNET, to->next, 6);
         memcpy(packets[i] + VNET + 6, to->own, 6);
     }
-    for (int sent = 0; sent < read;) {
-        int now = sendmmsg(out, messages + sent, read - sent, 0);
-        *(now > 0 ? &counts.forwarded : &counts.refused) += now > 0 ? now : 1;
-        sent += now > 0 ? now : 1;
-    }
+    send_frames(out, messages, read);
     return read > 0 ? read : 0;
 }
 
@@ -48,8 +52,8 @@ void packet_socket_way(const struct box *box) {
     struct pollfd in[2];
     int out[2];
     for (int i = 0; i < 2; i++) {
-        in[i] = (struct pollfd){.fd = open_socket(&box->side[i], ETH_P_ALL), .events = POLLIN};
-        out[i] = open_socket(&box->side[i], 0);
+        in[i] = (struct pollfd){.fd = open_frame_socket(&box->side[i], ETH_P_ALL), .events = POLLIN};
+        out[i] = open_frame_socket(&box->side[i], 0);
         drop_at(&box->side[i]);
     }
     ready();

@@ -45,6 +45,9 @@ void take_into(int tun_index, const struct side *side); // tcx: what comes in at
 void drop_at(const struct side *side);                   // tcx: the kernel forwards nothing that comes in there
 void queue_nothing(int tun);                             // an eBPF filter that leaves nothing in the TUN's queue
 void write_packet(int tun, const void *packet, size_t len);
+int open_frame_socket(const struct side *side, int protocol); // frames of an interface, each with a virtio header
+struct mmsghdr;
+void send_frames(int out, struct mmsghdr *messages, int count);
 
 int load_program(int type, const struct bpf_insn *program, int length);
 int link_program(int program, int interface, int attach_type, unsigned flags);
@@ -58,6 +61,7 @@ void uring_way(const struct box *box);
 void ring_on_tun_way(const struct box *box);
 void ring_v3_way(const struct box *box);
 void sink_ring_way(const struct box *box);
+void ring_socket_way(const struct box *box);
 void packet_socket_way(const struct box *box);
 void xdp_native_way(const struct box *box);
 void xdp_generic_way(const struct box *box);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { FRAME = 2048, FRAMES = 2048, ENTRIES = 2048 }; // FRAMES: of each side
 
@@ -65,7 +66,11 @@ static void open_port(struct port *port, const struct side *side, const struct p
     for (uint64_t i = 0; i < FRAMES; i++) give(port, ((first ? FRAMES : 0) + i) * FRAME);
     struct sockaddr_xdp at = {.sxdp_family = AF_XDP, .sxdp_ifindex = side->index, .sxdp_flags = XDP_COPY};
     if (first) at.sxdp_flags = XDP_SHARED_UMEM, at.sxdp_shared_umem_fd = first->fd;
-    need(bind(port->fd, (struct sockaddr *)&at, sizeof at), "AF_XDP on an interface");
+    int bound;
+    // The kernel takes a moment until it has let go of an ended process's sockets.
+    for (int i = 0; (bound = bind(port->fd, (struct sockaddr *)&at, sizeof at)) < 0 && errno == EBUSY && i < 100; i++)
+        usleep(20000);
+    need(bound, "AF_XDP on an interface");
 }
 
 // Leads all packets of the interface's first queue into the socket.
