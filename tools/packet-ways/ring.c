@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// ring-on-tun, ring-v3, sink-ring: what the kernel sends to a TUN is read from a packet socket's ring in memory that the
-// program shares, and the TUN itself queues nothing. What the program sends is written to a TUN.
+// ring-on-tun, ring-v3, sink-ring: what the kernel sends to a TUN is read from a packet socket's ring, in memory that
+// the program shares, and the TUN itself queues nothing. What the program sends is written to a TUN.
 // ring-socket: such rings on the interfaces themselves, and packet sockets that send several packets per system call.
 #define _GNU_SOURCE
 #include "ways.h"
@@ -82,8 +82,8 @@ static struct ring open_v3(int interface) {
     return finish(fd, V3_BLOCK * V3_BLOCKS, interface);
 }
 
-// The packet in the ring's slot `ahead` of the next, with its virtio header; of no length where it was lost. A packet that
-// does not fit is received into `room`. 0 where there is none.
+// The packet in the ring's slot `ahead` of the next, with its virtio header; of no length where it was lost. A packet
+// that does not fit is received into `room`. 0 where there is none.
 static int look(struct ring *ring, unsigned ahead, uint8_t *room, struct iovec *packet) {
     uint8_t *slot = ring->memory + (ring->next + ahead) % SLOTS * SLOT;
     struct tpacket2_hdr *header = (struct tpacket2_hdr *)slot;

@@ -28,7 +28,8 @@ struct port {
 static uint8_t *memory;
 
 static struct queue map_queue(int fd, off_t page, const struct xdp_ring_offset *offset, size_t entry) {
-    uint8_t *at = mmap(NULL, offset->desc + ENTRIES * entry, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, page);
+    size_t bytes = offset->desc + ENTRIES * entry;
+    uint8_t *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, page);
     if (at == MAP_FAILED) need(-1, "a ring of AF_XDP");
     return (struct queue){(uint32_t *)(at + offset->producer), (uint32_t *)(at + offset->consumer), at + offset->desc};
 }

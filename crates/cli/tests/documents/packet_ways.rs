@@ -69,8 +69,7 @@ fn medians(text: &mut String, columns: &[Column], ways: &[Value]) {
 pub fn markdown(document: &Value) -> String {
     let ways: Vec<Value> = document["ways"].as_array().unwrap().clone();
     let mut text = format!(
-        "{}, {} processors, Linux {}, {}; {} rounds, made by `{}`. Medians, with the least and the most of all \
-         rounds.\n\nRatios to `tun` in the same round. More is better for packets/s and Gbit/s, less for the others.\n\n",
+        "{}, {} processors, Linux {}, {}; {} rounds, made by `{}`.\nMedians, with the least and the most of all rounds.\n\nRatios to `tun` in the same round. More is better for packets/s and Gbit/s, less for the others.\n\n",
         words(document, "machine"),
         document["processors"],
         words(document, "kernel"),
