@@ -28,6 +28,7 @@ mod packet_ways;
 mod pages;
 mod paths;
 mod probe;
+mod profile;
 mod router;
 mod times;
 
@@ -122,6 +123,7 @@ fn rendered(block: &str) -> String {
         ("cellerator/congestion-pages/1", "picture") => shown(&expected::pages(&document)),
         ("cellerator/router/1", "") => router::markdown(&document),
         ("cellerator/kernels/1", "") => kernels::markdown(&document),
+        ("cellerator/profile/1", "") => profile::markdown(&document),
         ("cellerator/packet-ways/1", "") => packet_ways::markdown(&document),
         ("cellerator/firewalls/1", "") => firewalls::markdown(&document),
         ("cellerator/check-times/1", "") => times::markdown(&document),

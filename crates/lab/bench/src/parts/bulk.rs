@@ -1,5 +1,6 @@
 //! Bulk throughput: a few TCP flows as fast as they go.
 
+use io::netlink::LinkChange;
 use units::Duration;
 
 use crate::boxed::BoxProgram;
@@ -7,11 +8,17 @@ use crate::comparison::Comparison;
 use crate::load::Bulk;
 use crate::results::{Metric, Sample};
 use crate::stage::{Measure, Meter, Plan, Stage, metric};
-use crate::topology::NetworkOptions;
+use crate::topology::{HOST_INTERFACE, Network, NetworkOptions};
 use crate::{BenchError, Way};
 
 /// Flows side by side, one case each.
 const FLOWS: [usize; 3] = [1, 4, 16];
+
+/// Payload of a full segment: 1,500 bytes less IP and TCP headers with timestamps.
+const SEGMENT_LEN: f64 = 1_448.0;
+
+/// Value of `gso_max_segs` as the kernel makes an interface.
+const SEGMENTS_MAX: u32 = 65_535;
 
 /// Time of sending before counting begins: slow start is over, buffers have grown.
 pub(super) const WARM_UP: Duration = Duration::from_millis(500);
@@ -103,12 +110,12 @@ pub(super) fn bytes_per_write() -> Metric {
 
 /// Figures of one transfer.
 pub(super) struct Transfer {
-    pub bytes: f64,
-    pub seconds: f64,
-    pub box_cpu_s: Option<f64>,
+    bytes: f64,
+    seconds: f64,
+    box_cpu_s: Option<f64>,
     machine_cpu_s: f64,
     sent_again: f64,
-    pub bytes_per_write: Option<f64>,
+    bytes_per_write: Option<f64>,
 }
 
 impl Transfer {
@@ -122,6 +129,16 @@ impl Transfer {
         let mut sample = Sample::new(case, way, round, values);
         sample.add("bytes_per_write", self.bytes_per_write);
         sample.add("box_s_per_gb", self.box_cpu_s.map(|seconds| seconds / gigabytes));
+        sample
+    }
+
+    /// Figures of packets of ordinary size.
+    pub fn sample_of_packets(&self, case: impl Into<String>, way: Way, round: u32) -> Sample {
+        let packets = self.bytes / SEGMENT_LEN;
+        let mut sample = Sample::new(case, way, round, [("kpps", packets / 1e3 / self.seconds)]);
+        sample.add("kpps_per_core", self.box_cpu_s.map(|cpu| packets / 1e3 / cpu));
+        sample.add("box_us_per_packet", self.box_cpu_s.map(|cpu| cpu * 1e6 / packets));
+        sample.add("bytes_per_write", self.bytes_per_write);
         sample
     }
 }
@@ -153,6 +170,26 @@ pub(super) fn transfer(
         sent_again: end.2.saturating_sub(begin.2) as f64,
         bytes_per_write: written.filter(|n| *n > 0).map(|n| (end.1 - begin.1) as f64 / n as f64),
     })
+}
+
+/// The same with packets of ordinary size: the server's interface takes no super-packets meanwhile.
+pub(super) fn transfer_of_packets(
+    stage: &mut Stage<'_>,
+    boxed: Option<&BoxProgram>,
+    way: Way,
+    flows: usize,
+) -> Result<Transfer, BenchError> {
+    merge_segments(&stage.network, 1)?;
+    let transfer = transfer(stage, boxed, way, flows)?;
+    merge_segments(&stage.network, SEGMENTS_MAX)?;
+    Ok(transfer)
+}
+
+/// Limits super-packets of the server's interface to this number of segments.
+fn merge_segments(network: &Network, segments: u32) -> Result<(), BenchError> {
+    let server = network.server.netlink()?;
+    let change = LinkChange { gso_segments_max: Some(segments), ..LinkChange::default() };
+    Ok(server.change_link(server.index_of(HOST_INTERFACE)?, &change)?)
 }
 
 /// Packets that the program in the box has sent to the client, if it is one that can tell.

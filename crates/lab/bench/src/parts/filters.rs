@@ -1,6 +1,5 @@
 //! Steering beside packet filters: what each way costs, with and without connection tracking.
 
-use io::netlink::LinkChange;
 use units::Duration;
 
 use super::bulk;
@@ -8,15 +7,11 @@ use crate::comparison::Comparison;
 use crate::results::Sample;
 use crate::stage::{Measure, Plan, Stage, metric};
 use crate::tool::Rules;
-use crate::topology::{HOST_INTERFACE, MOBILE, Network, NetworkOptions, WIRED};
+use crate::topology::{MOBILE, Network, NetworkOptions, WIRED};
 use crate::{BenchError, Way};
 
-/// Payload of a full segment: 1,500 bytes less IP and TCP headers with timestamps.
-const SEGMENT_LEN: f64 = 1_448.0;
 const PACKETS: &str = "packets without super-packets, 4 flows";
 const FLOWS: usize = 4;
-/// Value of `gso_max_segs` as the kernel makes an interface.
-const SEGMENTS_MAX: u32 = 65_535;
 
 pub(crate) struct FiltersPart;
 
@@ -62,22 +57,12 @@ impl Measure for FiltersPart {
         let boxed = stage.start(way)?;
         let transfer = bulk::transfer(stage, boxed.as_ref(), way, 1)?;
         let mut samples = vec![transfer.sample(bulk::flows_text(1), way, round)];
-        merge_segments(&stage.network, 1)?;
-        let transfer = bulk::transfer(stage, boxed.as_ref(), way, FLOWS)?;
-        merge_segments(&stage.network, SEGMENTS_MAX)?;
-        let kpps = transfer.bytes / SEGMENT_LEN / 1e3 / transfer.seconds;
-        samples.push(Sample::new(PACKETS, way, round, [("kpps", kpps)]));
+        let transfer = bulk::transfer_of_packets(stage, boxed.as_ref(), way, FLOWS)?;
+        samples.push(transfer.sample_of_packets(PACKETS, way, round));
         stage.stop(boxed, 1 + FLOWS as u64)?;
         drop(filter);
         Ok(samples)
     }
-}
-
-/// Limits super-packets of the server's interface to this number of segments.
-fn merge_segments(network: &Network, segments: u32) -> Result<(), BenchError> {
-    let server = network.server.netlink()?;
-    let change = LinkChange { gso_segments_max: Some(segments), ..LinkChange::default() };
-    Ok(server.change_link(server.index_of(HOST_INTERFACE)?, &change)?)
 }
 
 /// A filter by state in the box.

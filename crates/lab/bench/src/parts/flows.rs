@@ -48,13 +48,11 @@ impl Measure for FlowsPart {
                   of the receiving end, which has as many sockets. *Program* is its own code. \
                   Memory is that of the program less that before the first flow. *Idle* flows are \
                   open and have carried nothing. *Used* flows have carried data; their memory \
-                  includes what the allocator keeps of their buffers. *Machine* is the processor \
-                  time of everything, the ends included, for each segment that the servers send: \
-                  kernel forwarding has that, too.",
+                  includes what the allocator keeps of their buffers. With kernel forwarding, flows \
+                  are opened as fast as the ends alone can.",
             metrics: vec![
                 metric("box_us", "box, µs per packet", 2),
                 metric("program_us", "program, µs per packet", 2),
-                metric("machine_us", "machine, µs per segment", 2),
                 metric("bytes_per_flow", "bytes per idle flow", 0),
                 metric("bytes_per_used_flow", "used", 0),
                 metric("opened_per_s", "flows opened per s", 0),
@@ -66,13 +64,6 @@ impl Measure for FlowsPart {
             comparisons: vec![
                 against_1000("Time per packet of the box, 100,000 flows ÷ 1,000", "box_us").at_most(1.4),
                 against_1000("Time per packet of the program, 100,000 flows ÷ 1,000", "program_us"),
-                Comparison::between_cases(
-                    "Time per segment of the machine, kernel forwarding, 100,000 flows ÷ 1,000",
-                    "machine_us",
-                    Way::Kernel,
-                    "100,000 flows",
-                    "1,000 flows",
-                ),
                 Comparison::ratio(
                     "Flows opened per second, 100,000 flows: accelerating ÷ kernel forwarding",
                     "opened_per_s",
@@ -129,7 +120,6 @@ fn measure(stage: &mut Stage<'_>, way: Way, round: u32, flows: u32) -> Result<Sa
     sample.add("bytes_per_flow", bytes_per_flow);
     sample.add("bytes_per_used_flow", bytes_per_used_flow);
     let spent = end.meter.since(begin.meter);
-    sample.add("machine_us", Some(spent.machine_cpu_s * 1e6 / (f64::from(PER_S) * spent.seconds)));
     sample.add("box_us", spent.box_cpu_s.map(|cpu| cpu * 1e6 / packets));
     // The kernel knows the whole exactly, and the shares of the program and of itself by what its
     // ticks have seen.

@@ -11,6 +11,8 @@ use crate::stage::{Measure, Plan, Stage, metric};
 use crate::topology::{CLIENT, NetworkOptions};
 use crate::{BenchError, Way};
 
+const PACKETS: &str = "packets without super-packets, 4 flows";
+const PACKETS_FLOWS: usize = 4;
 const UDP: &str = "UDP, 1,400 bytes";
 const UDP_PINGS: &str = "UDP, 64 bytes each ms";
 
@@ -38,6 +40,14 @@ impl Measure for InlinePart {
                 .in_unit(" µs", 1)
         };
         comparisons.extend([
+            Comparison::ratio(
+                "Inline, packets without super-packets per second and core: accelerating ÷ accelerating by the TUN \
+                 path",
+                "kpps_per_core",
+                PACKETS,
+                Way::Inline,
+                Way::Adaptive,
+            ),
             Comparison::ratio(
                 "Inline, UDP: engine ÷ kernel bridge",
                 "kpps",
@@ -72,13 +82,17 @@ impl Measure for InlinePart {
         ]);
         let metrics =
             bulk::metrics().into_iter().chain([datagrams::metric_of_rates()]).chain(latency::metrics());
+        let metrics = metrics.chain([
+            metric("kpps_per_core", "1,000 packets/s and core", 0),
+            metric("box_us_per_packet", "box, µs per packet", 2),
+        ]);
         let metrics = metrics.chain([metric("udp_rtt_p50", "UDP there and back, p50 µs", 1)]);
         Plan {
             title: "Inline",
             how: "`cellerator run --inline` joins the box's two interfaces frame by frame, with a bridge of the kernel's that \
                   stands by. Client and server are neighbours in one Ethernet segment. It is compared with a kernel \
                   bridge in the same place, and with the TUN path, with the ends as in the other \
-                  parts. Bulk throughput, datagrams and delay are measured as in their own parts. \
+                  parts. Bulk throughput, packets, datagrams and delay are measured as in their own parts. \
                   Datagrams are left to the kernel: here to its bridge, by the TUN path to its forwarding.",
             metrics: metrics.collect(),
             ways: vec![Way::KernelBridge, Way::InlinePass, Way::Inline, Way::Adaptive],
@@ -97,6 +111,8 @@ impl Measure for InlinePart {
             let transfer = bulk::transfer(stage, boxed.as_ref(), way, flows)?;
             samples.push(transfer.sample(bulk::flows_text(flows), way, round));
         }
+        let transfer = bulk::transfer_of_packets(stage, boxed.as_ref(), way, PACKETS_FLOWS)?;
+        samples.push(transfer.sample_of_packets(PACKETS, way, round));
         let kpps = datagrams::rate(stage, way, CLIENT)?;
         samples.push(Sample::new(UDP, way, round, [("kpps", kpps)]));
         let mut times = round_trips(&stage.network, stage.time)?;
@@ -111,7 +127,7 @@ impl Measure for InlinePart {
         pings.run(latency::WARM_UP)?;
         samples.push(latency::sample(&pings.run(stage.time)?, way, round));
         drop(pings);
-        stage.stop(boxed, FLOWS.iter().sum::<usize>() as u64 + 1)?;
+        stage.stop(boxed, (FLOWS.iter().sum::<usize>() + PACKETS_FLOWS) as u64 + 1)?;
         drop(segment);
         Ok(samples)
     }

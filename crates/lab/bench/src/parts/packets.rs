@@ -9,9 +9,6 @@ use crate::stage::{Measure, Plan, Stage, metric};
 use crate::topology::NetworkOptions;
 use crate::{BenchError, Way};
 
-/// Payload of a full segment: 1,500 bytes less IP and TCP headers with timestamps.
-const SEGMENT_LEN: f64 = 1_448.0;
-
 const FLOWS: usize = 4;
 
 pub(crate) struct PacketsPart;
@@ -66,12 +63,6 @@ impl Measure for PacketsPart {
         let boxed = stage.start(way)?;
         let transfer = bulk::transfer(stage, boxed.as_ref(), way, FLOWS)?;
         stage.stop(boxed, FLOWS as u64)?;
-        let packets = transfer.bytes / SEGMENT_LEN;
-        let mut sample =
-            Sample::new(bulk::flows_text(FLOWS), way, round, [("kpps", packets / 1e3 / transfer.seconds)]);
-        sample.add("kpps_per_core", transfer.box_cpu_s.map(|cpu| packets / 1e3 / cpu));
-        sample.add("box_us_per_packet", transfer.box_cpu_s.map(|cpu| cpu * 1e6 / packets));
-        sample.add("bytes_per_write", transfer.bytes_per_write);
-        Ok(vec![sample])
+        Ok(vec![transfer.sample_of_packets(bulk::flows_text(FLOWS), way, round)])
     }
 }
