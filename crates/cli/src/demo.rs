@@ -12,9 +12,9 @@ use scenario::results::{Picture, Results, ScenarioResult};
 use scenario::{Kind, Quantity, Scenario, Workload};
 use units::{Bytes, Duration, Rate};
 
+use crate::error_line;
 use crate::outcome::{self, Files};
 use crate::progress::Display;
-use crate::told;
 
 /// The parts, built in so that the program stands alone.
 const PARTS: [(&str, &str); 4] = [
@@ -114,5 +114,5 @@ fn simulated(scenario: &Scenario, signals: &Signals) -> Result<ScenarioResult, L
             };
         }
     });
-    result.map_err(|error| LabError::Which(told(&error)))?.ok_or(LabError::Interrupted)
+    result.map_err(|error| LabError::Which(error_line(&error)))?.ok_or(LabError::Interrupted)
 }

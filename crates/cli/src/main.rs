@@ -125,7 +125,7 @@ enum Command {
 
 /// An error in one line, as every one is shown: its contexts and its causes, joined by ": ". Many errors of other
 /// crates tell their cause themselves: what the line has already is not told again.
-fn told(error: &anyhow::Error) -> String {
+fn error_line(error: &anyhow::Error) -> String {
     let join = |line: String, cause: String| if line.contains(&cause) { line } else { line + ": " + &cause };
     error.chain().map(ToString::to_string).reduce(join).unwrap_or_default()
 }
@@ -186,7 +186,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            let message = told(&error);
+            let message = error_line(&error);
             // What accelerators and labs keep of themselves is for root.
             let is_hidden = message.contains(io::INSTANCE_DIRECTORY) && message.ends_with("(os error 13)");
             let hint = if is_hidden { ": run as root" } else { "" };
@@ -201,13 +201,13 @@ mod tests {
     use anyhow::Error;
     use io::IoError;
 
-    use super::told;
+    use super::error_line;
 
     #[test]
     fn causes_are_told_once() {
         let refused = IoError::system("open x", std::io::Error::from_raw_os_error(2));
         let line = "drwa: cannot open x: No such file or directory (os error 2)";
-        assert_eq!(told(&Error::from(refused).context("drwa")), line);
-        assert_eq!(told(&Error::msg("no key").context("a.key")), "a.key: no key");
+        assert_eq!(error_line(&Error::from(refused).context("drwa")), line);
+        assert_eq!(error_line(&Error::msg("no key").context("a.key")), "a.key: no key");
     }
 }

@@ -16,7 +16,7 @@ use scenario::results::MadeBy;
 use crate::interruption::{self, Interruption};
 use crate::output::Words;
 use crate::progress::Line;
-use crate::{told, writable};
+use crate::{error_line, writable};
 
 /// Arguments of `cellerator reproduce`.
 #[derive(clap::Args)]
@@ -127,7 +127,7 @@ impl Ended {
 /// Refuses at once what could not be written in the end.
 fn try_outputs(args: &Args) -> Result<()> {
     writable::folder(&args.out)
-        .map_err(|error| anyhow!("{}; choose another folder by --out", told(&error)))?;
+        .map_err(|error| anyhow!("{}; choose another folder by --out", error_line(&error)))?;
     let pages = [&args.html, &args.markdown].into_iter().flatten();
     pages.map(PathBuf::as_path).try_for_each(writable::file)?;
     writable::folder(&pictures_of(&markdown_of(args)))?;

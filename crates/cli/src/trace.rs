@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_is_named() {
-        let message = crate::told(&run("info /nonexistent/a.down").unwrap_err());
+        let message = crate::error_line(&run("info /nonexistent/a.down").unwrap_err());
         assert!(message.starts_with("cannot read /nonexistent/a.down: "), "{message}");
     }
 

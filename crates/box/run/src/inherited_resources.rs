@@ -4,7 +4,7 @@
 //! ```text
 //!   process ── Inventory, descriptors ──▶ watchdog ── the same ──▶ successor ── taken ──▶ watchdog
 //!              queues, links, maps,       (death)                   has the flows         lets go
-//!              lifeline, held data
+//!              owner of the nft table, held data
 //! ```
 //!
 //! As long as the watchdog has them, packets wait in the queues of the devices, programs or rules go on
@@ -58,7 +58,8 @@ pub(crate) struct Inventory {
     #[serde(default)]
     pub is_bridge: bool,
     /// There is an nft table.
-    pub has_lifeline: bool,
+    #[serde(rename = "has_lifeline")]
+    pub has_table_owner: bool,
     /// Of each shard, whether its held data can be found.
     pub has_memory: Vec<bool>,
     /// Longest time that packets may wait for a successor, ms.
@@ -110,7 +111,7 @@ impl Inventory {
     pub(crate) fn descriptors(&self) -> usize {
         let memories = self.has_memory.iter().filter(|has| **has).count();
         let maps = usize::from(self.has_shared()) + usize::from(self.has_passed());
-        let sockets = usize::from(self.has_lifeline) + usize::from(self.has_reports);
+        let sockets = usize::from(self.has_table_owner) + usize::from(self.has_reports);
         let pairs = self.shards.saturating_add(self.journals).saturating_mul(2);
         pairs.saturating_add(self.links).saturating_add(maps + sockets + memories)
     }
@@ -132,8 +133,8 @@ impl Inventory {
             (self.links, self.shared_words) = (links.len(), *words);
             descriptors.extend(links.iter().chain([shared]).chain(passed).copied());
         }
-        self.has_lifeline = lasting.lifeline.is_some();
-        descriptors.extend(lasting.lifeline);
+        self.has_table_owner = lasting.table_owner.is_some();
+        descriptors.extend(lasting.table_owner);
         descriptors
     }
 
@@ -180,7 +181,7 @@ pub(crate) struct InheritedResources {
     pub links: Vec<OwnedFd>,
     pub shared: Option<SharedArray>,
     pub passed: Option<OwnedFd>,
-    pub lifeline: Option<OwnedFd>,
+    pub table_owner: Option<OwnedFd>,
     pub reports: Option<OwnedFd>,
     pub journals: Vec<OwnedFd>,
     pub memories: Vec<OwnedFd>,
@@ -209,11 +210,11 @@ impl InheritedResources {
         let shared = take(usize::from(inventory.has_shared())).pop();
         let shared = shared.map(|fd| SharedArray::open(fd, words)).transpose()?;
         let passed = take(usize::from(inventory.has_passed())).pop();
-        let lifeline = take(usize::from(inventory.has_lifeline)).pop();
+        let table_owner = take(usize::from(inventory.has_table_owner)).pop();
         let reports = take(usize::from(inventory.has_reports)).pop();
         let journals = take(2 * inventory.journals);
         let memories = descriptors.collect();
-        Ok(Self { inventory, queues, links, shared, passed, lifeline, reports, journals, memories })
+        Ok(Self { inventory, queues, links, shared, passed, table_owner, reports, journals, memories })
     }
 
     /// Lets the programs go on as if the process lived.
@@ -260,7 +261,7 @@ impl InheritedResources {
     /// When nobody is there.
     pub fn send(&self, stream: &UnixStream) -> Result<(), IoError> {
         let shared = self.shared.as_ref().map(AsFd::as_fd);
-        let sockets = self.lifeline.iter().chain(&self.reports);
+        let sockets = self.table_owner.iter().chain(&self.reports);
         let others = shared.into_iter().chain(self.passed.iter().chain(sockets).map(AsFd::as_fd));
         let all = self.queues.iter().chain(&self.links).map(AsFd::as_fd).chain(others);
         let all = all.chain(self.journals.iter().map(AsFd::as_fd));
@@ -355,7 +356,7 @@ mod tests {
             passed: None,
             shared: (map.as_fd(), 1),
         };
-        let noted = inventory.note(&Lasting { tuns: None, programs: Some(programs), lifeline: None });
+        let noted = inventory.note(&Lasting { tuns: None, programs: Some(programs), table_owner: None });
         let all: Vec<_> =
             [wired.as_fd(), mobile.as_fd()].into_iter().chain(noted).chain([memory.as_fd()]).collect();
         let (own, theirs) = UnixStream::pair().unwrap();

@@ -241,7 +241,7 @@ impl Attachment for Bridged<'_> {
 
     fn lasting(&self) -> Option<Lasting<'_>> {
         let programs = self.fallback.as_ref().map(Fallback::lasting);
-        Some(Lasting { tuns: None, programs, lifeline: None })
+        Some(Lasting { tuns: None, programs, table_owner: None })
     }
 
     fn learn(&self, journals: &Journals) {

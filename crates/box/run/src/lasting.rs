@@ -10,7 +10,7 @@ pub(crate) struct Lasting<'a> {
     /// Programs, where they steer or keep frames from the bridge that stands by.
     pub programs: Option<LastingPrograms<'a>>,
     /// As long as somebody has it, the nft table is there.
-    pub lifeline: Option<BorrowedFd<'a>>,
+    pub table_owner: Option<BorrowedFd<'a>>,
 }
 
 /// Programs at work.

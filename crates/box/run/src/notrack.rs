@@ -171,33 +171,33 @@ impl NotrackTable {
             Holder::Child(child, _) => {
                 child.stdin.as_mut().map_or(Ok(()), |stdin| stdin.write_all(line.as_bytes())).map_err(failed)
             }
-            Holder::Orphan(lifeline, _) => {
-                let copy = lifeline.try_clone().map_err(failed)?;
+            Holder::Orphan(table_owner, _) => {
+                let copy = table_owner.try_clone().map_err(failed)?;
                 File::from(copy).write_all(line.as_bytes()).map_err(failed)
             }
         }
     }
 
-    /// The table that another process has installed and `record` tells of, as long as `lifeline` is there.
-    pub fn adopt(record: &Record, lifeline: OwnedFd) -> Option<Self> {
+    /// The table that another process has installed and `record` tells of, as long as `table_owner` is there.
+    pub fn adopt(record: &Record, table_owner: OwnedFd) -> Option<Self> {
         let holder = match &record.table {
-            Some(name) => Holder::Socket(OwnedTable::adopt(lifeline, name)),
-            None => Holder::Orphan(lifeline, record.nft.as_deref()?.parse().ok()?),
+            Some(name) => Holder::Socket(OwnedTable::adopt(table_owner, name)),
+            None => Holder::Orphan(table_owner, record.nft.as_deref()?.parse().ok()?),
         };
         let name = record.table.clone().unwrap_or_default();
         Some(Self { name, holder, is_left: false })
     }
 
     /// Whoever has it keeps the table.
-    pub fn lifeline(&self) -> Option<BorrowedFd<'_>> {
+    pub fn table_owner(&self) -> Option<BorrowedFd<'_>> {
         match &self.holder {
             Holder::Socket(table) => Some(table.as_fd()),
             Holder::Child(child, _) => child.stdin.as_ref().map(AsFd::as_fd),
-            Holder::Orphan(lifeline, _) => Some(lifeline.as_fd()),
+            Holder::Orphan(table_owner, _) => Some(table_owner.as_fd()),
         }
     }
 
-    /// Leaves the table to whoever has the lifeline, too.
+    /// Leaves the table to whoever has its owner, too.
     pub fn leave(mut self) {
         self.is_left = true;
     }

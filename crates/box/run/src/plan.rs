@@ -215,7 +215,7 @@ impl Plan {
             strict_interfaces: names.map(method::is_strict),
             against_rules: None,
             bypassed: None,
-            has_notrack: kept.has_lifeline,
+            has_notrack: kept.has_table_owner,
             warnings: Vec::new(),
         })
     }
@@ -383,10 +383,10 @@ fn difference(config: &Config, kept: &Inventory) -> Option<String> {
         _ if hang_after_ms != kept.hang_after_ms => {
             (format!("a hang after {} ms", kept.hang_after_ms), format!("{hang_after_ms} ms"))
         }
-        _ if config.notrack == Notrack::Always && !kept.has_lifeline => {
+        _ if config.notrack == Notrack::Always && !kept.has_table_owner => {
             ("no nft table".to_owned(), "notrack always".to_owned())
         }
-        _ if config.notrack == Notrack::Never && kept.has_lifeline => {
+        _ if config.notrack == Notrack::Never && kept.has_table_owner => {
             ("an nft table".to_owned(), "notrack never".to_owned())
         }
         SteeringChoice::Tcx if !has_programs => ("steering by rules".to_owned(), "tcx".to_owned()),

@@ -127,8 +127,8 @@ impl Record {
     }
 
     /// The nft table by its owner's socket, if it lives by that.
-    pub fn owned_table(&self, lifeline: &OwnedFd) -> Option<OwnedTable> {
-        Some(OwnedTable::adopt(lifeline.try_clone().ok()?, self.table.as_ref()?))
+    pub fn owned_table(&self, table_owner: &OwnedFd) -> Option<OwnedTable> {
+        Some(OwnedTable::adopt(table_owner.try_clone().ok()?, self.table.as_ref()?))
     }
 
     /// True when its nft table is there, if it has one.

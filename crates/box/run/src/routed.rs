@@ -81,7 +81,7 @@ impl Site for RoutedSite {
         let are_routed = tcx.is_none();
         record.name = config.instance_name();
         let paths = kept.take_queues().into_iter().map(|queues| TunPath::new(queues, are_routed)).collect();
-        Ok(Self { plan, tcx, paths, inherited: Some((record, kept.lifeline.take())) })
+        Ok(Self { plan, tcx, paths, inherited: Some((record, kept.table_owner.take())) })
     }
 
     fn shards(&self) -> usize {
@@ -105,7 +105,9 @@ impl Site for RoutedSite {
         let plan = &self.plan;
         let Ground { config, netlink, instance, .. } = ground;
         let steering = match self.inherited.take() {
-            Some((record, lifeline)) => Steering::inherit(plan, (record, tcx, lifeline), netlink, instance),
+            Some((record, table_owner)) => {
+                Steering::inherit(plan, (record, tcx, table_owner), netlink, instance)
+            }
             None => {
                 let steering = Steering::install(plan, &config.instance_name(), tcx, netlink, instance)?;
                 plan.tell(events);

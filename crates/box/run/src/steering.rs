@@ -230,14 +230,14 @@ impl<'a> Steering<'a> {
     }
 
     /// Takes over what another instance has installed: `record` is what it wrote down, `tcx` its programs,
-    /// `lifeline` what its nft table lives by. It is that one's until [`Steering::own`].
+    /// `table_owner` what its nft table lives by. It is that one's until [`Steering::own`].
     pub fn inherit(
         plan: &'a Plan,
-        (record, tcx, lifeline): (Record, Option<Tcx>, Option<OwnedFd>),
+        (record, tcx, table_owner): (Record, Option<Tcx>, Option<OwnedFd>),
         netlink: &'a Netlink,
         instance: &'a Instance,
     ) -> Self {
-        let notrack = lifeline.and_then(|lifeline| NotrackTable::adopt(&record, lifeline));
+        let notrack = table_owner.and_then(|table_owner| NotrackTable::adopt(&record, table_owner));
         let table = notrack.as_ref().map(|_| {
             // Another name: it may have to be installed again while the old one is still there.
             let side = &plan.sides[1];
@@ -281,8 +281,8 @@ impl<'a> Steering<'a> {
 
     /// Resources that must stay for a successor; `tuns` are the devices.
     pub fn lasting(&self, tuns: [String; 2]) -> Lasting<'_> {
-        let lifeline = self.notrack.as_ref().and_then(NotrackTable::lifeline);
-        Lasting { tuns: Some(tuns), programs: self.tcx.as_ref().map(Tcx::lasting), lifeline }
+        let table_owner = self.notrack.as_ref().and_then(NotrackTable::table_owner);
+        Lasting { tuns: Some(tuns), programs: self.tcx.as_ref().map(Tcx::lasting), table_owner }
     }
 
     /// The packet loop is alive: to be told several times in the time after which it counts as hung.

@@ -16,9 +16,9 @@ use units::{Bytes, Instant};
 
 use super::inputs::Input;
 use super::{Args, read_quietly};
+use crate::error_line;
 use crate::interruption::{self, Interruption};
 use crate::progress::Line;
-use crate::told;
 
 /// True when the arguments mean a set of captures: a folder, a manifest or a shard, and no output but
 /// the dataset.
@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             return None;
         }
         let done = one(root, series, &settings, args, threads_each)
-            .unwrap_or_else(|error| Done::Failed(format!("{}: {}", series.name, told(&error))));
+            .unwrap_or_else(|error| Done::Failed(format!("{}: {}", series.name, error_line(&error))));
         is_full.fetch_or(matches!(done, Done::NoRoom(_)), Ordering::Relaxed);
         progress.ended(series.bytes, &done);
         Some(done)

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 
-use crate::told;
+use crate::error_line;
 
 /// The unit.
 pub const NAME: &str = "cellerator-congestion.service";
@@ -94,7 +94,9 @@ impl Place {
         self.write(&text_for(program, arguments))?;
         let mut lines = vec![format!("wrote {}: loaded at every boot", self.unit().display())];
         if self.is_this_machine() {
-            lines.push(self.start().map_err(|why| anyhow!("{}: {}", told(&why), self.undo(before, ran)))?);
+            lines.push(
+                self.start().map_err(|why| anyhow!("{}: {}", error_line(&why), self.undo(before, ran)))?,
+            );
         }
         Ok(lines)
     }
@@ -138,7 +140,7 @@ impl Place {
             true => self.start().map(|_| "what ran before is at work again"),
             false => Ok(words),
         });
-        undone.map_or_else(|error| told(&error), str::to_owned)
+        undone.map_or_else(|error| error_line(&error), str::to_owned)
     }
 
     /// The unit's process on this machine; none where it does not run, or the unit is another machine's.

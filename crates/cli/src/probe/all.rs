@@ -10,7 +10,7 @@ use scenario::Quantity;
 use units::Duration;
 
 use super::{ClientArgs, LoadArgs, LocalArgs, directions, positive};
-use crate::told;
+use crate::error_line;
 
 /// Between two packets of `rtt`, and of one hop.
 const RTT_EVERY: Duration = Duration::from_millis(20);
@@ -96,7 +96,7 @@ pub fn main(args: &Args) -> Result<ExitCode> {
     };
     let signals = Signals::terminating()?;
     let local = args.local.open(&args.client, &signals).unwrap_or_else(|error| {
-        eprintln!("  without a local peer: {}", told(&error));
+        eprintln!("  without a local peer: {}", error_line(&error));
         None
     });
     args.client.measure(

@@ -605,7 +605,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
         // flow is taken over by both. It ends by itself once its flows are ours.
         let is_replacing = match mode {
             StartMode::Recovery(crashed) => self.recover_flows(crashed, others).map(|()| false)?,
-            StartMode::Upgrade(adopted) => self.succeed(adopted, others).map(|()| true)?,
+            StartMode::Upgrade(adopted) => self.upgrade_from(adopted, others).map(|()| true)?,
             StartMode::Fresh => {
                 let are_taken = self.take_flows(others);
                 if !are_taken && self.attachment.predecessor().is_some() && config.handover.is_some() {

@@ -3,7 +3,7 @@
 //! ```text
 //!   old                                             new
 //!    │◀────────────── Question::Share ────────────────│
-//!    │── queues, links, maps, lifeline, held data ───▶│  fits? no: it makes devices of its own (below)
+//!    │── queues, links, maps, nft table, held data ──▶│  fits? no: it makes devices of its own (below)
 //!  fetches memory for the state, then answers         │
 //!    │                                                │  maps them, starts its watchdog
 //!    │◀──────────── Question::Upgrade ───────────────│
@@ -115,7 +115,7 @@ impl Holder {
             return Some("a subscriber is on its way to or from another box: try again".to_owned());
         }
         if self.is_passed {
-            return Some("packets go past it at the moment".to_owned());
+            return Some("packets go past it at the moment: try again".to_owned());
         }
         if offer.adopts && !self.is_shared {
             return Some("what leads packets to it has changed meanwhile: try again".to_owned());

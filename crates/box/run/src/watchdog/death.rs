@@ -167,8 +167,8 @@ pub(super) fn see_to(
     let is_wanted = said.may_be_succeeded() && !said.ends && Need::of(&remains).is_some();
     let mut kept = said.kept.take();
     kept.iter_mut().for_each(|kept| kept.inventory.has_hung = said.has_hung);
-    let lifeline = kept.as_ref().and_then(|kept| kept.lifeline.as_ref());
-    let table = lifeline.and_then(|lifeline| record.owned_table(lifeline));
+    let table_owner = kept.as_ref().and_then(|kept| kept.table_owner.as_ref());
+    let table = table_owner.and_then(|owner| record.owned_table(owner));
     let table = table.filter(|_| !is_anothers(record, directory));
     if !is_wanted {
         // Before the devices go: the table alone would keep addresses from being translated.
@@ -181,7 +181,7 @@ pub(super) fn see_to(
         if ends_within_ms.is_none() && !is_last(deaths_ms, *deaths_max) {
             anew.clone_from(&kept.inventory.successor);
         }
-        match succeed(kept, &directory.join(RECORD_OF_DEAD)) {
+        match start_successor(kept, &directory.join(RECORD_OF_DEAD)) {
             Ok(process) => {
                 let text = format!("process {process} goes on with the flows of the one that died");
                 log::warn(&text);
@@ -295,7 +295,7 @@ fn kill_and_wait(kept: &InheritedResources) -> Result<(), IoError> {
 ///
 /// # Errors
 /// Reason why it does not: then it is not there any more, and nothing is kept.
-fn succeed(mut kept: InheritedResources, record_path: &Path) -> Result<u32, String> {
+fn start_successor(mut kept: InheritedResources, record_path: &Path) -> Result<u32, String> {
     const EPIPE: i32 = 32;
     kept.beat();
     if !kept.inventory.note_death() {

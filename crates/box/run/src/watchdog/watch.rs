@@ -247,8 +247,8 @@ impl<'a> Watch<'a> {
     /// Lets packets go past the process, and tells it so.
     fn take_steering_away(&mut self, remains: &Remains) -> Result<(), RunError> {
         self.silence = None;
-        let lifeline = self.said.kept.as_ref().and_then(|kept| kept.lifeline.as_ref());
-        let table = lifeline.and_then(|lifeline| remains.record.owned_table(lifeline));
+        let table_owner = self.said.kept.as_ref().and_then(|kept| kept.table_owner.as_ref());
+        let table = table_owner.and_then(|owner| remains.record.owned_table(owner));
         // Without rules, but with the table, addresses would not be translated.
         drop(table.as_ref().map(notrack::close));
         let result = remains.record.undo_steering(&self.netlink);

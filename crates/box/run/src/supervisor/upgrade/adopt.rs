@@ -140,7 +140,7 @@ impl<A: Attachment, P: Processor + Send + 'static> Supervisor<'_, A, P> {
     ///
     /// # Errors
     /// Reason of the failure: then all is the other one's, as before.
-    pub(in crate::supervisor) fn succeed(
+    pub(in crate::supervisor) fn upgrade_from(
         &mut self,
         adopted: Adopted,
         others: &mut [(PacketLoop<A::Path>, P)],
