@@ -1,7 +1,9 @@
 //! Interfaces that go down, vanish, come back, and get other addresses and MTUs, under a running accelerator.
 
+use io::Clock;
 use io::netlink::LinkChange;
 use run::{Config, InlineFallback, SteeringChoice};
+use units::Duration;
 
 use crate::accelerated::verdict;
 use crate::topology::{Connection, Program, SERVER, SIGCONT, SIGKILL, SIGSTOP, Topology, wait_until};
@@ -100,7 +102,7 @@ fn h34_an_interface_that_is_made_anew_between_two_upgrades_is_steered_again() {
             replace: number.checked_sub(1).map(|before| format!("number-{before}")),
             ..config(&topology, steering)
         };
-        let hang_after = std::time::Duration::from_millis(named(0).watchdog.hang_after_ms);
+        let hang_after = Duration::from_millis(named(0).watchdog.hang_after_ms);
         let mut running = Program::start_engine(&topology, &named(0));
         let mut under_way = connections(&topology);
         for (number, interface) in [(1, "w0"), (2, "m0"), (3, "w0")] {
@@ -111,8 +113,8 @@ fn h34_an_interface_that_is_made_anew_between_two_upgrades_is_steered_again() {
             make_anew(&topology, &mut running, interface, &mut under_way);
             // What went past meanwhile is known to the processor from the next sign of life on: until then no other
             // process gets the flows.
-            let followed = std::time::Instant::now();
-            wait_until("a sign of life", || followed.elapsed() > hang_after);
+            let heard = Clock::now() + hang_after;
+            wait_until("a sign of life", || Clock::now() > heard);
         }
         let said = running.stop(&topology);
         assert!(said.contains(" 0 B lost"), "{said}");
