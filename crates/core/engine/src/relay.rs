@@ -7,7 +7,7 @@
 //! functions here and below write to a relay.
 
 use control::LossKind;
-use tcp::{Receiver, ReturnDelay, Ring, SendContext, Sender, SenderConfig, StreamBuffer, Transmission};
+use tcp::{Receiver, Ring, SendContext, Sender, SenderConfig, StreamBuffer, Transmission};
 use units::{Duration, Instant, SeqNum, WindowScale};
 use wire::{Ip, Tcp, TcpFlags};
 
@@ -400,10 +400,9 @@ impl Relay {
     /// Asks for what lies elsewhere and the next packet `from` there will need: what was sent first, and of an
     /// acknowledgement the way back.
     pub(crate) fn ask_for_parts(&self, from: End, prefetch: fn(usize, usize)) {
-        self.sender.ask_for_oldest(prefetch);
+        self.sender.ask_for_parts(prefetch);
         if from == End::Sink {
-            let delay: &ReturnDelay = &self.sink.return_delay;
-            prefetch(std::ptr::from_ref(delay).addr(), size_of::<ReturnDelay>());
+            self.sink.return_delay.ask_for(prefetch);
         }
     }
 }

@@ -20,7 +20,7 @@ pub fn stored(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 
 fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
     let name = input.ident;
-    // A number with a unit is stored as the number.
+    // A number with a unit is stored as the number. What is read goes to its place at once, where it can.
     let is_new_type = matches!(&input.data, Data::Struct(data) if data.fields.len() == 1);
     let inline = is_new_type.then(|| quote!(#[inline]));
     let (store, restore, layout) = match &input.data {
@@ -64,7 +64,7 @@ fn implementation(mut input: DeriveInput) -> Result<TokenStream, Error> {
                 let _ = &out;
                 #store
             }
-            #inline
+            #[inline]
             fn restore(from: &mut ::stored::Reader<'_>) -> Result<Self, ::stored::StoredError> {
                 let _ = &from;
                 #restore

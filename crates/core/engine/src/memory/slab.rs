@@ -232,10 +232,16 @@ impl<T> Slab<T> {
 }
 
 impl<T: Stored> Slab<T> {
-    /// The same as [`Stored::store`], handing on to `take` what is written.
-    pub(crate) fn store_to(&self, out: &mut Writer, take: &mut dyn FnMut(&[u8])) {
+    /// The same as [`Stored::store`], handing on to `take` what is written; `before` is told of each place first.
+    pub(crate) fn store_to(
+        &self,
+        out: &mut Writer,
+        take: &mut dyn FnMut(&[u8]),
+        mut before: impl FnMut(u32),
+    ) {
         self.store_places(out);
-        for (_, thing) in self.iter() {
+        for (place, thing) in self.iter() {
+            before(place);
             thing.store(out);
             out.hand_on(take);
         }

@@ -4,10 +4,11 @@ use super::Sender;
 use crate::scoreboard::ScoreboardMemory;
 
 impl Sender {
-    /// Calls `prefetch` with address and length of what it will look at when something is acknowledged, and
-    /// that does not lie in it.
+    /// Calls `prefetch` with address and length of what it will look at when something is acknowledged, or when it
+    /// is stored, and that does not lie in it.
     #[inline]
-    pub fn ask_for_oldest(&self, prefetch: fn(usize, usize)) {
+    pub fn ask_for_parts(&self, prefetch: fn(usize, usize)) {
+        self.persist.ask_for(prefetch);
         if let Some(oldest) = self.board.front() {
             prefetch(std::ptr::from_ref(oldest).addr(), size_of_val(oldest));
         }

@@ -26,6 +26,12 @@ impl Absent for Asking {
 }
 
 impl Persist {
+    /// Calls `prefetch` for what does not lie in it.
+    #[inline]
+    pub(super) fn ask_for(&self, prefetch: fn(usize, usize)) {
+        self.0.ask_for(prefetch);
+    }
+
     /// The window is shut (or too small for a segment) and nothing under way will bring news of it.
     pub(super) fn start(&mut self, rto: Duration, rto_max: Duration, now: Instant) {
         if self.0.at.is_none() {
