@@ -29,7 +29,9 @@ fn endpoints_and_limits_that_another_program_takes_away_are_set_again() {
     // Without a connection nothing is heard of it.
     ip(&world.client, "mptcp endpoint flush");
     until("both endpoints are there again", || world.endpoints() == 2);
-    assert!(daemon.has_said("another program removed the endpoint 10.100.0.2: it is set again"));
+    until("it is said", || {
+        daemon.has_said("another program removed the endpoint 10.100.0.2: it is set again")
+    });
     let (mut near, mut far, _listener) = world.connect();
     until("a second subflow joins", || established(&world) == 2);
     ip(&world.client, "mptcp endpoint flush");
@@ -92,7 +94,7 @@ fn an_interface_that_comes_back_with_another_number_is_used_again() {
         until("its endpoint is bound to the new one", || endpoint() == [Some(index())]);
         near.write_all(b"c").unwrap();
         far.read_exact(&mut [0]).unwrap();
-        assert!(daemon.has_said("up: replaced"), "round {round}");
+        until(&format!("it is said in round {round}"), || daemon.has_said("up: replaced"));
     }
     drop((near, far));
     until("the connection is gone", || established(&world) == 0);

@@ -168,6 +168,7 @@ scripts! {
     h22_fragment_passes
     h24_keep_alive_behind_lost_fin
     h24_keep_alive_client
+    h24_keep_alive_half_closed
     h24_keep_alive_server
     h25_accurate_ecn
     h25_accurate_ecn_011
@@ -200,6 +201,7 @@ scripts! {
     h25_ect0_retransmission
     h25_scalable_sender
     h26_first_bytes_win
+    h26_handshake_forged
     h26_handshake_replayed
     h26_handshake_replayed_bare
     h26_handshake_replayed_beyond_window
@@ -214,6 +216,7 @@ scripts! {
     h27_hole_never_filled
     h28_timestamps_downlink
     h28_timestamps_handshake
+    h28_timestamps_of_a_client_that_never_pauses
     h28_timestamps_uplink
     h29_duplicate_acks_consumed
     h30_window_bounded

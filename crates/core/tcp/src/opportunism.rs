@@ -113,11 +113,14 @@ impl Opportunism {
         }
     }
 
-    /// Takes in the window of an acknowledgement that `has_moved` the left edge, or not.
-    pub(crate) fn note_window(&mut self, window: PeerWindow, has_moved: bool) {
+    /// Takes in the window of an acknowledgement that `has_moved` the left edge to `una`, or not.
+    pub(crate) fn note_window(&mut self, window: PeerWindow, has_moved: bool, una: SeqNum) {
         let size = window.size();
         self.widest_window = self.widest_window.max(size);
         if has_moved {
+            // Numbers that are reached would lie ahead again half a circle later.
+            self.resent_until = self.resent_until.later_of(una - 1);
+            self.overcommit.on_progress(una);
             self.least_window = size;
             if self.discards.unexplained_acks > 0 {
                 self.discards.change(|discards| discards.unexplained_acks = 0);

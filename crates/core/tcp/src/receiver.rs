@@ -332,12 +332,12 @@ impl Receiver {
     }
 
     /// RFC 7323 §4.3 (3), §5.3 R2: only a segment that reaches back to the last ACK, and up to it, updates
-    /// TS.Recent.
+    /// TS.Recent; so does a keep-alive, which ends just below.
     fn note_timestamp(&mut self, segment: &SegmentIn<'_>) {
         if let (Some(recent), Some(value)) = (self.ts_recent.as_mut(), segment.timestamp)
             && segment.moves_time
             && segment.seq.is_at_or_before(self.last_ack_sent)
-            && segment.end().is_at_or_after(self.last_ack_sent)
+            && segment.end().is_at_or_after(self.last_ack_sent - 1)
         {
             *recent = value;
         }

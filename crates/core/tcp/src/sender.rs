@@ -208,7 +208,7 @@ impl Sender {
         let has_opened = was_shut && out.window > 0;
         self.recovery.take_d_sack(ack, &self.board, &mut out);
         let has_original = self.recovery.take_deliveries(ack, &mut self.board, &mut out, now);
-        self.opportunism.note_window(self.window, out.acked > 0);
+        self.opportunism.note_window(self.window, out.acked > 0, self.board.una());
         // RFC 5681 §2; one that reports something new behind a hole counts as well.
         let is_duplicate = out.acked == 0
             && ack.ack == self.board.una()

@@ -16,6 +16,9 @@
 //! a second later, of numbers close to each other, and nothing came of either meanwhile that fits, the flow is in
 //! doubt ([`Departure::doubt`]).
 //!
+//! Of a flow that owes nothing they need not be ahead: somebody may have sent the handshake, and data with its
+//! acknowledgement, in the names of two hosts whose connection goes on past us. It costs nothing to hand that back.
+//!
 //! A host whose segment begins behind more than has come of it has lost that before us, or sent it elsewhere; and one
 //! sends again what it has sent where nobody acknowledged it. Such a segment goes its way: it speaks for neither.
 
@@ -182,8 +185,9 @@ impl Half {
         let Some(relay) = relay.filter(|relay| !relay.is_young()) else {
             return Weighed { finding, said, is_open: finding == Finding::Repeated, is_settled: false };
         };
-        let is_beyond =
-            |said: Misfit| relay.is_beyond(said.from, said.ack) || relay.is_ahead(said.from, said.seq);
+        let is_beyond = |said: Misfit| {
+            !relay.owes() || relay.is_beyond(said.from, said.ack) || relay.is_ahead(said.from, said.seq)
+        };
         // The other host may have nothing to say: all that it has sent was acknowledged.
         let is_open = (finding != Finding::Open || is_again) && is_beyond(misfit);
         let agrees = matches!(finding, Finding::Agreed | Finding::Confirmed);

@@ -296,8 +296,9 @@ impl Relay {
         }
         let held = self.buffer.len() as u32;
         self.buffer.advance_to(self.sender.una());
-        // Its number would lie ahead again half a circle later.
+        // Their numbers would lie ahead again half a circle later.
         self.source.urgent_end = self.source.urgent_end.filter(|end| self.sender.una().is_before(*end));
+        self.source.push_end = self.source.push_end.later_of(self.sender.una());
         cx.stats.bytes_delivered += u64::from(held - self.buffer.len() as u32);
     }
 

@@ -139,7 +139,8 @@ impl Relay {
         match arrival {
             Arrival::Empty if is_overtaken => Effect::CONSUMED,
             Arrival::Empty if is_acceptable => self.forward_bare(segment),
-            Arrival::Duplicate if self.is_keep_alive(tcp) && self.is_caught_up() => {
+            // Where the stream has ended, the byte of garbage lies behind it.
+            Arrival::Duplicate | Arrival::OutOfWindow if self.is_keep_alive(tcp) && self.is_caught_up() => {
                 self.forward_bare(segment)
             }
             Arrival::Empty if tcp.seq.is_after(self.receiver.right_edge()) => {
@@ -302,9 +303,12 @@ impl Relay {
         is_within || self.is_keep_alive(tcp)
     }
 
-    /// RFC 9293 §3.8.4: a segment just below the left edge, empty or with one byte of garbage.
+    /// RFC 9293 §3.8.4: a segment just below the left edge, empty or with one byte of garbage. Behind the end of its
+    /// stream a source begins where that is acknowledged.
     fn is_keep_alive(&self, tcp: &Tcp) -> bool {
-        tcp.seq + 1 == self.receiver.next() && tcp.payload_len <= 1 && !tcp.flags.contains(TcpFlags::FIN)
+        tcp.seq + 1 == self.receiver.ack_number()
+            && tcp.payload_len <= 1
+            && !tcp.flags.contains(TcpFlags::FIN)
     }
 
     /// A packet without new data: an acknowledgement, a window, a keep-alive.

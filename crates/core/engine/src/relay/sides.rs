@@ -60,7 +60,8 @@ pub(crate) struct SinkSide {
     pub(super) is_tsval_old: bool,
     /// One past its FIN, once sent.
     pub(super) fin_end: Option<SeqNum>,
-    /// Newest TSval that the source has surely taken: its TS.Recent is no older.
+    /// Newest TSval that the source has surely taken: its TS.Recent is no older. Never further behind `tsval` than
+    /// [`nothing_taken`].
     pub(super) taken_tsval: u32,
     /// Its way to us.
     #[stored(since(5, Rare::default()))]
@@ -114,9 +115,11 @@ impl SinkSide {
             (self.tsval, self.taken_tsval) = (timestamps.value, nothing_taken(timestamps.value));
         }
         self.tsval = later_of(self.tsval, timestamps.value);
-        if tcp.seq.is_at_or_before(source_ack) {
-            self.taken_tsval = later_of(self.taken_tsval, timestamps.value);
-        }
+        // A sink that never pauses has always more under way than the source has acknowledged: what it says now must
+        // not come to lie before what it said long ago.
+        let known =
+            if tcp.seq.is_at_or_before(source_ack) { timestamps.value } else { nothing_taken(self.tsval) };
+        self.taken_tsval = later_of(self.taken_tsval, known);
     }
 
     /// True when it has sent this before something that has already arrived.

@@ -23,7 +23,7 @@ pub(crate) struct SinkMarks {
     is_pending: bool,
     /// The next new data says CWR.
     owes_cwr: bool,
-    /// The end of the data that said so last.
+    /// The end of the data that said so last, until that is acknowledged.
     cwr_end: Option<SeqNum>,
 }
 
@@ -41,7 +41,9 @@ impl SinkMarks {
     /// CWR is of the mark before.
     #[inline]
     pub(super) fn on_flags(&mut self, has_ece: bool, una: SeqNum) {
-        let is_old = self.owes_cwr || self.cwr_end.is_some_and(|end| una.is_before(end));
+        // Its number would lie ahead again half a circle later.
+        self.cwr_end = self.cwr_end.filter(|end| una.is_before(*end));
+        let is_old = self.owes_cwr || self.cwr_end.is_some();
         self.is_pending |= self.is_classic && has_ece && !is_old;
     }
 
@@ -108,6 +110,22 @@ mod tests {
         marks.on_flags(true, at(8_000));
         assert!(!marks.take(), "it has not heard");
         marks.on_flags(true, at(9_000));
+        assert!(marks.take());
+    }
+
+    #[test]
+    fn an_echo_counts_however_long_ago_the_last_one_was() {
+        let mut marks = classic();
+        let mut at = SeqNum::new(1_000);
+        marks.on_flags(true, at);
+        assert!(marks.take());
+        marks.for_data(at + 1_000);
+        // A round trip each, far beyond half of the circle.
+        for _ in 0..24 {
+            at = at + (1 << 27);
+            marks.on_flags(false, at);
+        }
+        marks.on_flags(true, at);
         assert!(marks.take());
     }
 

@@ -82,6 +82,11 @@ impl Overcommit {
         if self.is_paused { 0 } else { self.allowance.unwrap_or(u32::MAX) }
     }
 
+    /// All up to `una` is acknowledged: what it was blamed for is over once it lies before that.
+    pub(super) fn on_progress(&mut self, una: SeqNum) {
+        self.blamed_until = self.blamed_until.filter(|until| una.is_before(*until));
+    }
+
     /// The client had no room for what was sent beyond its window.
     pub(super) fn on_overflow(&mut self, overflow: Overflow) {
         if self.blamed_until.is_some_and(|until| overflow.una.is_before(until)) {

@@ -32,7 +32,7 @@ impl Recovery {
         out: &mut AckOutcome,
         now: Instant,
     ) -> bool {
-        self.rack.on_acknowledgement();
+        self.rack.on_acknowledgement(board.una());
         let entries_max = board.entries_max();
         let (min_rtt, is_judging) = (self.rtt.min(), self.is_judging());
         let rack = &mut self.rack;

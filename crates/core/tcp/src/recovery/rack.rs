@@ -60,9 +60,12 @@ impl Rack {
         }
     }
 
-    /// An acknowledgement begins: what it delivers is judged by what was delivered before it.
-    pub(super) fn on_acknowledgement(&mut self) {
+    /// An acknowledgement begins: what it delivers is judged by what was delivered before it, of which all up to `una`
+    /// was acknowledged.
+    pub(super) fn on_acknowledgement(&mut self, una: SeqNum) {
         self.fack_before = self.fack;
+        // Its number would lie ahead again half a circle later.
+        self.d_sack_round = self.d_sack_round.filter(|round| una.is_before(*round));
     }
 
     /// Takes in a delivered segment (RFC 8985 §6.2 steps 1 and 2), and whether it was reordered (step 3).

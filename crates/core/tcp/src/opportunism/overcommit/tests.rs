@@ -35,6 +35,15 @@ fn an_overflow_leaves_three_quarters_of_what_was_beyond() {
 }
 
 #[test]
+fn an_overflow_counts_however_long_ago_the_last_one_was() {
+    let mut overcommit = Overcommit::default();
+    overflow(&mut overcommit, 0, 200_000);
+    overcommit.on_progress(SeqNum::new(217_000));
+    overflow(&mut overcommit, 3_000_000_000, 180_000);
+    assert_eq!(overcommit.allowance(), 112_500);
+}
+
+#[test]
 fn an_allowance_that_was_used_up_grows() {
     let mut overcommit = Overcommit::default();
     overflow(&mut overcommit, 0, 80_000);
