@@ -36,6 +36,7 @@ use crate::interfaces::{Condition, Interfaces};
 use crate::journal::Journals;
 use crate::lasting::Lasting;
 use crate::packet_loop::PacketLoop;
+use crate::plan::find_interfaces;
 use crate::record::Record;
 use crate::{Config, Event, EventSink, InlineFallback, RunError, StandIn};
 use fallback::Fallback;
@@ -107,7 +108,7 @@ impl Site for BridgedSite {
     const STANDS_BEHIND: bool = false;
 
     fn survey(config: &Config, netlink: &Netlink, namespace: NamespaceId) -> Result<Self, RunError> {
-        let links = find_links(config, netlink)?;
+        let links = find_interfaces(config, netlink)?;
         if let Some(down) = links.iter().find(|link| !link.is_up) {
             return Err(RunError::InterfaceDown(down.name.clone()));
         }
@@ -127,7 +128,7 @@ impl Site for BridgedSite {
         record: Record,
     ) -> Result<Self, RunError> {
         // One that is down now is waited for.
-        let links = find_links(config, netlink)?;
+        let links = find_interfaces(config, netlink)?;
         let namespace = record.namespace;
         let inherited = Inheritance::of(config, netlink, kept, record, &links)?;
         Ok(Self::new(links, namespace, Some(inherited)))
@@ -159,14 +160,6 @@ impl Site for BridgedSite {
         let filters = FilterWatch::start(watched(ground.config, known), None)?;
         Ok((vec![path], Bridged { ground, record, must_join: [false; 2], fallback, headers, filters }))
     }
-}
-
-/// Both interfaces: they exist, and differ.
-fn find_links(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError> {
-    if config.wired == config.mobile {
-        return Err(RunError::SameInterface(config.wired.clone()));
-    }
-    Ok([netlink.link(&config.wired)?, netlink.link(&config.mobile)?])
 }
 
 /// Watch over the filters at the interfaces: `known` was there at the start.

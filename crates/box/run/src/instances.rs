@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::error::RunError;
 use crate::event_broadcaster::Wishes;
 use crate::question::{Answer, CONSOLE, LOOK, PATIENCE, Question};
-use crate::record::Record;
+use crate::record::{Record, RecordedSysctl};
 
 /// The kind under which instances are registered.
 pub(crate) const KIND: &str = "run";
@@ -156,12 +156,13 @@ impl Found {
 }
 
 /// Refuses an interface of `config` that another running instance in this namespace bridges, or steers by
-/// programs: their names are not for everybody to see. With `is_inline` set also one that another steers in any
-/// way, since a bridge takes all frames. `process` is not another. Who replaces one may stand behind it.
+/// programs: their names are not for everybody to see. With `is_alone` set also one that another steers in any
+/// way: a bridge takes all frames, and of two that start at the same moment neither has rules yet. `process` is not
+/// another. Who replaces one may stand behind it.
 pub(crate) fn refuse_taken(
     config: &Config,
     namespace: NamespaceId,
-    is_inline: bool,
+    is_alone: bool,
     process: u32,
 ) -> Result<(), RunError> {
     for found in find(&config.state_directory)?.iter().filter(|found| found.process != process) {
@@ -169,12 +170,20 @@ pub(crate) fn refuse_taken(
         let theirs = [&record.wired, &record.mobile];
         let shared = [&config.wired, &config.mobile].into_iter().find(|name| theirs.contains(name));
         let has_programs = config.replace.is_none() && record.rules.is_empty();
-        if let Some(interface) = shared.filter(|_| is_inline || record.is_inline || has_programs) {
+        if let Some(interface) = shared.filter(|_| is_alone || record.is_inline || has_programs) {
             let how = format!("by '{}', process {}", found.name, found.process);
             return Err(RunError::AlreadySteered { interface: interface.clone(), how });
         }
     }
     Ok(())
+}
+
+/// Settings that other running instances in this namespace have changed.
+pub(crate) fn changed_settings(config: &Config) -> Result<Vec<RecordedSysctl>, RunError> {
+    let namespace = NamespaceId::here()?;
+    let all = find(&config.state_directory)?;
+    let others = all.iter().filter(|found| found.process != std::process::id()).filter_map(Found::record);
+    Ok(others.filter(|record| record.namespace.is(&namespace)).flat_map(|record| record.sysctls).collect())
 }
 
 /// Undoes what `record` says and puts changed settings back unless somebody else changed them since. What another

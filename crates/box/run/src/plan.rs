@@ -1,7 +1,7 @@
 //! [`Plan`]: everything that will be set up, decided before anything is touched.
 
 use engine::Port;
-use io::netlink::{Family, InterfaceIndex, Netlink, OWNER_PROTOCOL, Rule, Table};
+use io::netlink::{Family, InterfaceIndex, Link, Netlink, OWNER_PROTOCOL, Rule, Table};
 use io::{IoError, NamespaceId, bpf, features};
 use wire::protocol;
 
@@ -159,7 +159,7 @@ impl Plan {
     /// Plan from what another instance has set up and noted in `record`, as it still is: to go on with.
     ///
     /// # Errors
-    /// When the interfaces cannot be used, or the settings want it otherwise.
+    /// When an interface is not there, or the settings want it otherwise.
     pub(crate) fn inherited(
         config: &Config,
         netlink: &Netlink,
@@ -179,7 +179,8 @@ impl Plan {
         if let Some(difference) = difference(config, kept) {
             return Err(RunError::Settings(difference));
         }
-        let interfaces = check_interfaces(config, netlink)?;
+        // One that is down, or has no address, is waited for.
+        let interfaces = find_interfaces(config, netlink)?.map(|link| (link.index, link.mtu));
         let has_programs = kept.shared_words > 0;
         let is_steered = |index| inherited.links.iter().any(|program| bpf::is_at(program, index));
         if has_programs && !interfaces.iter().all(|(index, _)| is_steered(*index)) {
@@ -411,22 +412,27 @@ fn plan_shards(config: &Config, warnings: &mut Vec<String>) -> usize {
     }
 }
 
-/// Both interfaces exist, differ, are up and have addresses; gives their numbers and MTUs.
-fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[(InterfaceIndex, u32); 2], RunError> {
+/// Both interfaces: they exist, and differ.
+pub(crate) fn find_interfaces(config: &Config, netlink: &Netlink) -> Result<[Link; 2], RunError> {
     if config.wired == config.mobile {
         return Err(RunError::SameInterface(config.wired.clone()));
     }
-    let check = |name: &String| -> Result<(InterfaceIndex, u32), RunError> {
-        let link = netlink.link(name)?;
+    Ok([netlink.link(&config.wired)?, netlink.link(&config.mobile)?])
+}
+
+/// The same, and they are up and have addresses; gives their numbers and MTUs.
+fn check_interfaces(config: &Config, netlink: &Netlink) -> Result<[(InterfaceIndex, u32); 2], RunError> {
+    let links = find_interfaces(config, netlink)?;
+    for link in &links {
+        let name = &link.name;
         if !link.is_up {
             return Err(RunError::InterfaceDown(name.clone()));
         }
         if !Family::BOTH.iter().any(|family| has_address(netlink, name, *family).unwrap_or(false)) {
             return Err(RunError::NoAddress(name.clone()));
         }
-        Ok((link.index, link.mtu))
-    };
-    Ok([check(&config.wired)?, check(&config.mobile)?])
+    }
+    Ok(links.map(|link| (link.index, link.mtu)))
 }
 
 /// The least MTU that routes through each interface state: who sends is told of it by the kernel,
@@ -560,14 +566,19 @@ fn plan_forwarding(
             continue;
         }
         let is_used = has_address(netlink, names[0], family)? && has_address(netlink, names[1], family)?;
-        if !is_used || forwarding::is_on(family, names)? {
+        if !is_used {
             continue;
         }
-        if config.set_forwarding {
-            changes.push(forwarding::change(family)?);
-        } else {
-            warnings.push(forwarding::advice(family));
+        let is_on = forwarding::is_on(family, names)?;
+        if !config.set_forwarding {
+            warnings.extend((!is_on).then(|| forwarding::advice(family)));
+            continue;
         }
+        // Read before the others' records: whoever has switched it on by then has written that down.
+        let own = forwarding::change(family)?;
+        // One that another instance has switched on stays on for both: the last one to end puts it back.
+        let others = forwarding::change_in(&instances::changed_settings(config)?, family);
+        changes.extend(others.or_else(|| (!is_on).then_some(own)));
     }
     Ok(changes)
 }

@@ -109,7 +109,7 @@ impl Site for RoutedSite {
                 Steering::inherit(plan, (record, tcx, table_owner), netlink, instance)
             }
             None => {
-                let steering = Steering::install(plan, &config.instance_name(), tcx, netlink, instance)?;
+                let steering = Steering::install(plan, config, tcx, netlink, instance)?;
                 plan.tell(events);
                 steering
             }

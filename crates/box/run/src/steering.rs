@@ -119,14 +119,14 @@ impl<'a> Steering<'a> {
     /// Installs everything, programs or rules last, so that no packet comes before all is ready.
     pub fn install(
         plan: &'a Plan,
-        name: &str,
+        config: &Config,
         tcx: Option<Tcx>,
         netlink: &'a Netlink,
         instance: &'a Instance,
     ) -> Result<Self, RunError> {
         let record = Record {
             namespace: plan.namespace,
-            name: name.to_owned(),
+            name: config.instance_name(),
             sysctls: plan.sysctls.iter().chain(&plan.upgrade_sysctls).cloned().collect(),
             tuns: plan.sides.each_ref().map(|side| side.tun.clone()),
             wired: plan.side(Port::Wired).interface.clone(),
@@ -148,7 +148,10 @@ impl<'a> Steering<'a> {
             subscribers: None,
             is_anothers: false,
         };
+        // Written down first: of two that start at the same time at least one sees the other.
         instance.record(&steering.record.to_text())?;
+        let is_alone = plan.predecessor.is_none();
+        instances::refuse_taken(config, plan.namespace, is_alone, std::process::id())?;
         for setting in &steering.record.sysctls {
             match sysctl::write_here(&setting.path, &setting.during) {
                 // The instance before owed little and has ended already, its devices with it.

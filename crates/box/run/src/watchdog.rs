@@ -4,8 +4,8 @@
 //! packet loop sends a heartbeat through a socket. When it stays away, the watchdog deletes the rules and
 //! the nft table, and TCP is plainly forwarded. When the loop goes on, it is told and
 //! installs the steering again. When the socket closes, the process is gone, and the watchdog undoes
-//! whatever is left and ends. It runs no code of the accelerator's, and is not stopped by what stops a terminal's
-//! programs.
+//! whatever is left and ends; of a process that goes on all the same it undoes nothing. It runs no code of the
+//! accelerator's, and is not stopped by what stops a terminal's programs.
 //!
 //! A process that has no processor is silent, too, and is no black hole: it goes on by itself. So silence is measured
 //! in the time that the process could have worked ([`io::RunningTime`]), up to a bound.
@@ -58,6 +58,8 @@ const CLOSING: u8 = b'c';
 const ENDS: u8 = b'q';
 /// Sent by the process: keep what follows, a list and its descriptors.
 const KEEP: u8 = b'k';
+/// Behind a list.
+const END_OF_LIST: u8 = b'\n';
 /// Sent by the process: keep nothing any more.
 const FORGET: u8 = b'n';
 /// Sent by the process: another one has all that leads packets here, and what is written down.
@@ -161,13 +163,14 @@ impl Guardian {
     /// Has it keep what a successor needs, in place of what it kept before.
     ///
     /// # Errors
-    /// When it cannot be sent: then nothing is kept.
+    /// When it cannot be sent: then nothing is kept. Where the watchdog cannot be told so either it is killed, and
+    /// [`Guardian::revive`] starts another one.
     pub fn keep(&mut self, inventory: &Inventory, descriptors: &[BorrowedFd<'_>]) -> Result<(), IoError> {
-        let Some((_, socket)) = self.running.as_ref() else { return Ok(()) };
+        let Some((child, socket)) = self.running.as_mut() else { return Ok(()) };
         let sent = inherited_resources::send(socket, &[FORGET, KEEP], inventory, descriptors);
-        if sent.is_err() {
-            // What it has of it is not whole: without the rest it is worth nothing.
-            drop(socket.shutdown(std::net::Shutdown::Write));
+        // A list that has begun ends here, and is not whole. The line stays open: its end is that of this process.
+        if sent.is_err() && socket.write_all(&[END_OF_LIST, FORGET]).is_err() {
+            drop(child.kill());
         }
         sent
     }
@@ -261,4 +264,73 @@ fn command_of(program: &str) -> Command {
         command.arg0(word);
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use io::Interest;
+
+    use super::said::Said;
+    use super::*;
+    use crate::WatchdogConfig;
+
+    /// A watchdog that takes nothing in, as one that is stopped.
+    fn deaf() -> Config {
+        let command = ["/bin/sh", "-c", "exec sleep 60"].map(str::to_owned).to_vec();
+        Config { watchdog: WatchdogConfig { command, ..WatchdogConfig::default() }, ..Config::default() }
+    }
+
+    #[test]
+    fn a_watchdog_that_cannot_be_told_what_to_keep_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let instance = Instance::register(folder.path(), "run").unwrap();
+        let mut guardian = Guardian::start(&deaf(), &instance).unwrap();
+        assert!(guardian.keep(&Inventory::default(), &[]).is_ok());
+        assert_eq!(guardian.news(), None);
+        (0..100_000).for_each(|_| guardian.beat());
+        assert!(guardian.keep(&Inventory::default(), &[]).is_err(), "there is no room any more");
+        let mut waiter = Waiter::new(Duration::ZERO).unwrap();
+        waiter.add(&guardian.fd().unwrap(), Interest::Read, 0).unwrap();
+        waiter.wait(Some(Clock::now() + Duration::from_secs(10))).unwrap();
+        assert_eq!(guardian.news(), Some(News::Died));
+        guardian.started_at = Instant::ZERO;
+        assert!(guardian.revive(&instance).unwrap());
+        assert!(guardian.keep(&Inventory::default(), &[]).is_ok());
+        let (mut child, _socket) = guardian.running.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_list_that_is_not_whole_is_forgotten_and_the_next_one_is_kept() {
+        let (own, theirs) = UnixStream::pair().unwrap();
+        own.set_nonblocking(true).unwrap();
+        let mut said = Said::default();
+        let hear = |said: &mut Said| {
+            theirs.set_nonblocking(true).unwrap();
+            let mut bytes = [0; 4_096];
+            while let Ok((len, descriptors)) = io::receive_with_descriptors(&theirs, &mut bytes) {
+                said.hear(&bytes[..len], descriptors);
+            }
+        };
+        let file = File::open("/dev/null").unwrap();
+        let shards = 60;
+        let has_memory = vec![true; shards];
+        let inventory = Inventory { shards, journals: shards, has_memory, ..Inventory::default() };
+        let all = vec![file.as_fd(); inventory.descriptors()];
+        assert!(all.len() > io::DESCRIPTORS_MAX);
+        let send = || inherited_resources::send(&own, &[FORGET, KEEP], &inventory, &all).unwrap();
+        send();
+        hear(&mut said);
+        assert_eq!(said.kept.as_ref().map(|kept| kept.inventory.shards), Some(shards));
+        // As far as one has come that is broken off.
+        (&own).write_all(&[FORGET, KEEP, b'{', END_OF_LIST, FORGET, ENDS]).unwrap();
+        hear(&mut said);
+        assert!(said.kept.is_none() && said.ends, "words behind it are heard");
+        send();
+        hear(&mut said);
+        assert!(said.kept.is_some());
+    }
 }

@@ -67,6 +67,15 @@ fn the_units_use_options_that_there_are_and_are_well_shut() {
     }
 }
 
+#[test]
+fn systemd_starts_an_accelerator_anew_however_often_that_has_failed() {
+    let unit = read("packaging/cellerator@.service");
+    let (head, service) = unit.split_once("[Service]").unwrap();
+    // An option of [Unit]: elsewhere systemd ignores it.
+    assert!(head.lines().any(|line| line == "StartLimitIntervalSec=0"), "{head}");
+    assert!(service.lines().any(|line| line == "Restart=on-failure"), "{service}");
+}
+
 fn check_unit(file: &str, commands: usize) {
     let (unit, text) = (root().join(file), read(file));
     let lines: Vec<&str> =

@@ -18,29 +18,32 @@ pub const DESCRIPTORS_MAX: usize = 253;
 const CONTROL_HEADER_LEN: usize = 16;
 const DESCRIPTOR_LEN: usize = size_of::<RawFd>();
 
-/// Sends `bytes`, one at least, and with the first of them `descriptors`.
+/// Sends `bytes`, and with the first of them `descriptors`: one byte at least for each [`DESCRIPTORS_MAX`] of them, which
+/// come in as many messages.
 ///
 /// # Errors
-/// More than [`DESCRIPTORS_MAX`], or nobody is at the other end.
+/// When there are too few bytes, or nobody is at the other end.
 pub fn send_with_descriptors(
     mut stream: &UnixStream,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), IoError> {
     let doing = || format!("send {} open descriptors", descriptors.len());
-    if descriptors.len() > DESCRIPTORS_MAX || bytes.is_empty() {
+    let messages = descriptors.len().div_ceil(DESCRIPTORS_MAX);
+    if bytes.len() < messages.max(1) {
         let why = std::io::Error::from(std::io::ErrorKind::InvalidInput);
         return Err(IoError::system(doing(), why));
     }
-    let control = control_message(descriptors);
-    let pieces = [IoSlice::new(bytes)];
-    let mut message = MsgHdr::new().with_buffers(&pieces);
-    if !descriptors.is_empty() {
-        message = message.with_control(&control);
+    let mut left = bytes;
+    for (number, part) in (1..).zip(descriptors.chunks(DESCRIPTORS_MAX)) {
+        let control = control_message(part);
+        let pieces = [IoSlice::new(if number < messages { &left[..1] } else { left })];
+        let message = MsgHdr::new().with_buffers(&pieces).with_control(&control);
+        // The kernel takes the descriptors with the first byte that it takes.
+        let sent = SockRef::from(stream).sendmsg(&message, 0).doing(doing)?;
+        left = &left[sent..];
     }
-    // The kernel takes the descriptors with the first byte that it takes.
-    let sent = SockRef::from(stream).sendmsg(&message, 0).doing(doing)?;
-    stream.write_all(&bytes[sent..]).doing(doing)
+    stream.write_all(left).doing(doing)
 }
 
 /// Sends a datagram and with it `descriptor`.
@@ -140,6 +143,24 @@ mod tests {
             })
             .collect();
         assert_eq!(contents, [&b"first"[..], b"second", b"third"]);
+    }
+
+    #[test]
+    fn more_descriptors_than_one_message_holds_come_in_several() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let file = File::open("/dev/null").unwrap();
+        for count in [DESCRIPTORS_MAX, DESCRIPTORS_MAX + 1, 2 * DESCRIPTORS_MAX + 1] {
+            send_with_descriptors(&one, b"of them all\n", &vec![file.as_fd(); count]).unwrap();
+            let (mut text, mut came) = (Vec::new(), 0);
+            while !text.ends_with(b"\n") {
+                let mut buffer = [0; 100];
+                let (len, descriptors) = receive_with_descriptors(&other, &mut buffer).unwrap();
+                text.extend_from_slice(&buffer[..len]);
+                came += descriptors.len();
+            }
+            assert_eq!((text.as_slice(), came), (&b"of them all\n"[..], count));
+        }
+        assert!(send_with_descriptors(&one, b"x", &vec![file.as_fd(); DESCRIPTORS_MAX + 1]).is_err());
     }
 
     #[test]

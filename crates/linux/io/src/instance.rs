@@ -1,8 +1,8 @@
 //! [`Instance`]: what a running instance has set up, on disk, so that the next start can undo what a
 //! killed one left behind.
 //!
-//! Each instance has a directory `KIND-PID` with two files: `owner`, locked with flock for as long as
-//! somebody is responsible, and `record`, whatever the instance wrote down.
+//! Each instance has a directory `KIND-PID` with three files: `owner`, its process; `owner.lock`, locked with flock for
+//! as long as somebody is responsible; and `record`, whatever the instance wrote down.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,6 +22,10 @@ pub const INSTANCE_DIRECTORY: &str = "/run/cellerator";
 
 /// File with the owner of an instance, in its directory: its [`ProcessId`].
 pub const OWNER: &str = "owner";
+
+/// File that is locked for as long as somebody is responsible for an instance. Whoever can open a file can lock it: its
+/// owner alone may open this one. Programs from before it look at the lock of the file `owner`, which has one, too.
+const LOCK: &str = "owner.lock";
 
 /// File with the record of an instance, in its directory.
 pub const RECORD: &str = "record";
@@ -53,8 +57,8 @@ pub struct Instance {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The locked file `owner`; none while there is no directory.
-    lock: Option<File>,
+    /// The locked files `owner.lock` and `owner`; none while there is no directory.
+    locks: Option<[File; 2]>,
     /// Record that is written down, or is to be.
     record: Option<String>,
     is_written: bool,
@@ -112,7 +116,7 @@ impl Instance {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the directory, which `is_new` or may be there, and locks a new file `owner` in it.
+    /// Makes the directory, which `is_new` or may be there, and locks the files in it that are not locked yet.
     fn make_directory(&self, is_new: bool) -> Result<(), IoError> {
         let path = &self.path;
         let _guard = lock_base(&self.base)?;
@@ -120,9 +124,27 @@ impl Instance {
             if !is_new && error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
         });
         made.doing(|| format!("create {}", path.display()))?;
-        let lock = self.lock_owner().doing(|| format!("write {}/owner", path.display()))?;
-        self.state().lock = Some(lock);
+        let lock = self.held(0).map_or_else(|| self.lock_new(), Ok);
+        let lock = lock.doing(|| format!("write {}/{LOCK}", path.display()))?;
+        let owner = self.held(1).map_or_else(|| self.lock_owner(), Ok);
+        let owner = owner.doing(|| format!("write {}/{OWNER}", path.display()))?;
+        self.state().locks = Some([lock, owner]);
         Ok(())
+    }
+
+    /// One of the locked files, if it is still in the directory: `owner.lock`, then `owner`.
+    fn held(&self, number: usize) -> Option<File> {
+        let state = self.state();
+        let held = &state.locks.as_ref()?[number];
+        let there = fs::metadata(self.path.join([LOCK, OWNER][number])).ok()?;
+        let is_it = identity(&held.metadata().ok()?) == identity(&there);
+        held.try_clone().ok().filter(|_| is_it)
+    }
+
+    /// Makes the file `owner.lock` and locks it.
+    fn lock_new(&self) -> io::Result<File> {
+        let lock = create_with_mode(&self.path.join(LOCK), 0o600)?;
+        flock(&lock, libc::LOCK_EX).map(|()| lock)
     }
 
     /// Writes the file `owner` and locks it, or the one that is there and names this process.
@@ -132,27 +154,25 @@ impl Instance {
             let lock = File::open(path)?;
             return if try_lock(&lock)? { Ok(lock) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
-        let mut lock = create_with_mode(&path, FOR_FINDERS)?;
+        // Nobody else may open it before it is locked.
+        let mut lock = create_with_mode(&path, 0o600)?;
         let written = flock(&lock, libc::LOCK_EX).and_then(|()| writeln!(lock, "{}", self.owner));
+        let written = written.and_then(|()| lock.set_permissions(fs::Permissions::from_mode(FOR_FINDERS)));
         if written.is_err() {
             // One that names nobody is nobody's.
-            drop((fs::remove_file(&path), fs::remove_dir(&self.path)));
+            let files = [&path, &self.path.join(LOCK)].map(fs::remove_file);
+            drop((files, fs::remove_dir(&self.path)));
         }
         written.map(|()| lock)
     }
 
-    /// Makes the directory anew if it is gone, with its file `owner` and what is written down; true when something
+    /// Makes the directory anew if it is gone, with its locked files and what is written down; true when something
     /// was not there. Further files are lost.
     ///
     /// # Errors
     /// When it cannot be: the disk is full, as a rule.
     pub fn restore(&self) -> Result<bool, IoError> {
-        let is_there = self.state().lock.as_ref().is_some_and(|lock| {
-            let (own, there) = (lock.metadata(), fs::metadata(self.path.join(OWNER)));
-            own.ok()
-                .zip(there.ok())
-                .is_some_and(|(own, there)| own.ino() == there.ino() && own.dev() == there.dev())
-        });
+        let is_there = [0, 1].iter().all(|number| self.held(*number).is_some());
         if !is_there {
             self.make_directory(false)?;
         }
@@ -248,14 +268,14 @@ impl Instance {
     pub fn share_lock(&self) -> Result<File, IoError> {
         let state = self.state();
         let none = || io::Error::from(io::ErrorKind::NotFound);
-        let shared = state.lock.as_ref().ok_or_else(none).and_then(File::try_clone);
+        let shared = state.locks.as_ref().ok_or_else(none).and_then(|[lock, _]| lock.try_clone());
         shared.doing(|| format!("copy the lock of {}", self.path.display()))
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if self.state().lock.is_none() {
+        if self.state().locks.is_none() {
             // It was never made, or is another one's.
             return;
         }
@@ -284,10 +304,9 @@ impl Leftover {
         let _guard = lock_base(base)?;
         let mut found = Vec::new();
         for path in instances(base, kind)?.into_iter().filter(|path| path.join(name).exists()) {
-            let Ok(file) = OpenOptions::new().read(true).append(true).create(true).open(path.join(OWNER))
-            else {
-                continue;
-            };
+            let owner_file =
+                || OpenOptions::new().read(true).append(true).create(true).open(path.join(OWNER));
+            let Ok(file) = open_lock_of(&path, owner_file) else { continue };
             if !try_lock(&file).doing(|| format!("lock {}", path.display()))? {
                 continue;
             }
@@ -307,7 +326,7 @@ impl Leftover {
         }
         let _guard = lock_base(base)?;
         Ok(instances(base, kind)?.iter().any(|path| {
-            let file = File::open(path.join(OWNER));
+            let file = open_lock_of(path, || File::open(path.join(OWNER)));
             let is_locked = file.is_ok_and(|file| matches!(try_lock(&file), Ok(false)));
             is_locked && owner(path).is_some_and(|owner| !owner.is_alive())
         }))
@@ -343,6 +362,15 @@ impl Leftover {
 
 fn owner(path: &Path) -> Option<ProcessId> {
     fs::read_to_string(path.join(OWNER)).ok()?.parse().ok()
+}
+
+/// The file whose lock says whether somebody is responsible for the instance at `path`: `owner_file` of an instance of a
+/// program from before `owner.lock`.
+fn open_lock_of(path: &Path, owner_file: impl FnOnce() -> io::Result<File>) -> io::Result<File> {
+    match File::open(path.join(LOCK)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => owner_file(),
+        lock => lock,
+    }
 }
 
 fn instances(base: &Path, kind: &str) -> Result<Vec<PathBuf>, IoError> {
@@ -498,7 +526,7 @@ mod tests {
         fs::write(path.join(OWNER), "999999999:1").unwrap();
         assert!(Leftover::is_any_being_undone(&base, "run").unwrap());
         assert!(Instance::running(&base, "run").unwrap().is_empty());
-        unlock(instance.state().lock.as_ref().unwrap()).unwrap();
+        instance.state().locks.iter().flatten().for_each(|file| unlock(file).unwrap());
         drop(share);
         assert!(Leftover::find(&base, "lab").unwrap().is_empty(), "another kind");
         let mut found = Leftover::find(&base, "run").unwrap();
@@ -529,11 +557,12 @@ mod tests {
             assert!(instance.restore().unwrap());
             assert_eq!(text().as_deref(), Some("one"));
         }
-        fs::remove_file(instance.path().join(OWNER)).unwrap();
-        assert!(
-            instance.restore().unwrap() && Leftover::find(&base, "run").unwrap().is_empty(),
-            "locked anew"
-        );
+        for deleted in [OWNER, LOCK] {
+            fs::remove_file(instance.path().join(deleted)).unwrap();
+            assert!(instance.restore().unwrap(), "{deleted}");
+            assert!(Leftover::find(&base, "run").unwrap().is_empty(), "locked anew");
+            assert!(!instance.restore().unwrap(), "all is there");
+        }
         fs::remove_file(instance.path().join(RECORD)).unwrap();
         instance.give();
         assert!(!instance.restore().unwrap() && text().is_none(), "another one has it");
@@ -550,6 +579,30 @@ mod tests {
         fs::remove_file(&base).unwrap();
         assert!(instance.restore().unwrap());
         assert_eq!(fs::read_to_string(instance.path().join(RECORD)).unwrap(), "late");
+    }
+
+    #[test]
+    fn who_locks_what_everybody_may_open_keeps_no_leftover() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("instances");
+        let instance = Instance::register(&base, "run").unwrap();
+        let path = instance.path().to_owned();
+        let mode = |name| fs::metadata(path.join(name)).unwrap().mode() & 0o777;
+        assert_eq!([LOCK, OWNER].map(mode), [0o600, 0o644]);
+        let stranger = File::open(path.join(OWNER)).unwrap();
+        assert!(!try_lock(&stranger).unwrap(), "programs from before see that it runs");
+        // As after kill -9.
+        fs::write(path.join(OWNER), "999999999:1").unwrap();
+        instance.state().locks.iter().flatten().for_each(|file| unlock(file).unwrap());
+        assert!(try_lock(&stranger).unwrap());
+        assert!(!Leftover::is_any_being_undone(&base, "run").unwrap());
+        assert_eq!(Leftover::find(&base, "run").unwrap().len(), 1);
+        // As a program from before has left it: the lock of `owner` is all there is.
+        fs::remove_file(path.join(LOCK)).unwrap();
+        assert!(Leftover::is_any_being_undone(&base, "run").unwrap());
+        assert!(Leftover::find(&base, "run").unwrap().is_empty());
+        drop(stranger);
+        assert_eq!(Leftover::find(&base, "run").unwrap().len(), 1);
     }
 
     #[test]

@@ -33,8 +33,8 @@ impl ProcessId {
     /// # Errors
     /// When there is none.
     pub fn of(pid: u32) -> Result<Self, IoError> {
-        let start_ticks = start_ticks(pid).doing(|| format!("examine process {pid}"))?;
-        Ok(Self { pid, start_ticks })
+        let stat = Stat::of(pid).doing(|| format!("examine process {pid}"))?;
+        Ok(Self { pid, start_ticks: stat.start_ticks })
     }
 
     /// The number.
@@ -46,7 +46,14 @@ impl ProcessId {
     /// True while the process exists and has not ended (a zombie has).
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        start_ticks(self.pid).is_ok_and(|ticks| ticks == self.start_ticks)
+        Stat::of(self.pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks)
+    }
+
+    /// True while it is alive and does not end: one that ends has closed some descriptors, and has yet to close others.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        let is_it = |stat: Stat| stat.start_ticks == self.start_ticks && stat.flags & PF_EXITING == 0;
+        Stat::of(self.pid).is_ok_and(is_it)
     }
 }
 
@@ -82,17 +89,33 @@ pub fn set_thread_name(name: &CStr) -> Result<(), IoError> {
     if done < 0 { Err(IoError::last("name this thread")) } else { Ok(()) }
 }
 
-/// Field 22 of `/proc/PID/stat` (proc(5)); an error for a zombie.
-fn start_ticks(pid: u32) -> io::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The program's name, in parentheses, may itself contain spaces and parentheses.
-    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    let state = fields.next();
-    let ticks = fields.nth(18).and_then(|field| field.parse().ok());
-    match (state, ticks) {
-        (Some("Z" | "X"), _) => Err(io::Error::from_raw_os_error(libc::ESRCH)),
-        (_, Some(ticks)) => Ok(ticks),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+/// Flag of a thread that ends (Linux's `sched.h`). When the last descriptor of a process is closed because it ends, its
+/// first thread has it.
+const PF_EXITING: u64 = 0x4;
+
+/// Fields of `/proc/PID/stat` (proc(5)).
+#[derive(Clone, Copy, Debug)]
+struct Stat {
+    /// Flags of the first thread: field 9.
+    flags: u64,
+    /// Field 22.
+    start_ticks: u64,
+}
+
+impl Stat {
+    /// Those of process `pid`; an error for a zombie.
+    fn of(pid: u32) -> io::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The program's name, in parentheses, may itself contain spaces and parentheses.
+        let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
+        if matches!(fields.next(), Some("Z" | "X")) {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        let mut number = |skipped| fields.nth(skipped).and_then(|field| field.parse().ok());
+        match (number(5), number(12)) {
+            (Some(flags), Some(start_ticks)) => Ok(Self { flags, start_ticks }),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 }
 
@@ -224,14 +247,31 @@ mod tests {
     #[test]
     fn identity_survives_text_and_ends_with_the_process() {
         let own = ProcessId::own().unwrap();
-        assert!(own.is_alive());
+        assert!(own.is_alive() && own.is_running());
         assert_eq!(own.to_string().parse::<ProcessId>().unwrap(), own);
         assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.is_alive(), "number reused");
         assert!("12".parse::<ProcessId>().is_err());
         let mut child = Command::new("true").spawn().unwrap();
         let id = ProcessId::of(child.id()).ok();
         child.wait().unwrap();
-        assert!(id.is_none_or(|id| !id.is_alive()));
+        assert!(id.is_none_or(|id| !id.is_alive() && !id.is_running()));
+    }
+
+    /// What a process keeps to its end is closed when it does not run any more.
+    #[test]
+    fn a_process_whose_descriptors_are_closed_because_it_ends_does_not_run() {
+        use std::io::Read;
+        for _ in 0..50 {
+            let mut child =
+                Command::new("sleep").arg("1000").stdout(std::process::Stdio::piped()).spawn().unwrap();
+            let mut end = child.stdout.take().unwrap();
+            let id = ProcessId::of(child.id()).unwrap();
+            assert!(id.is_running());
+            child.kill().unwrap();
+            assert_eq!(end.read(&mut [0]).unwrap(), 0);
+            assert!(!id.is_running());
+            child.wait().unwrap();
+        }
     }
 
     #[test]

@@ -107,7 +107,9 @@ impl Tun {
     pub fn create(config: &TunConfig) -> Result<Self, IoError> {
         let file = open_control()?;
         let has_vnet_header = config.framing != Framing::Bare;
-        let name = attach(&file, &config.name, flags_of(config, has_vnet_header))?;
+        // Without the last flag, a device with several queues that is there already would get one more.
+        let flags = flags_of(config, has_vnet_header) | libc::IFF_TUN_EXCL;
+        let name = attach(&file, &config.name, flags)?;
         let offloads = match config.framing {
             Framing::SuperPackets => set_offloads(&file, &name)?,
             // A device that is made has none.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use units::Duration;
 
-use super::{CLOSING, ENDS, FORGET, GIVEN, KEEP, RESUMED};
+use super::{CLOSING, END_OF_LIST, ENDS, FORGET, GIVEN, KEEP, RESUMED};
 use crate::inherited_resources::InheritedResources;
 use crate::log;
 
@@ -49,7 +49,7 @@ impl Said {
         self.descriptors.extend(descriptors);
         for &byte in bytes {
             match (self.text.as_mut(), byte) {
-                (Some(_), b'\n') => {
+                (Some(_), END_OF_LIST) => {
                     let text = self.text.take().unwrap_or_default();
                     let kept = InheritedResources::parse(&text, std::mem::take(&mut self.descriptors));
                     self.kept = kept

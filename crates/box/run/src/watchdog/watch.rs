@@ -7,7 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use io::netlink::Netlink;
-use io::{Caller, Clock, Interest, IoError, Lifeline, OWNER, ProcessId, RunningTime, Waiter, ignore_signals};
+use io::{
+    Caller, Clock, Interest, IoError, Lifeline, OWNER, PidFd, ProcessId, RunningTime, Waiter, ignore_signals,
+};
 use units::{Duration, Instant};
 
 use super::death::{self, Remains};
@@ -20,6 +22,9 @@ const IGNORED: [i32; 4] = [1, 2, 3, 15];
 
 /// Longest time that a process may take to end by itself that nobody needs any more.
 const ABANDONED_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Longest time that a process may take to end that has closed its end of the line.
+const END_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Token that [`watch`] waits for.
 const HEARTBEAT: u64 = 0;
@@ -47,6 +52,11 @@ pub fn watch(watched_record: &Path, hang_after: Duration) -> Result<Watched, Run
     ignore_signals(&IGNORED);
     let mut watch = Watch::begin(watched_record, hang_after)?;
     while watch.goes_on()? {}
+    if let Some(process) = watch.left_alive()? {
+        let text = format!("process {process} is not watched any more, and runs: nothing is undone");
+        log::warn(&text);
+        return Ok(Watched::Well);
+    }
     let Watch { said, netlink, lifeline, .. } = watch;
     death::see_to(watched_record, said, lifeline.as_ref(), &netlink)
 }
@@ -60,6 +70,10 @@ struct Watch<'a> {
     netlink: Netlink,
     lifeline: Option<Lifeline>,
     said: Said,
+    /// The process that is watched; none where it is not known which one that is.
+    process: Option<ProcessId>,
+    /// The line to it is closed or broken.
+    is_line_closed: bool,
     /// Duration of the silence of the process; none while the steering is away.
     silence: Option<Silence>,
     /// Running time that it has had meanwhile; none where it is not known which process that is.
@@ -123,7 +137,9 @@ impl<'a> Watch<'a> {
         let now = Clock::now();
         let silence = Some(Silence::begin(now, hang_after));
         // The process that has made the pair of sockets.
-        let running_time = Caller::of(&socket).ok().map(|caller| RunningTime::of(caller.process, now));
+        let process = Caller::of(&socket).ok().map(|caller| caller.process);
+        let running_time = process.map(|process| RunningTime::of(process, now));
+        let process = process.and_then(|process| ProcessId::of(process).ok());
         let (said, kill_at) = (Said::default(), None);
         Ok(Self {
             record,
@@ -133,6 +149,8 @@ impl<'a> Watch<'a> {
             netlink,
             lifeline,
             said,
+            process,
+            is_line_closed: false,
             silence,
             running_time,
             kill_at,
@@ -163,7 +181,7 @@ impl<'a> Watch<'a> {
     fn hear(&mut self) -> bool {
         let mut bytes = [0; 4_096];
         match io::receive_with_descriptors(&self.socket, &mut bytes) {
-            Ok((0, _)) => return false,
+            Ok((0, _)) => self.is_line_closed = true,
             Ok((len, descriptors)) => {
                 self.said.hear(&bytes[..len], descriptors);
                 if self.silence.is_some() || std::mem::take(&mut self.said.has_resumed) {
@@ -171,9 +189,24 @@ impl<'a> Watch<'a> {
                 }
             }
             Err(error) if error.is_transient() => {}
-            Err(_) => return false,
+            Err(_) => self.is_line_closed = true,
         }
-        true
+        !self.is_line_closed
+    }
+
+    /// Number of the process, if it goes on although the line is closed: what it has set up is its own. As long as it
+    /// has not said that it ends, it starts another watchdog.
+    fn left_alive(&self) -> Result<Option<u32>, RunError> {
+        let is_expected = !self.is_line_closed || self.said.ends || self.kill_at.is_some();
+        let Some(process) = self.process.filter(|process| !is_expected && process.is_running()) else {
+            return Ok(None);
+        };
+        if let Ok(end) = PidFd::open(process.pid()) {
+            let mut waiter = Waiter::new(Duration::ZERO)?;
+            waiter.add(&end, Interest::Read, 0)?;
+            waiter.wait(Some(Clock::now() + END_TIME_MAX))?;
+        }
+        Ok(process.is_running().then_some(process.pid()))
     }
 
     fn kill_abandoned(&self) {

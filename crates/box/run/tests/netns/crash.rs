@@ -2,9 +2,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use io::Clock;
+use io::{Clock, NamespaceId, SpawnOptions, Tethered};
 use units::Duration;
 
 use crate::nat::masquerade;
@@ -59,6 +62,33 @@ pub fn assert_reset(connection: Connection) {
         let error = end_of(end).expect_err("a clean end of what is not whole");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}: {error}");
     }
+}
+
+/// This process has the other end of the line in place of an accelerator, closes it, and lives.
+#[test]
+fn h02_a_watchdog_undoes_nothing_of_a_process_that_lives() {
+    const FORWARDING: &str = "net/ipv4/ip_forward";
+    let topology = Topology::build("lives");
+    let directory = topology.state.join(format!("run-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let namespace = topology.middle.run(NamespaceId::here).unwrap().unwrap();
+    let mut record = serde_json::to_value(namespace).unwrap();
+    record["rules"] = serde_json::json!([]);
+    record["sysctls"] = serde_json::json!([{"path": FORWARDING, "before": "0", "during": "1"}]);
+    let path = directory.join("record");
+    std::fs::write(&path, record.to_string()).unwrap();
+    let (own, theirs) = UnixStream::pair().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tun-echo"));
+    command.arg("--watchdog").arg(&path).arg("60000");
+    command.stdin(OwnedFd::from(theirs)).stderr(Stdio::piped());
+    let mut watchdog = Tethered::spawn(&topology.middle, command, SpawnOptions::default()).unwrap();
+    drop(own);
+    let mut said = String::new();
+    watchdog.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let what = "is not watched any more, and runs: nothing is undone";
+    assert!(watchdog.wait().unwrap().success() && said.contains(what), "{said}");
+    assert_eq!(io::sysctl::read(&topology.middle, FORWARDING).unwrap(), "1");
+    assert!(path.exists());
 }
 
 #[test]

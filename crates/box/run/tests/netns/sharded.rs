@@ -6,6 +6,7 @@ use run::{Answer, Config, Question, SteeringChoice};
 
 use crate::accelerated::verdict;
 use crate::crash::{assert_reset, fill};
+use crate::successor::{Late, signal, successor};
 use crate::topology::{Connection, Program, SERVER, SIGKILL, SIGTERM, Topology, wait_until};
 
 const CLIENTS: usize = 12;
@@ -131,6 +132,31 @@ fn h02_after_a_crash_the_debts_of_all_shards_are_known() {
     assert!(said.contains(&format!("owed {CLIENTS} flows")), "{said}");
     idle.iter_mut().for_each(|connection| connection.exchange(b"survived"));
     wait_until("the watchdog has undone everything", || topology.leftovers().is_empty());
+}
+
+/// Their descriptors do not fit into one message to the watchdog.
+#[test]
+fn h02_another_process_goes_on_with_more_shards_than_a_message_has_room_for() {
+    let (topology, mut config) = build("manyshards");
+    config.shards = 60;
+    config.watchdog.successor = vec!["self".to_owned()];
+    config.watchdog.recover_within_ms = 10_000;
+    let mut program = Program::start_ready(&topology, &config);
+    let recovery = topology.status().recovery;
+    assert!(recovery.is_ready, "{recovery:?}");
+    let mut connections: Vec<_> = clients().iter().map(|client| connect(&topology, client)).collect();
+    connections.iter_mut().for_each(|connection| connection.exchange(b"opening."));
+    let Connection { client, server, .. } = connect(&topology, &clients()[0]);
+    let late = Late::start(client, server, 5_000_000);
+    wait_until("it owes more than it can deliver", || topology.status().processor.debt_bytes > 500_000);
+    program.signal(SIGKILL);
+    let last = successor(&mut program);
+    connections.iter_mut().for_each(|connection| connection.exchange(b"survived"));
+    late.finish();
+    signal(last, SIGTERM);
+    let (_, said) = program.wait();
+    assert!(!said.contains("flows reset") && !said.contains("resetting"), "{said}");
+    wait_until("all is undone", || topology.leftovers().is_empty());
 }
 
 #[test]

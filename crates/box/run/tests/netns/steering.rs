@@ -1,9 +1,12 @@
 //! What is set up, what passes, what is said, and that nothing stays.
 
+use engine::PassThrough;
 use io::netlink::Family;
-use run::{Config, Notrack, SteeringChoice};
+use run::{Config, Event, Notrack, SteeringChoice};
 
-use crate::topology::{BOX_MOBILE, BOX_WIRED, Program, SERVER, SIGKILL, SIGTERM, Topology, wait_until};
+use crate::topology::{
+    BOX_MOBILE, BOX_WIRED, Program, SERVER, SIGKILL, SIGTERM, Topology, unwatched, wait_until,
+};
 
 /// With policy rules, which are the choice where BPF programs cannot be.
 fn by_rules(topology: &Topology) -> Config {
@@ -147,9 +150,8 @@ fn forwarding_is_asked_for_or_switched_on_and_back() {
     assert_eq!(topology.snapshot(), before);
 }
 
-#[test]
-fn two_instances_side_by_side_do_not_touch_each_other() {
-    let topology = Topology::build("two");
+/// Lays cables for a second instance, and gives its settings.
+fn beside(topology: &Topology) -> Config {
     topology.cable(
         &topology.server,
         "s1",
@@ -164,11 +166,56 @@ fn two_instances_side_by_side_do_not_touch_each_other() {
         "m1",
         ["10.3.0.1/24", "fd03::1/64"],
     );
+    Config { wired: "w1".to_owned(), mobile: "m1".to_owned(), ..by_rules(topology) }
+}
+
+#[test]
+fn the_last_of_two_that_have_switched_forwarding_on_puts_it_back() {
+    let topology = Topology::build("twoforward");
+    let other = beside(&topology);
+    let switches = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"];
+    let values = || switches.map(|path| io::sysctl::read(&topology.middle, path).unwrap());
+    switches.iter().for_each(|path| topology.set(path, "0"));
+    let first = Program::start(&topology, &Config { set_forwarding: true, ..by_rules(&topology) });
+    let second = Program::start(&topology, &Config { set_forwarding: true, ..other });
+    first.signal(SIGTERM);
+    let (status, said) = first.wait();
+    assert!(status.success(), "{said}");
+    assert_eq!(values(), ["1", "1"], "the second one needs it");
+    second.stop(&topology);
+    assert_eq!(values(), ["0", "0"]);
+}
+
+/// The second one starts when the first one has looked at the machine and made its devices.
+#[test]
+fn of_two_that_start_at_the_same_moment_one_ends() {
+    for steering in [SteeringChoice::Tcx, SteeringChoice::Rules] {
+        let topology = Topology::build("moment");
+        let config = Config { steering, watchdog: unwatched(), ..topology.config() };
+        let mut second = None;
+        let make = |shards| {
+            second = Some(Program::start(&topology, &config));
+            Ok(vec![PassThrough; shards])
+        };
+        let mut events = |event: &Event| assert!(!matches!(event, Event::Ready { .. }), "both steer");
+        let first = topology.middle.run(|| run::run(&config, make, &mut events)).unwrap();
+        let why = first.unwrap_err().to_string();
+        assert!(why.contains("'w0' is steered already (by 'w0-m0', process "), "{why}");
+        for address in SERVER {
+            topology.connect(&topology.server, address).download(100_000);
+        }
+        second.unwrap().stop(&topology);
+    }
+}
+
+#[test]
+fn two_instances_side_by_side_do_not_touch_each_other() {
+    let topology = Topology::build("two");
+    let other = beside(&topology);
     let first = Program::start(&topology, &by_rules(&topology));
     let again = Program::launch(&topology, &topology.config());
     let (status, said) = again.wait();
     assert!(!status.success() && said.contains("'w0' is steered already"), "{said}");
-    let other = Config { wired: "w1".to_owned(), mobile: "m1".to_owned(), ..by_rules(&topology) };
     let mut second = Program::start(&topology, &other);
     topology.connect(&topology.server, SERVER[0]).download(100_000);
     first.signal(SIGTERM);
@@ -218,8 +265,7 @@ fn a_lost_device_of_its_own_ends_it_in_good_order() {
 fn leftovers_of_a_killed_pair_are_removed_by_the_next_start() {
     let topology = Topology::build("next");
     topology.set("net/ipv4/ip_forward", "0");
-    let config =
-        Config { set_forwarding: true, watchdog: crate::topology::unwatched(), ..by_rules(&topology) };
+    let config = Config { set_forwarding: true, watchdog: unwatched(), ..by_rules(&topology) };
     let program = Program::start(&topology, &config);
     let mut connection = topology.connect(&topology.server, SERVER[0]);
     program.signal(SIGKILL);

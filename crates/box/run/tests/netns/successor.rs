@@ -117,6 +117,44 @@ fn h02_another_process_goes_on_where_rules_steer_and_addresses_are_translated() 
     no_flow_notices(&topology, &config, SERVER);
 }
 
+/// Whether the interface is of use is seen by who goes on, as by the one before.
+#[test]
+fn h02_another_process_goes_on_although_an_interface_is_down_or_has_no_address() {
+    for (steering, is_down) in
+        [SteeringChoice::Tcx, SteeringChoice::Rules].into_iter().flat_map(|way| [(way, true), (way, false)])
+    {
+        let topology = Topology::build("heirdown");
+        // Or IPv6 addresses would go with it.
+        topology.set("net/ipv6/conf/all/keep_addr_on_down", "1");
+        let mut program = Program::start_ready(&topology, &Config { steering, ..config(&topology) });
+        let mut idle = topology.connect(&topology.server, SERVER[1]);
+        idle.exchange(b"opening.");
+        let Connection { client, server, .. } = topology.connect(&topology.server, SERVER[0]);
+        let late = Late::start(client, server, 5_000_000);
+        wait_until("it owes more than it can deliver", || topology.status().processor.debt_bytes > 500_000);
+        let own = ["10.1.0.1/24", "fd01::1/64"];
+        if is_down {
+            topology.exec("ip", &["link", "set", "m0", "down"]);
+        } else {
+            own.iter().for_each(|own| drop(topology.exec("ip", &["address", "del", own, "dev", "m0"])));
+        }
+        program.signal(SIGKILL);
+        let last = successor(&mut program);
+        if is_down {
+            program.await_line("interface 'm0' is down: waiting for it");
+            topology.exec("ip", &["link", "set", "m0", "up"]);
+        } else {
+            own.iter().for_each(|own| drop(topology.exec("ip", &["address", "add", own, "dev", "m0"])));
+        }
+        late.finish();
+        idle.exchange(b"survived");
+        signal(last, SIGTERM);
+        let (_, said) = program.wait();
+        assert!(!said.contains("flows reset") && !said.contains("resetting"), "{said}");
+        wait_until("all is undone", || topology.leftovers().is_empty());
+    }
+}
+
 /// Who told the one that died to end does not tell its successor.
 #[test]
 fn h02_who_goes_on_for_one_that_was_to_end_delivers_what_is_owed_and_ends() {

@@ -122,7 +122,7 @@ mod tests {
         marks.for_data(at + 1_000);
         // A round trip each, far beyond half of the circle.
         for _ in 0..24 {
-            at = at + (1 << 27);
+            at += 1 << 27;
             marks.on_flags(false, at);
         }
         marks.on_flags(true, at);

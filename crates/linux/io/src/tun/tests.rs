@@ -138,6 +138,26 @@ fn a_device_vanishes_with_its_handle() {
 }
 
 #[test]
+fn a_device_that_is_there_is_not_shared() {
+    const EBUSY: i32 = 16;
+    let ns = test_host("tun-excl");
+    let create = |multi_queue, framing| {
+        let config = TunConfig { name: "ct0".to_owned(), multi_queue, framing, ..TunConfig::default() };
+        ns.run(|| Tun::create(&config)).unwrap()
+    };
+    for (is_first, is_second) in [(false, false), (true, true), (true, false), (false, true)] {
+        let first = create(is_first, Framing::SuperPackets).unwrap();
+        for framing in [Framing::SuperPackets, Framing::Bare] {
+            let error = create(is_second, framing).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(EBUSY), "{error}");
+        }
+        let further = ns.run(|| first.open_queue()).unwrap();
+        assert_eq!(further.is_ok(), is_first, "its owner alone opens further queues");
+    }
+    create(true, Framing::SuperPackets).expect("its name is free again");
+}
+
+#[test]
 fn errors_say_what_and_why() {
     let ns = test_host("tun-err");
     let tun = device(&ns, Framing::SuperPackets);
