@@ -44,6 +44,24 @@ fn a_clean_connection() {
     assert!(flow.diagnoses.is_empty(), "{:?}", flow.diagnoses);
 }
 
+/// A merged packet for a host with a large MTU, from one with an ordinary one, stands for segments of the sender's.
+#[test]
+fn what_is_merged_is_cut_by_the_smaller_of_both_offers() {
+    let mut tape = Tape::opened();
+    tape.packets[0].1.mss = Some(8_961);
+    tape.send(50_000, 1, 1, 1, 45 * 1_460, &With::default());
+    tape.send(50_010, 0, 1, 1 + 45 * 1_460, 0, &With::default());
+    tape.send(51_000, 1, 1 + 45 * 1_460, 1, 3 * 1_460, &With::default());
+    let flow = tape.flow();
+    assert_eq!(flow.directions[FromSecond].volume.data_segments, 48);
+    // One whose SYN-ACK is not there may send as much as the other takes.
+    let mut tape = Tape::new();
+    tape.send(0, 0, 0, 0, 0, &With { flags: TcpFlags::SYN, ..With::default() });
+    tape.packets[0].1.mss = Some(8_961);
+    tape.send(50_000, 1, 1, 1, 8_961, &With::default());
+    assert_eq!(tape.flow().directions[FromSecond].volume.data_segments, 1);
+}
+
 #[test]
 fn fast_retransmission_and_what_karn_leaves_out() {
     let mut tape = Tape::opened();

@@ -35,6 +35,8 @@ pub(crate) struct Interface {
     pub(crate) snap_len: u32,
     resolution: Resolution,
     offset_s: i64,
+    /// Packets that its last statistics say were dropped since the capture began.
+    pub(crate) dropped: u64,
 }
 
 /// Place of a packet in its block's body, and the statements about it.
@@ -62,6 +64,7 @@ impl Interface {
             snap_len: endian.u32_at(body, 4),
             resolution: Resolution::Nanos(1_000),
             offset_s: 0,
+            dropped: 0,
         };
         for (code, value) in options(body.get(8..).unwrap_or_default(), endian) {
             match (code, value) {

@@ -229,7 +229,12 @@ impl<R: Read> Reader<R> {
                         .filter(|(code, value)| matches!(code, 5 | 7) && value.len() == 8)
                         .map(|(_, value)| section.endian.u64_at(value, 0))
                         .fold(0, u64::saturating_add);
-                    self.health.dropped = Some(self.health.dropped.unwrap_or(0).saturating_add(drops));
+                    // Of all since the capture began: a later block has what an earlier one of the interface had.
+                    let number = section.endian.u32_at(body, 0) as usize;
+                    let known = section.interfaces.get_mut(number).map(|interface| &mut interface.dropped);
+                    let more =
+                        known.map_or(drops, |known| drops.saturating_sub(std::mem::replace(known, drops)));
+                    self.health.dropped = Some(self.health.dropped.unwrap_or(0).saturating_add(more));
                 }
                 block::PACKET | block::SIMPLE_PACKET | block::ENHANCED_PACKET => {
                     let snap_len = section.interfaces.first().map_or(0, |i| i.snap_len);

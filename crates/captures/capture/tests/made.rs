@@ -134,6 +134,7 @@ pub fn rich_pcapng() -> Vec<u8> {
         interface(big, 101, &[(9, vec![0x80 | 10]), (14, big.u64(5).to_vec())]),
         block(big, 0x0000_0bad, b"an unknown one"),
         enhanced(big, 0, 1_500_000_000, &frame),
+        block(big, 5, &[&[0; 12][..], &big.u16(5), &big.u16(8), &big.u64(40), &[0; 4]].concat()),
         enhanced(big, 1, 1024 + 512, &packet(true, 1, 20)),
         block(big, 5, &[&[0; 12][..], &big.u16(5), &big.u16(8), &big.u64(42), &[0; 4]].concat()),
         section(little),

@@ -98,16 +98,30 @@ pub struct Transmit {
 #[derive(Debug)]
 enum Role {
     Sends(Sender),
-    Receives { receiver: Receiver, reports: ReportTimer },
+    /// `overflowed`: packets of the run, or about its time, for which there was no room here.
+    Receives {
+        receiver: Receiver,
+        reports: ReportTimer,
+        overflowed: u32,
+    },
 }
 
 impl Role {
-    /// Drops what only a run under way needs.
-    fn end(&mut self) {
+    /// Summary of the run in a session that has moved so often; drops what only a run under way needs.
+    fn end_with(&mut self, moves: u16) -> RunSummary {
+        let mut summary = RunSummary { moves, ..RunSummary::default() };
         match self {
-            Self::Sends(sender) => sender.end(),
-            Self::Receives { receiver, .. } => receiver.end(),
+            Self::Sends(sender) => {
+                sender.summarise(&mut summary);
+                sender.end();
+            }
+            Self::Receives { receiver, overflowed, .. } => {
+                receiver.summarise(&mut summary);
+                summary.overflowed = *overflowed;
+                receiver.end();
+            }
         }
+        summary
     }
 }
 
@@ -146,7 +160,6 @@ struct Session {
     runs: Vec<Run>,
     /// Time at which the first run of its turn was granted.
     turn: Instant,
-    overflowed: u32,
 }
 
 impl Session {
@@ -275,8 +288,11 @@ impl Server {
 
     /// Notes that the receiver's system has dropped `datagrams` datagrams more for want of room.
     pub fn on_overflow(&mut self, datagrams: u32) {
-        for session in self.sessions.iter_mut().filter(|session| session.is_measured()) {
-            session.overflowed = session.overflowed.saturating_add(datagrams);
+        for run in self.sessions.iter_mut().flat_map(|session| &mut session.runs).filter(|run| !run.is_over())
+        {
+            if let Role::Receives { overflowed, .. } = &mut run.role {
+                *overflowed = overflowed.saturating_add(datagrams);
+            }
         }
     }
 
@@ -365,7 +381,6 @@ impl Server {
             heard: now,
             runs: Vec::new(),
             turn: now,
-            overflowed: 0,
         });
         self.say(from, &Message::Accept { nonce, session: id, limits });
     }
@@ -472,9 +487,9 @@ impl Server {
         };
         let path = session.path;
         let Some(run) = session.run(data.run).filter(|run| !run.is_over()) else { return };
-        let Role::Receives { receiver, .. } = &mut run.role else { return };
+        let Role::Receives { receiver, overflowed, .. } = &mut run.role else { return };
         if !has_room {
-            session.overflowed = session.overflowed.saturating_add(1);
+            *overflowed = overflowed.saturating_add(1);
             return;
         }
         let kept = receiver.kept();
@@ -561,23 +576,12 @@ impl Server {
 
     fn on_finish(&mut self, id: SessionId, number: u32) {
         let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) else { return };
-        let (path, moves, overflowed) = (session.path, session.moves, session.overflowed);
+        let (path, moves) = (session.path, session.moves);
         let Some(run) = session.run(number) else {
             return self.refuse(path, id, Refusal::NoSession, 0);
         };
         let is_first = run.summary.is_none();
-        let summary = *run.summary.get_or_insert_with(|| {
-            let mut summary = RunSummary { moves, ..RunSummary::default() };
-            match &run.role {
-                Role::Sends(sender) => sender.summarise(&mut summary),
-                Role::Receives { receiver, .. } => {
-                    receiver.summarise(&mut summary);
-                    summary.overflowed = overflowed;
-                }
-            }
-            run.role.end();
-            summary
-        });
+        let summary = *run.summary.get_or_insert_with(|| run.role.end_with(moves));
         let moved = run.spec.packet().get().saturating_mul(summary.sent.max(summary.received).into());
         let unused = planned_bytes(&run.spec).saturating_sub(moved);
         if is_first {
@@ -636,7 +640,7 @@ impl Server {
                         out.resize(usize::from(run.spec.payload).max(DATA_LEN), 0);
                         return Some(Transmit { path, run: Some((id, number)) });
                     }
-                    Role::Receives { receiver, reports } => {
+                    Role::Receives { receiver, reports, .. } => {
                         let Some(report_number) = reports.poll(now) else { continue };
                         let report = receiver.report();
                         let status =
@@ -657,13 +661,7 @@ impl Server {
         self.flows.retain(|(id, _), _| sessions.iter().any(|session| session.id == *id));
         for session in &mut self.sessions {
             for run in session.runs.iter_mut().filter(|run| !run.is_over() && run.give_up <= now) {
-                let mut summary = RunSummary { moves: session.moves, ..RunSummary::default() };
-                match &run.role {
-                    Role::Sends(sender) => sender.summarise(&mut summary),
-                    Role::Receives { receiver, .. } => receiver.summarise(&mut summary),
-                }
-                run.summary = Some(summary);
-                run.role.end();
+                run.summary = Some(run.role.end_with(session.moves));
             }
         }
     }
@@ -705,7 +703,8 @@ fn new_run(number: u32, spec: &RunSpec, now: Instant) -> Run {
         Direction::Down => Role::Sends(Sender::new(spec, now)),
         Direction::Up => {
             let every = if spec.pattern.is_adapted() { SEARCH_REPORTS } else { STEADY_REPORTS };
-            Role::Receives { receiver: Receiver::new(spec.packets()), reports: ReportTimer::new(every, now) }
+            let (receiver, reports) = (Receiver::new(spec.packets()), ReportTimer::new(every, now));
+            Role::Receives { receiver, reports, overflowed: 0 }
         }
     };
     Run { number, spec: *spec, role, summary: None, give_up: now + spec.length + FINISH_PATIENCE }

@@ -164,6 +164,8 @@ fn arrivals_are_kept_up_to_a_bound_those_of_old_runs_go_first() {
     // More than there is room for: what is over goes, then what comes is counted, and not kept.
     assert_eq!(measure(&mut server, &second, 3, 150), (100, 50));
     assert_eq!(records(&mut server, &first, 1), None);
+    // The next run has nothing to do with it.
+    assert_eq!(measure(&mut server, &second, 4, 30), (30, 0));
 }
 
 #[test]

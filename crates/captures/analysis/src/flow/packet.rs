@@ -145,9 +145,20 @@ impl Flow {
     pub(super) fn on_offer(&mut self, direction: Direction, isn: SeqNum, offered: SynOptions) {
         let own = &mut self.halves[direction];
         (own.syn.isn, own.syn.offered) = (Some(isn), offered);
-        self.halves[direction.reverse()].sizes.peer_mss = offered.mss.and_then(NonZeroU16::new);
+        self.note_segment_sizes();
         self.scales = PerDirection::each(|direction| self.negotiated_scale(direction));
         self.halves.iter_mut().for_each(|half| half.windows.field.rescale());
+    }
+
+    /// The longest segment of each end is what the other one offers to take, and what its own link takes: what it
+    /// offers itself is of that (RFC 9293 §3.7.1, RFC 6691).
+    fn note_segment_sizes(&mut self) {
+        let offers =
+            PerDirection::each(|direction| self.halves[direction].syn.offered.mss.and_then(NonZeroU16::new));
+        let least = Direction::BOTH.into_iter().filter_map(|direction| offers[direction]).min();
+        for direction in Direction::BOTH {
+            self.halves[direction].sizes.peer_mss = offers[direction.reverse()].and(least);
+        }
     }
 
     /// The first SYN-ACK, of `server`: the capture may have it after what the client answered. How long that took

@@ -12,7 +12,7 @@ pub(crate) struct PayloadSizes {
     pub(crate) max: u32,
     /// Of a packet that is none of several merged, while the segment size is not known: the largest.
     pub(crate) plain_max: u32,
-    /// The other side's offer.
+    /// The smaller of both sides' offers; none before the other side's is known.
     pub(crate) peer_mss: Option<NonZeroU16>,
     pub(crate) has_timestamps: bool,
 }

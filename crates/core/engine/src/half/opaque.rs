@@ -18,7 +18,7 @@ use crate::opaque::queues::Waiting;
 use crate::opaque::quic::LongHeader;
 use crate::opaque::trickle::TRICKLE;
 use crate::opaque::under_way::{Answer, Numbered};
-use crate::opaque::{Class, payload_of};
+use crate::opaque::{Class, Opaque, payload_of};
 use crate::path::Path;
 
 /// Changes of whose traffic is wanted that wait to be taken.
@@ -57,7 +57,7 @@ impl Half {
             return Verdict::Forward;
         }
         let is_short = self.stats.buffer_bytes_now >= self.config.buffer_max.get();
-        let Some((subscriber, path_id)) = self.subscriber_of_passing(parsed, now) else {
+        let Some((subscriber, path_id)) = self.subscriber_of_passing(parsed, is_short, now) else {
             self.note_unwanted(parsed);
             return Verdict::Forward;
         };
@@ -71,13 +71,16 @@ impl Half {
             self.want(subscriber);
         }
         let Some(path) = self.paths.get_mut(path_id) else { return Verdict::Forward };
-        // Another class of service may have a queue of its own on the radio.
-        if path.opaque.get().is_some_and(|opaque| opaque.is_of_other_class(parsed.ip.traffic_class)) {
-            return Verdict::Forward;
-        }
         let packet = &packet[..parsed.ip.total_len];
         let segments = segments_of(virtio, parsed);
         let key = OpaqueKey::of(parsed, packet, self.config.hash_seed);
+        // Another class of service may have a queue of its own on the radio. The class of the accelerated flows may
+        // have changed since something of this flow waits.
+        let is_others =
+            |opaque: &Opaque| opaque.is_of_other_class(parsed.ip.traffic_class) && !opaque.queues.holds(&key);
+        if path.opaque.get().is_some_and(is_others) {
+            return Verdict::Forward;
+        }
         let payload = payload_of(packet.len(), segments);
         let numbered = match &parsed.transport {
             Transport::Tcp(tcp) if tcp.payload_len > 0 => {
@@ -116,7 +119,10 @@ impl Half {
         let mut waiting = Waiting::new(packet, *virtio, (payload, segments), now);
         waiting.numbered = numbered;
         let before = path.opaque.waiting();
-        path.opaque.make().queues.push(key, waiting);
+        // Where there is no memory left what waits becomes no more.
+        let is_full = is_short || path.buffered >= self.config.subscriber_buffer_max.get();
+        let limit = if is_full { len.max(before as u64) } else { u64::MAX };
+        path.opaque.make().queues.push(key, waiting, limit);
         self.stats.note_memory(before, path.opaque.waiting());
         path.adjust_buffered(before, path.opaque.waiting());
         self.outgoing.ready.wake(subscriber, path);
@@ -298,7 +304,8 @@ impl Half {
     }
 
     /// The subscriber of a packet that passes, and its path; one that has none gets them when more than a trickle passes.
-    fn subscriber_of_passing(&mut self, parsed: &Packet, now: Instant) -> Option<(u32, u32)> {
+    /// None while memory is short.
+    fn subscriber_of_passing(&mut self, parsed: &Packet, is_short: bool, now: Instant) -> Option<(u32, u32)> {
         let known = self.known_subscriber(parsed.ip.dst);
         if known.is_some() {
             return known;
@@ -309,13 +316,17 @@ impl Half {
         }
         let address = subscriber_key(parsed.ip.dst, self.config.ipv6_prefix_len);
         let exceeds = self.clients.trickles.add(address, parsed.ip.total_len, self.config.hash_seed, now);
-        if !exceeds || self.subscribers.len() >= self.config.flows_max {
+        if !exceeds || is_short || self.subscribers.len() >= self.config.flows_max {
             return None;
         }
         let id = self.subscriber_at(SharingKey::Address(address), now);
         self.open_path(id);
-        let path = self.subscribers.get(id)?.path()?;
-        self.paths.get_mut(path)?.opaque.on_passing(parsed.ip.total_len.max(TRICKLE), now);
+        let found = self.subscribers.get_mut(id)?;
+        let path = found.path()?;
+        let place = &mut self.paths.get_mut(path)?.opaque;
+        place.on_passing(parsed.ip.total_len.max(TRICKLE), now);
+        // Whatever becomes of it, it is forgotten again.
+        self.timers.arm(TimerKey::Subscriber(id), &mut found.armed, place.active_until());
         Some((id, path))
     }
 

@@ -116,20 +116,31 @@ impl Queues {
         self.served_at = now;
     }
 
-    /// A packet of flow `key` waits.
-    pub(crate) fn push(&mut self, key: OpaqueKey, mut packet: Waiting) {
+    /// A packet of flow `key` waits; `limit` bytes may, and never more than [`BYTES_MAX`].
+    pub(crate) fn push(&mut self, key: OpaqueKey, mut packet: Waiting, limit: u64) {
         packet.clock = self.clock;
-        let at = self.find(&key).unwrap_or_else(|| self.open(key));
+        let at = self.queue_of(&key).unwrap_or_else(|| self.open(key));
         let queue = &mut self.flows[at];
         queue.bytes += packet.bytes.len() as u64;
         self.bytes += packet.bytes.len() as u64;
         queue.packets.push_back(packet);
-        while self.bytes > BYTES_MAX {
+        while self.bytes > limit.min(BYTES_MAX) {
             self.drop_of_longest();
         }
     }
 
-    /// The queue of a flow: what its hosts send each other keeps its order also where some of it is fragments.
+    /// True when something of flow `key` may wait: what comes now is behind that.
+    pub(crate) fn holds(&self, key: &OpaqueKey) -> bool {
+        !self.is_empty() && self.queue_of(key).is_some_and(|at| !self.flows[at].packets.is_empty())
+    }
+
+    /// The queue of a flow; where there are as many as there may be, all are in a list, and it shares one.
+    fn queue_of(&self, key: &OpaqueKey) -> Option<usize> {
+        let is_full = self.flows() >= FLOWS_MAX;
+        self.find(key).or_else(|| is_full.then(|| key.place(FLOWS_MAX)))
+    }
+
+    /// The queue of a flow of its own: what its hosts send each other keeps its order also where some of it is fragments.
     fn find(&self, key: &OpaqueKey) -> Option<usize> {
         let mut listed = self.new.iter().chain(&self.old).copied();
         let position = |at: &usize| self.flows[*at].key == *key;
@@ -142,10 +153,6 @@ impl Queues {
     }
 
     fn open(&mut self, key: OpaqueKey) -> usize {
-        if self.flows() >= FLOWS_MAX {
-            let listed = self.new.iter().chain(&self.old).nth(key.place(FLOWS_MAX));
-            return listed.copied().unwrap_or(0);
-        }
         let queue =
             Queue { key, packets: VecDeque::new(), bytes: 0, deficit: QUANTUM, codel: CoDel::default() };
         let at = match self.free.pop() {

@@ -37,7 +37,7 @@ fn key(packet: &[u8]) -> OpaqueKey {
 }
 
 fn push(queues: &mut Queues, packet: &[u8], now: Instant) {
-    queues.push(key(packet), Waiting::new(packet, VirtioNetHeader::default(), (1_000, 1), now));
+    queues.push(key(packet), Waiting::new(packet, VirtioNetHeader::default(), (1_000, 1), now), u64::MAX);
 }
 
 fn port(packet: &Waiting) -> u16 {
@@ -83,6 +83,43 @@ fn a_flood_of_flows_has_bounds() {
     assert!(queues.bytes() <= 2 << 20, "{}", queues.bytes());
     let dropped = queues.take_losses().dropped;
     assert_eq!(dropped + order(&mut queues).len() as u64, 60_000);
+}
+
+/// The number of a packet stands in its last bytes.
+#[test]
+fn flows_that_share_a_queue_keep_their_order() {
+    let mut queues = Queues::default();
+    let mut next = 0u32;
+    let mut send = |queues: &mut Queues, port| {
+        let mut packet = datagram(port, 100, 0);
+        packet[96..].copy_from_slice(&next.to_be_bytes());
+        next += 1;
+        push(queues, &packet, at(0));
+    };
+    (0..256).for_each(|port| send(&mut queues, port));
+    (0..600).for_each(|packet| send(&mut queues, 1_000 + packet % 3));
+    let mut last = std::collections::BTreeMap::new();
+    for step in 0..1_200 {
+        let Some(packet) = queues.pop() else { break };
+        let number = u32::from_be_bytes(*packet.bytes.last_chunk().unwrap());
+        assert!(last.insert(port(&packet), number).is_none_or(|before| before < number), "at {step}");
+        // Each queue has something: it stays one of as many.
+        send(&mut queues, port(&packet));
+    }
+}
+
+#[test]
+fn what_has_no_room_is_dropped_of_the_longest() {
+    let mut queues = Queues::default();
+    (0..5).for_each(|_| push(&mut queues, &datagram(1, 1_000, 0), at(0)));
+    let (packet, all) = (datagram(2, 1_000, 0), queues.bytes());
+    let waiting = || Waiting::new(&packet, VirtioNetHeader::default(), (1_000, 1), at(0));
+    assert!(queues.holds(&key(&datagram(1, 60, 0))) && !queues.holds(&key(&packet)));
+    queues.push(key(&packet), waiting(), all);
+    queues.push(key(&packet), waiting(), all);
+    assert_eq!((queues.bytes(), queues.take_losses().dropped), (all, 2));
+    assert!(queues.holds(&key(&packet)));
+    assert_eq!(order(&mut queues).iter().filter(|port| **port == 1).count(), 3);
 }
 
 #[test]
@@ -163,6 +200,18 @@ fn an_answer_says_that_all_before_it_has_left() {
     assert_eq!((under_way.release_until(at(10), at(60)), under_way.bytes()), (3_000, 1_000));
     assert_eq!(under_way.release_until(at(9), at(61)), 0, "an older one says nothing new");
     assert_eq!(under_way.evidence_at(), at(61));
+}
+
+/// However close packets follow each other, what was sent a while ago is told from the newest.
+#[test]
+fn what_follows_closely_leaves_by_and_by() {
+    let (mut under_way, mut sampler) = (UnderWay::default(), RateSampler::new());
+    for number in 0..200u64 {
+        let now = at(0) + Duration::from_micros(500 * number);
+        under_way.on_sent(1_000, sampler.on_send(false, now), None);
+    }
+    let released = under_way.release_until(at(50), at(120));
+    assert!((99_000..=101_000).contains(&released), "{released}");
 }
 
 #[test]

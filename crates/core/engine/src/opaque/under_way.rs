@@ -16,6 +16,11 @@ use super::key::OpaqueKey;
 /// Packets sent within this time without numbers of their own are one entry.
 const MERGED: Duration = Duration::from_millis(1);
 
+/// Number of the piece of time of [`MERGED`] that `at` lies in.
+fn slot_of(at: Instant) -> u64 {
+    at.as_nanos() / MERGED.as_nanos()
+}
+
 /// Longest time that an entry is kept, and most entries.
 const KEPT: Duration = Duration::from_secs(30);
 const ENTRIES_MAX: usize = 8_192;
@@ -138,7 +143,7 @@ impl UnderWay {
         if let Some(last) = self.entries.back_mut().filter(|_| counts)
             && last.numbered.is_none()
             && numbered.is_none()
-            && now.saturating_since(last.stamp.sent_at) < MERGED
+            && slot_of(last.stamp.sent_at) == slot_of(now)
         {
             (last.stamp.sent_at, last.bytes) = (now, last.bytes.saturating_add(bytes));
         } else {
