@@ -119,9 +119,9 @@ impl Half {
         let mut waiting = Waiting::new(packet, *virtio, (payload, segments), now);
         waiting.numbered = numbered;
         let before = path.opaque.waiting();
-        // Where there is no memory left what waits becomes no more.
-        let is_full = is_short || path.buffered >= self.config.subscriber_buffer_max.get();
-        let limit = if is_full { len.max(before as u64) } else { u64::MAX };
+        // Where there is no memory left what waits becomes no more. What the subscriber's accelerated flows hold does not
+        // count: they take all that it may have.
+        let limit = if is_short { len.max(before as u64) } else { u64::MAX };
         path.opaque.make().queues.push(key, waiting, limit);
         self.stats.note_memory(before, path.opaque.waiting());
         path.adjust_buffered(before, path.opaque.waiting());
